@@ -20,7 +20,8 @@ from pathlib import Path
 
 time.perf_counter = time.process_time  # before anything is imported that keeps it
 
-from twostroke.bench.predict import Asked, Comparison, compare, table  # noqa: E402
+from twostroke.bench.phases import PhasesAsked  # noqa: E402
+from twostroke.bench.predict import Comparison, compare, table  # noqa: E402
 from twostroke.cost.calibration import Calibration  # noqa: E402
 from twostroke.llm import LLM  # noqa: E402
 from twostroke.planner.doctor.examine import examine  # noqa: E402
@@ -33,7 +34,7 @@ NEW_TOKENS = 16
 def measure(model: str, weights: str, calibration: Calibration, rounds: int) -> list[Comparison]:
     """Prompts of 128, 512 and 2,048 tokens or the context, 1 to 16 streams at 512 tokens."""
     longest = min(2048, read_model(model).spec.max_positions - NEW_TOKENS)
-    asked = Asked((128, 512, longest), (1, 4, 8, 16), 512, NEW_TOKENS, rounds)
+    asked = PhasesAsked((128, 512, longest), (1, 4, 8, 16), 512, NEW_TOKENS, rounds)
     with LLM(model, weights=weights, threads=1, context=longest + NEW_TOKENS, max_sequences=16) as llm:
         return compare(llm, calibration, asked, time.process_time, print, moment=lambda: None)
 

@@ -17,7 +17,7 @@ from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
 from twostroke.program.model import Model
 from twostroke.quant.formats import STORED
 from twostroke.scheduler.limits.gap_limiter import GapRule
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.pooling import Task
@@ -282,11 +282,6 @@ def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
     resolver.pick("body_memory", BODY_MEMORY_BYTES, "default")
     resolver.pick("deadline", None, "no end asked for")
     resolver.pick("drain", DRAIN_S, "default")
-
-
-def weight_kind(word: str) -> WeightKind:
-    """ "int8" -> WeightKind.INT8. Of weights as a file has them, the kind whose arithmetic they take."""
-    return WeightKind.INT8 if word == STORED else WeightKind[word.upper()]
 
 
 def kv_kind(word: str) -> KVKind:

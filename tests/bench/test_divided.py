@@ -12,6 +12,7 @@ import pytest
 
 from twostroke import LLM
 from twostroke.bench.divided import DividedBench, table
+from twostroke.bench.phases import PhasesAsked
 from twostroke.env import process_environment
 
 SMALL = {"threads": "1", "kv_memory": "64MiB", "context": "64"}
@@ -22,7 +23,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_both_sides_are_measured_in_turn_and_the_exchange_is_counted() -> None:
     notes: list[str] = []
     with LLM("spark", **SMALL) as whole, LLM("spark", **SMALL, pipeline_parallel="2") as divided:
-        found = DividedBench(whole, divided, time.perf_counter).run([16], [1], 16, 3, 2, notes.append)
+        found = DividedBench(whole, divided, time.perf_counter).run(PhasesAsked((16,), (1,), 16, 3, 2), notes.append)
         assert whole.exchanged.calls == 0 < divided.exchanged.calls and divided.exchanged.sent_bytes == 0  # it receives
     assert [(each.phase, each.streams, each.tokens) for each in found] == [("prefill", 1, 16), ("decode", 1, 16)]
     assert len(notes) == 6 and len(table(found)) == 3

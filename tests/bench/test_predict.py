@@ -7,7 +7,8 @@ import time
 import pytest
 
 from tests.cost.machines import calibration
-from twostroke.bench.predict import TRIES, Asked, Comparison, _quiet_round, compare, predicted_steps, table
+from twostroke.bench.phases import PhasesAsked
+from twostroke.bench.predict import TRIES, Comparison, _quiet_round, compare, predicted_steps, table
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.env import Moment
@@ -37,7 +38,7 @@ def test_decode_is_predicted_in_the_middle_of_the_answers() -> None:
 
 @pytest.mark.slow
 def test_every_case_is_predicted_and_measured() -> None:
-    asked = Asked(prompt_lengths=(16, 40), batches=(1, 2), context=24, new_tokens=4, rounds=2)
+    asked = PhasesAsked(prompt_lengths=(16, 40), batches=(1, 2), context=24, new_tokens=4, rounds=2)
     with LLM("spark", weights="int8", cache="off", context=64, kv_memory="8MB") as llm:
         found = compare(llm, calibration(), asked, time.perf_counter, lambda line: None)
     assert [(each.phase, each.streams, each.tokens) for each in found] == [

@@ -156,11 +156,10 @@ def test_serve_answers_and_stops_cleanly():
 
 
 def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
-    from twostroke.cli.server.serve import KEY_HEADER, start_text
+    from twostroke.cli.server.serve import KEY_HEADER, try_text
 
-    facts = {"served_name": "m", "weights": "int8", "weight_bytes": 1, "threads": 1, "cpu_level": "avx2", "room": ""}
-    assert "Authorization" not in start_text("http://127.0.0.1:1", facts, "")
-    line = start_text("http://127.0.0.1:1", facts, KEY_HEADER).splitlines()[-1]
+    assert "Authorization" not in try_text("http://127.0.0.1:1", "spark", "")
+    line = try_text("http://127.0.0.1:1", "spark", KEY_HEADER).splitlines()[-1]
     words = shlex.split(line)
     assert words[0] == "curl" and words[words.index("-H") + 1] == "Authorization: Bearer $TWOSTROKE_API_KEY"
 

@@ -14,8 +14,8 @@ import pytest
 from twostroke.assembly import engine as assemble
 from twostroke.cost.explain.explanation import CauseKind, Explanation
 from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.cost.history.record_json import read_lines
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.engine.record_file import read_record_file
 from twostroke.llm import LLM
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.output import Delta, Prompt
@@ -165,7 +165,7 @@ def test_a_trace_holds_every_step_and_every_end(tmp_path: Path) -> None:
     with LLM("spark", **SMALL, trace=str(path)) as llm:
         outputs = llm.engine.generate([prompt(f"t{i}", 100 + i, 10, i) for i in range(6)])
         assert not path.exists()
-    records = list(read_record_file(path))
+    records = list(read_lines(path.read_text().splitlines(), ""))
     steps = [record for record in records if isinstance(record, StepRecord)]
     ends = [record for record in records if isinstance(record, RequestRecord)]
     assert [step.step_id for step in steps] == list(range(1, len(steps) + 1))

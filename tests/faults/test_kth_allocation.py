@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.faults.faulty import FaultRates
 from tests.faults.replay import command
 from tests.faults.world import World
 from tests.tiers import TIER, fewer
-from twostroke.sim.faulty import FaultRates
 
 HONEST = FaultRates(0.0)
 MOST = 2000

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tests.faults.beams import Offering, expected_beams, some_searches
 from tests.faults.expected import Expected, Letters, expected
 from tests.faults.fairness import Fairness
+from tests.faults.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
 from tests.faults.guesses import Seer
 from tests.faults.heard import HeardScheduler
 from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory, Watched, token_behind
@@ -29,7 +30,6 @@ from twostroke.scheduler.gauges import Gauges
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.clock import VirtualClock
-from twostroke.sim.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
 from twostroke.sim.predicted import PredictedExecutor
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import EngineStopped, InvalidRequest

@@ -62,10 +62,13 @@ FRAMES: list[Frame] = [
     Beat(ReplicaLoad(running=2), draining=True),
     StepNews(
         ReplicaLoad(waiting=1),
-        (WireStart(1, 0.5, 16),),
-        (WirePrompt(1, (LOGPROB,)),),
-        (WireToken(1, 7, LOGPROB), WireToken(2, 8)),
-        (WireEnd(1, FinishedEvent("r@1.1", FinishReason.STOP, 2.5, 20, 4, 16, 0, 1.5, 7, LOGPROB)),),
+        (
+            WireStart(1, 0.5, 16),
+            WirePrompt(1, (LOGPROB,)),
+            WireToken(1, 7, LOGPROB),
+            WireToken(2, 8),
+            WireEnd(1, FinishedEvent("r@1.1", FinishReason.STOP, 2.5, 20, 4, 16, 0, 1.5, 7, LOGPROB)),
+        ),
     ),
 ]
 

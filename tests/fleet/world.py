@@ -24,7 +24,7 @@ from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.history.ledger import Ledger
 from twostroke.fleet.fleet import ReplicaFleet
 from twostroke.fleet.moving import Sooner
-from twostroke.fleet.router import ReplicaRouter
+from twostroke.fleet.router import LeastSeconds
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
@@ -90,7 +90,7 @@ class World:
     pages_ahead: int = 0
     sooner: Sooner = operator.lt
     objectives: LatencyObjectives = NO_OBJECTIVES
-    router: ReplicaRouter | None = None
+    router: LeastSeconds | None = None
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -211,17 +211,22 @@ class World:
         if self.cores.get(name) is not core:
             return
         if name not in self.hung:
-            told = core.step() if core.has_work else []
-            for link, frame in [*(told or []), *(core.let_go() if told is None else [])]:
-                self._send(name, link, frame, to_front=True)
-            for link, sent in core.answers():
-                self._send_pages(core, link, sent)
-        self._ask_for_pages(name, core)
+            if core.has_work and core.step() is None:
+                core.let_go()
+            core.feeds.answer(self.now, set())
+        self._empty(name, core)
         self.at(STEP_S * self.dice.uniform(0.5, 2.0), lambda: self._turn(name, core))
 
-    def _ask_for_pages(self, name: str, core: ReplicaCore) -> None:
-        """Each question and each answer takes its time; any of the two replicas may be another one by then."""
-        while core.pulls is not None and core.pulls.asks:
+    def _empty(self, name: str, core: ReplicaCore) -> None:
+        """Send what a replica has to say. Each question for pages and each answer takes its time; any of the two
+        replicas may be another one by then."""
+        while core.outbox:
+            link, frame = core.outbox.popleft()
+            if isinstance(frame, PagesSent):
+                self._send_pages(core, link, frame)
+            else:
+                self._send(name, link, frame, to_front=True)
+        while core.pulls.asks:
             source, asked = core.pulls.asks.popleft()
             number = self._page_asks[id(core), asked.number] = next(self._link_numbers)
             self.at(self.dice.expovariate(1 / 0.02), partial(self._take_question, name, core, source, asked))
@@ -234,9 +239,8 @@ class World:
             self.at(0.3, partial(self._pages_came, name, core, asked.number, None, number))
             return
         link = self._page_links.setdefault((id(core), id(there)), (next(self._link_numbers), name, core))[0]
-        over = there.asked(link, asked)
-        if over is not None:
-            self._send_pages(there, link, over)
+        there.feeds.ask(link, asked, self.now)
+        self._empty(source.host, there)
 
     def _send_pages(self, core: ReplicaCore, link: int, sent: PagesSent) -> None:
         found = next(each for key, each in self._page_links.items() if each[0] == link and key[1] == id(core))
@@ -254,11 +258,9 @@ class World:
             return
         del self._page_asks[id(core), number]
         self.pages_kept += 0 if sent is None else len(sent.pages)
-        self.pages_ahead += 0 if sent is None or len(core.pulls or ()) else len(sent.pages)
-        refused = core.pages_came(number, sent)
-        if refused is not None and self.links.get(name) == refused[0]:
-            self._send(name, *refused, to_front=True)
-        self._ask_for_pages(name, core)
+        self.pages_ahead += 0 if sent is None or len(core.pulls) else len(sent.pages)
+        core.pages_came(number, sent)
+        self._empty(name, core)
 
     def _beat(self, name: str, core: ReplicaCore) -> None:
         if self.cores.get(name) is not core:
@@ -292,15 +294,14 @@ class World:
             return
         core = self.cores[name]
         if isinstance(frame, Assignment):
-            refused = core.work(link, frame)
-            if refused is not None:
-                self._send(name, link, refused, to_front=True)
+            core.work(link, frame)
         elif isinstance(frame, Cancel):
             core.cancel(link, frame.number)
         elif isinstance(frame, PagesAhead):
-            core.ahead(link, frame)
+            core.pulls.ahead(link, frame)
         elif isinstance(frame, RecordAsked):
-            self._send(name, link, core.record(frame), to_front=True)
+            core.record(link, frame)
+        self._empty(name, core)
 
     def _cut(self, name: str) -> None:
         """The connection is gone; the front knows at once."""

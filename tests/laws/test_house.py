@@ -15,8 +15,8 @@ NATIVE = sorted(path for kind in ("*.cpp", "*.h") for path in (ROOT / "csrc").rg
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 SHARED_NAMES = {
     **dict.fromkeys(("Answer", "Bound", "Comparison", "Limits", "Line", "Load", "Phase"), 2),
-    **dict.fromkeys(("Row", "Target"), 2),
-    **dict.fromkeys(("Asked", "Listener", "Room", "Session"), 3),
+    **dict.fromkeys(("Asked", "Row", "Target"), 2),
+    **dict.fromkeys(("Listener", "Room", "Session"), 3),
 }
 """How often a public class name stands in the package, where it is more than once. Do not add to it: find a name."""
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "shelve", "marshal", "torch", "transformers"}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from twostroke.bench.phases import Note, PhaseBench, PhaseCase
+from twostroke.bench.phases import Note, PhaseBench, PhaseCase, PhasesAsked
 from twostroke.llm import LLM
 
 GOAL = 0.9
@@ -68,27 +68,16 @@ class DividedBench:
         self._whole, self._divided, self._clock = whole, divided, clock
         self._benches = (PhaseBench(whole, clock), PhaseBench(divided, clock))
 
-    def run(
-        self,
-        prompt_lengths: Sequence[int],
-        batches: Sequence[int],
-        context: int,
-        new_tokens: int,
-        rounds: int,
-        note: Note,
-    ) -> list[DividedFigures]:
-        """Every case; arguments as of `PhaseBench.run`. A warm-up round is thrown away.
-
-        Raises ConfigError where a case is longer than the context.
-        """
-        cases = self._benches[0].cases(prompt_lengths, batches, context, new_tokens)
-        found = {case: _Turns([], [], [], []) for case in cases}
+    def run(self, asked: PhasesAsked, note: Note) -> list[DividedFigures]:
+        """Every case. A warm-up round is thrown away. Raises ConfigError where a case is longer than the context."""
+        found = {case: _Turns([], [], [], []) for case in self._benches[0].cases(asked)}
         self._whole.settle()
         self._divided.settle()
-        for number in range(rounds + 1):
+        for number in range(asked.rounds + 1):
             for case, turns in found.items():
-                note(f"round {number} of {rounds}: {case[0]}, {case[1]} x {case[2]} tokens")
-                self._turn(case, turns if number else _Turns([], [], [], []), new_tokens, divided_first=number % 2 == 1)
+                note(f"round {number} of {asked.rounds}: {case[0]}, {case[1]} x {case[2]} tokens")
+                kept = turns if number else _Turns([], [], [], [])
+                self._turn(case, kept, asked.new_tokens, divided_first=number % 2 == 1)
         return [_figures(case, turns) for case, turns in found.items()]
 
     def _turn(self, case: PhaseCase, turns: _Turns, new_tokens: int, divided_first: bool) -> None:

@@ -33,6 +33,22 @@ PhaseCase = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class PhasesAsked:
+    """What is measured. context: where decode starts. new_tokens: that each stream decodes."""
+
+    prompt_lengths: tuple[int, ...]
+    batches: tuple[int, ...]
+    context: int
+    new_tokens: int
+    rounds: int
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest case."""
+        return max(*self.prompt_lengths, self.context) + self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseFigures:
     """One case: medians over the rounds. batch: sequences. tokens: prompt length (prefill) or context (decode)."""
 
@@ -76,60 +92,35 @@ class PhaseBench:
         self._clock = clock
         self._random = random.Random(seed)
 
-    def run(
-        self,
-        prompt_lengths: Sequence[int],
-        batches: Sequence[int],
-        context: int,
-        new_tokens: int,
-        rounds: int,
-        note: Note,
-    ) -> PhasesReport:
-        """Measure every case beside the machine's limits; arguments and errors as of `speeds`."""
-        speeds = self.speeds(prompt_lengths, batches, context, new_tokens, rounds, note)
-        peak = peak_bytes()  # before the limits, which need memory to read
-        limits = self._limits(note)
-        figures = tuple(self._figures(case, found, new_tokens, limits) for case, found in speeds.items())
-        settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
-        expected = settings["weight_bytes"] + settings["kv_memory"]
-        return PhasesReport(self._llm.model_name, settings, limits, rounds, figures, peak, expected)
-
-    def speeds(
-        self,
-        prompt_lengths: Sequence[int],
-        batches: Sequence[int],
-        context: int,
-        new_tokens: int,
-        rounds: int,
-        note: Note,
-    ) -> dict[PhaseCase, list[float]]:
-        """Tokens a second of every case in each of `rounds`, alternating; a warm-up round is thrown away.
+    def run(self, asked: PhasesAsked, note: Note) -> PhasesReport:
+        """Measure every case beside the machine's limits, alternating; a warm-up round is thrown away.
 
         Raises ConfigError where a case is longer than the engine's context.
         """
-        cases = self.cases(prompt_lengths, batches, context, new_tokens)
-        found: dict[PhaseCase, list[float]] = {case: [] for case in cases}
+        speeds: dict[PhaseCase, list[float]] = {case: [] for case in self.cases(asked)}
         self._llm.settle()
-        for round_index in range(rounds + 1):
-            for case in cases:
-                note(f"round {round_index} of {rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
-                speed = self.speed(case, new_tokens)
-                if round_index:
-                    found[case].append(speed)
-        return found
+        for number in range(asked.rounds + 1):
+            for case, found in speeds.items():
+                note(f"round {number} of {asked.rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
+                speed = self.speed(case, asked.new_tokens)
+                if number:
+                    found.append(speed)
+        peak = peak_bytes()  # before the limits, which need memory to read
+        limits = self._limits(note)
+        figures = tuple(self._figures(case, found, asked.new_tokens, limits) for case, found in speeds.items())
+        settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
+        expected = settings["weight_bytes"] + settings["kv_memory"]
+        return PhasesReport(self._llm.model_name, settings, limits, asked.rounds, figures, peak, expected)
 
-    def cases(
-        self, prompt_lengths: Sequence[int], batches: Sequence[int], context: int, new_tokens: int
-    ) -> list[PhaseCase]:
+    def cases(self, asked: PhasesAsked) -> list[PhaseCase]:
         """Raises ConfigError where one is longer than the engine's context."""
-        room = self._llm.resolved["context"]
-        if max([*prompt_lengths, context]) + new_tokens > room:
+        room, longest = self._llm.resolved["context"], asked.longest
+        if longest > room:
             raise ConfigError(
-                f"The longest case needs {max([*prompt_lengths, context]) + new_tokens} tokens; the context is {room}.",
-                fix="Ask for shorter ones.",
+                f"The longest case needs {longest} tokens; the context is {room}.", fix="Ask for shorter ones."
             )
-        prefills: list[PhaseCase] = [("prefill", 1, length) for length in prompt_lengths]
-        return [*prefills, *(("decode", batch, context) for batch in batches)]
+        prefills: list[PhaseCase] = [("prefill", 1, length) for length in asked.prompt_lengths]
+        return [*prefills, *(("decode", batch, asked.context) for batch in asked.batches)]
 
     def speed(self, case: PhaseCase, new_tokens: int) -> float:
         """Tokens a second of one case, once."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from twostroke.bench.phases import Note, PhaseBench, PhaseCase
+from twostroke.bench.phases import Note, PhaseBench, PhaseCase, PhasesAsked
 from twostroke.config import kv_kind
 from twostroke.cost.calibration import DISTURBED_SHARE, Calibration
 from twostroke.cost.model_cost import step_cost
@@ -29,17 +29,6 @@ TRIES = 4
 
 GOAL = 0.15
 """A prediction is good where it is within this share of what was measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is predicted and measured. context: where decode starts. new_tokens: that each stream decodes."""
-
-    prompt_lengths: tuple[int, ...]
-    batches: tuple[int, ...]
-    context: int
-    new_tokens: int
-    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +80,7 @@ def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_token
 def compare(
     llm: LLM,
     calibration: Calibration,
-    asked: Asked,
+    asked: PhasesAsked,
     clock: Callable[[], float],
     note: Note,
     moment: Callable[[], Moment | None] = read_moment,
@@ -101,7 +90,7 @@ def compare(
     weights, step_tokens = resolved["weights"], resolved["max_step_tokens"]
     cost = step_cost(work_of(llm.spec, weights, kv_kind(resolved["kv_format"])), calibration)
     bench = PhaseBench(llm, clock)
-    cases = bench.cases(asked.prompt_lengths, asked.batches, asked.context, asked.new_tokens)
+    cases = bench.cases(asked)
     rounds: dict[PhaseCase, list[Round]] = {case: [] for case in cases}
     llm.settle()
     for case in cases:

@@ -23,7 +23,7 @@ OPS_VERSION, SAMPLING_VERSION = 1, 1
 """Raised with any change of the bits of an op, or of the sampler."""
 
 PROBE_TOKENS = 40
-ARITHMETIC_NAMES = ("weights", "kv_format", "unit", "ops", "sampling", "tables", "probe")
+ARITHMETIC_NAMES = Arithmetic.__struct_fields__
 WHOLE = ("int8", "int4")
 
 

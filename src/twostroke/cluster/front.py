@@ -58,8 +58,11 @@ class _Caller:
 class FrontStepper:
     """The side of Stepper that AsyncEngine uses, with replicas in place of a scheduler and an executor.
 
-    session, fleet: the session's book is the fleet. facts: of the first replica; all others must be equal to it.
+    session, fleet: the session's book is the fleet; it is set before the first `step`. facts: of the first replica; all
+    others must be equal to it.
     """
+
+    session: Session
 
     def __init__(
         self,
@@ -81,7 +84,6 @@ class FrontStepper:
         self._records = RecordCalls(self._waker.wake)
         self.facts: ReplicaFacts | None = None
         self.fleet = ReplicaFleet(page_tokens)
-        self._session: Session | None = None
 
     def first_facts(self, timeout_s: float, check: Callable[[], None] = no_check) -> ReplicaFacts:
         """Call until a replica has answered. Raises ConfigError with what is known of each address.
@@ -111,20 +113,9 @@ class FrontStepper:
         members = {member.name: member for member in self.fleet.members}
         return [_shown(caller, members.get(caller.name)) for caller in list(self._callers)]
 
-    def use(self, session: Session) -> None:
-        """The session whose book is `fleet`."""
-        self._session = session
-
     def states(self) -> list[tuple[Address, str]]:
         """Each address with what is known of it."""
         return [(caller.address, caller.state) for caller in self._callers]
-
-    @property
-    def session(self) -> Session:
-        """See `use`."""
-        if self._session is None:
-            raise ValueError("the front has no session yet")
-        return self._session
 
     @property
     def has_work(self) -> bool:
@@ -230,12 +221,8 @@ class FrontStepper:
             if caller.link is None:
                 self._connected(caller)
                 return
-            if events & selectors.EVENT_WRITE:
-                caller.link.flush()
-            frames = caller.link.receive() if events & selectors.EVENT_READ else []
-            for frame in frames:
+            for frame in caller.link.exchange(events):
                 self._hear(caller, frame, now)
-            self._watch_writes(caller)
         except LinkLost as error:
             self._hang_up(caller, str(error), now)
 
@@ -246,9 +233,10 @@ class FrontStepper:
         if error:
             raise LinkLost(f"does not answer (error {error})")
         caller.link = FrameLink(caller.sock, self._secret, "front", "replica")
+        self._selector.unregister(caller.sock)
+        caller.link.watch(self._selector, caller)
         if caller.state == NOT_CALLED:  # else the reason why it was lost stays until it is ready
             caller.state = "greeting"
-        self._watch_writes(caller)
 
     def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:
         if isinstance(frame, ReplicaFacts):
@@ -280,7 +268,9 @@ class FrontStepper:
                 self._hang_up(caller, "did not finish its greeting", now)
 
     def _hang_up(self, caller: _Caller, why: str, now: float) -> None:
-        if caller.sock is not None:
+        if caller.link is not None:
+            caller.link.close()
+        elif caller.sock is not None:
             self._selector.unregister(caller.sock)
             caller.sock.close()
         name, caller.name = caller.name, ""
@@ -299,13 +289,8 @@ class FrontStepper:
                 continue
             try:
                 caller.link.send(frame)
-                self._watch_writes(caller)
             except LinkLost as error:
                 self._hang_up(caller, str(error), self.clock())
-
-    def _watch_writes(self, caller: _Caller) -> None:
-        if caller.link is not None and caller.sock is not None:
-            self._selector.modify(caller.sock, caller.link.events, caller)
 
 
 def _shown(caller: _Caller, member: FleetMember | None) -> dict[str, Any]:

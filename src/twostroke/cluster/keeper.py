@@ -60,11 +60,6 @@ class LocalKeeper:
         return [kept.listener.getsockname()[:2] for kept in self._kept]
 
     @property
-    def process_ids(self) -> dict[str, int]:
-        """The process ids of the replicas that run, by name."""
-        return {kept.name: kept.process.pid for kept in self._kept if kept.process is not None}
-
-    @property
     def failed(self) -> int | None:
         """The exit code with which all replicas have ended for good; None while one may run."""
         codes = [kept.failed for kept in self._kept]

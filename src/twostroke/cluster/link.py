@@ -42,11 +42,16 @@ class FrameLink:
         self._reader = FrameReader(GREETING_BYTES)
         self._unsent = bytearray()
         self._greeted = False
+        self._selector: selectors.BaseSelector | None = None
         self.send(Hello(WIRE_VERSION, self._nonce))
 
+    def watch(self, selector: selectors.BaseSelector, data: object = None) -> None:
+        """Let a selector, until `close`, wait for what can be done: its events are for `exchange`."""
+        self._selector = selector
+        selector.register(self.sock, self._events, data)
+
     @property
-    def events(self) -> int:
-        """What a selector should wait for."""
+    def _events(self) -> int:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     @property
@@ -73,9 +78,17 @@ class FrameLink:
                 sent = self.sock.send(self._unsent)
                 del self._unsent[:sent]
         except BlockingIOError:
-            return
+            pass
         except OSError as error:
             raise LinkLost(f"the connection is gone: {error}") from error
+        if self._selector is not None and (key := self._selector.get_key(self.sock)).events != self._events:
+            self._selector.modify(self.sock, self._events, key.data)
+
+    def exchange(self, events: int) -> list[Frame]:
+        """Do what a selector says is possible; see `receive`. Raises LinkLost."""
+        if events & selectors.EVENT_WRITE:
+            self.flush()
+        return self.receive() if events & selectors.EVENT_READ else []
 
     def receive(self) -> list[Frame]:
         """Frames that have come, those of the greeting left out. Raises LinkLost."""
@@ -96,6 +109,9 @@ class FrameLink:
 
     def close(self) -> None:
         """Closing twice is harmless."""
+        if self._selector is not None:
+            self._selector.unregister(self.sock)
+            self._selector = None
         self.sock.close()
 
     def _greeting(self, frame: Frame) -> bool:

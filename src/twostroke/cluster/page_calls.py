@@ -10,7 +10,7 @@ Must not know: caches, requests.
 from __future__ import annotations
 
 import queue
-import select
+import selectors
 import socket
 import threading
 import time
@@ -45,9 +45,13 @@ class _Line:
     source: PageSource
     asks: queue.SimpleQueue[PagesAsked | None] = field(default_factory=queue.SimpleQueue)
     waker: Waker = field(default_factory=Waker)
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     link: FrameLink | None = None
     asked: dict[int, float] = field(default_factory=dict)
     began_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.selector.register(self.waker, selectors.EVENT_READ)
 
 
 class PageCalls:
@@ -86,6 +90,7 @@ class PageCalls:
                 self._say(f"no pages from {line.source.host}:{line.source.port}: {error}")
                 self._hang_up(line)
         self._hang_up(line)
+        line.selector.close()
         line.waker.close()
 
     def _ask_all(self, line: _Line) -> bool:
@@ -123,9 +128,9 @@ class PageCalls:
 
     def _greet(self, line: _Line, until_s: float) -> FrameLink:
         source, left_s = line.source, max(0.1, until_s - time.monotonic())
-        line.link = FrameLink(
-            socket.create_connection((source.host, source.port), left_s), self._secret, "front", "replica"
-        )
+        sock = socket.create_connection((source.host, source.port), left_s)
+        line.link = FrameLink(sock, self._secret, "front", "replica")
+        line.link.watch(line.selector)
         while (left_s := until_s - time.monotonic()) > 0:
             for frame in _frames(line, left_s):
                 if isinstance(frame, ReplicaFacts):
@@ -148,22 +153,14 @@ class PageCalls:
 
 
 def _frames(line: _Line, left_s: float) -> list[Frame]:
-    """The next frames, heartbeats included; none where a question waits or nothing comes."""
-    link = line.link
-    if link is None:
-        select.select([line.waker], [], [], left_s)
-        line.waker.clear()
-        return []
-    own, waker = link.sock.fileno(), line.waker.fileno()
-    readable, writable, _ = select.select([own, waker], [own] if link.unsent_bytes else [], [], left_s)
-    if waker in readable:
-        line.waker.clear()
-    if writable:
-        link.flush()
-    if own not in readable:
-        return []
-    begin_s = time.monotonic()
-    frames = link.receive()
-    if line.began_s is None and (frames or link.partial):
-        line.began_s = begin_s
+    """Next frames, heartbeats included; none where a question waits or nothing comes."""
+    frames: list[Frame] = []
+    for key, events in line.selector.select(left_s):
+        if key.fileobj is line.waker:
+            line.waker.clear()
+        elif line.link is not None:
+            begin_s = time.monotonic()
+            frames = line.link.exchange(events)
+            if line.began_s is None and (frames or line.link.partial):
+                line.began_s = begin_s
     return frames

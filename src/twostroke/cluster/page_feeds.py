@@ -6,11 +6,11 @@ Must not know: sockets, clocks, requests.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections import deque
 from dataclasses import dataclass
 
 from twostroke.cluster.page_exchange import PageExchange, PromptPages
-from twostroke.wire.frames import PagesAsked, PagesSent
+from twostroke.wire.frames import Frame, PagesAsked, PagesSent
 
 LinkId = int
 
@@ -24,16 +24,18 @@ MOST_FEEDS = 256
 class _Feed:
     """asked: the question that has no answer yet. heard_s: when the last one came."""
 
+    exchange: PageExchange
     pages: PromptPages
     asked: PagesAsked | None
     heard_s: float
 
 
 class PageFeeds:
-    """Answers by (link, number of the question)."""
+    """Answers by (link, number of the question). exchange: None where there are no pages to send. outbox: where answers
+    are put."""
 
-    def __init__(self, exchange: PageExchange) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: PageExchange | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
+        self._exchange, self._outbox = exchange, outbox
         self._feeds: dict[tuple[LinkId, int], _Feed] = {}
 
     @property
@@ -41,35 +43,35 @@ class PageFeeds:
         """Has a question no answer yet?"""
         return any(feed.asked is not None for feed in self._feeds.values())
 
-    def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> PagesSent | None:
-        """-> an answer where there will be no other one."""
+    def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> None:
+        """Note a question; what is known no more is answered at once."""
         key = (link_id, asked.number)
-        if asked.token_ids and len(self._feeds) < MOST_FEEDS:
-            self._feeds[key] = _Feed(self._exchange.source_of(asked), asked, now)
-            return None
         feed = self._feeds.get(key)
-        if feed is None or feed.pages.at != asked.first:
+        if self._exchange is not None and asked.token_ids and len(self._feeds) < MOST_FEEDS:
+            self._feeds[key] = _Feed(self._exchange, self._exchange.source_of(asked), asked, now)
+        elif feed is None or feed.pages.at != asked.first:
             self._feeds.pop(key, None)
-            return PagesSent(asked.number, (), True)
-        feed.asked, feed.heard_s = asked, now
-        return None
+            self._outbox.append((link_id, PagesSent(asked.number, (), True)))
+        else:
+            feed.asked, feed.heard_s = asked, now
 
-    def answers(self, now: float, busy: Set[LinkId]) -> list[tuple[LinkId, PagesSent]]:
-        """The answers that can be given now: pages that have become full, or no pages where the time is over.
+    def answer(self, now: float, busy: set[LinkId]) -> bool:
+        """Answer what can be answered now: pages that have become full, or no pages where the time is over.
 
         There is one answer for each link, as the bytes of many would not be sent in time. busy: links that have
-        unsent bytes already.
+        unsent bytes already; those that are answered come into it. -> was anything answered?
         """
-        made: dict[LinkId, PagesSent] = {}
-        for key, feed in list(self._feeds.items()):
-            if feed.asked is not None and key[0] not in busy and key[0] not in made:
-                pages = self._exchange.read(feed.pages, feed.asked.count)
+        before = len(busy)
+        for (link_id, number), feed in list(self._feeds.items()):
+            if feed.asked is not None and link_id not in busy:
+                pages = feed.exchange.read(feed.pages, feed.asked.count)
                 if pages or now - feed.heard_s > WAIT_S:
-                    made[key[0]] = PagesSent(key[1], pages)
+                    self._outbox.append((link_id, PagesSent(number, pages)))
+                    busy.add(link_id)
                     feed.asked = None
             elif now - feed.heard_s > KEPT_S:
-                del self._feeds[key]
-        return list(made.items())
+                del self._feeds[link_id, number]
+        return len(busy) > before
 
     def close(self, link_id: LinkId) -> None:
         """Forget the questions of a replica that is gone."""

@@ -25,12 +25,14 @@ from twostroke.wire.frames import Assignment, PagesAhead, PagesAsked, PageSource
 
 @dataclass(eq=False, slots=True)
 class Pull:
-    """A prompt. link_id, number: of the front, and of the Assignment or PagesAhead. work: the request that waits, or
-    None. asking: a question has no answer yet. told: the source knows the prompt."""
+    """A prompt. key: the number of its questions. link_id, number: of the front, and of the Assignment or PagesAhead.
+    work: the request that waits, or None. asking: a question has no answer yet. told: the source knows the prompt."""
 
+    key: int
     link_id: LinkId
     number: int
     source: PageSource
+    exchange: PageExchange
     pages: PromptPages
     work: Assignment | None = None
     masks: Sequence[TokenMask] = ()
@@ -40,9 +42,10 @@ class Pull:
 
 
 class PagePulls:
-    """asks: to be sent in this order. Each has one answer, which goes to `came`."""
+    """asks: to be sent in this order. Each has one answer, which goes to `came`. exchange: None where no page can be
+    kept; then nothing is asked for."""
 
-    def __init__(self, exchange: PageExchange) -> None:
+    def __init__(self, exchange: PageExchange | None) -> None:
         self.asks: deque[tuple[PageSource, PagesAsked]] = deque()
         self._exchange = exchange
         self._pulls: dict[int, Pull] = {}
@@ -54,74 +57,78 @@ class PagePulls:
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
         """Begin to ask."""
-        self._ask(*self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids))
+        pull = self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids)
+        if pull is not None:
+            self._ask(pull)
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
         """False where the request should be queued at once."""
-        key = self._key(link_id, work.ahead) if work.ahead else None
-        if key is None and work.pages_from is not None:
+        pull = self._find(link_id, work.ahead) if work.ahead else None
+        if pull is None and work.pages_from is not None:
             tokens = (*work.request.prompt_token_ids, *work.resumed)
-            key, _ = self._open(link_id, work.number, work.pages_from, work.request.cache_salt, tokens)
-        if key is None:
+            pull = self._open(link_id, work.number, work.pages_from, work.request.cache_salt, tokens)
+        if pull is None:
             return False
-        pull = self._pulls[key]
         pull.number, pull.work, pull.masks = work.number, work, masks
-        if pull.asking or self._ask(key, pull):
+        if pull.asking or self._ask(pull):
             return True
-        self._close(key)
+        self._close(pull)
         return False
 
-    def came(self, number: int, sent: PagesSent | None) -> Pull | None:
+    def came(self, key: int, sent: PagesSent | None) -> Pull | None:
         """The pull whose request waits for nothing more; None where it waits for the next answer, where nothing waits
         yet, or where it was ended meanwhile."""
-        pull = self._pulls.get(number)
+        pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None
         pull.asking = False
         pages = () if sent is None else sent.pages
-        whole = self._exchange.keep(_name(number), pull.pages, pages) if pages else pull.work is None
+        whole = pull.exchange.keep(_name(pull.key), pull.pages, pages) if pages else pull.work is None
         pull.over = sent is None or sent.over or not whole
-        if self._ask(number, pull) or pull.work is None:
+        if self._ask(pull) or pull.work is None:
             return None
-        return self._close(number)
+        return self._close(pull)
 
     def let_go(self) -> list[Pull]:
         """End all transfers and give up their pages; -> those for which a request waited."""
-        return [pull for key in list(self._pulls) if (pull := self._close(key)).work is not None]
+        return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:
         """Is a stream of this number among them?"""
-        return self._key(link_id, number) is not None
+        return self._find(link_id, number) is not None
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
         """Forget a front's stream; without a number, all of them."""
-        for key, pull in list(self._pulls.items()):
+        for pull in list(self._pulls.values()):
             if pull.link_id == link_id and number in (None, pull.number):
-                self._close(key)
+                self._close(pull)
 
     def _open(
         self, link_id: LinkId, number: int, source: PageSource, salt: str, token_ids: tuple[int, ...]
-    ) -> tuple[int, Pull]:
+    ) -> Pull | None:
+        if self._exchange is None:
+            return None
         key = next(self._next)
-        pull = self._pulls[key] = Pull(link_id, number, source, self._exchange.open(_name(key), salt, token_ids))
-        return key, pull
+        pages = self._exchange.open(_name(key), salt, token_ids)
+        pull = self._pulls[key] = Pull(key, link_id, number, source, self._exchange, pages)
+        return pull
 
-    def _ask(self, key: int, pull: Pull) -> bool:
+    def _ask(self, pull: Pull) -> bool:
         """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
-        count = 0 if pull.over else self._exchange.room(pull.pages)
+        count = 0 if pull.over else pull.exchange.room(pull.pages)
         if count:
             prompt = () if pull.told else (pull.pages.salt, pull.pages.token_ids)
-            self.asks.append((pull.source, PagesAsked(key, pull.pages.at, count, *prompt)))
+            self.asks.append((pull.source, PagesAsked(pull.key, pull.pages.at, count, *prompt)))
             pull.told = pull.asking = True
         return bool(count)
 
-    def _key(self, link_id: LinkId, number: int) -> int | None:
-        found = (key for key, each in self._pulls.items() if each.link_id == link_id and each.number == number)
+    def _find(self, link_id: LinkId, number: int) -> Pull | None:
+        found = (each for each in self._pulls.values() if each.link_id == link_id and each.number == number)
         return next(found, None)
 
-    def _close(self, key: int) -> Pull:
-        self._exchange.close(_name(key))
-        return self._pulls.pop(key)
+    def _close(self, pull: Pull) -> Pull:
+        pull.exchange.close(_name(pull.key))
+        return self._pulls.pop(pull.key)
 
 
 def _name(key: int) -> str:

@@ -13,9 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import Future
 
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.history.account import Account
@@ -28,13 +26,8 @@ ANSWER_S = 10.0
 """A replica answers between two of its steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked about one completion. answers: one for each of its stays."""
-
-    account: Account
-    stays: tuple[ReplicaStay, ...]
-    answers: list[Future[Record]]
+Answers = list[tuple[ReplicaStay, "Future[Record]"]]
+"""What is asked about one completion: an answer for each of its stays."""
 
 
 class RecordCalls:
@@ -43,7 +36,7 @@ class RecordCalls:
     def __init__(self, wake: Callable[[], None], answer_s: float = ANSWER_S) -> None:
         self._wake, self._answer_s = wake, answer_s
         self._asks: deque[tuple[ReplicaStay, str, Future[Record]]] = deque()
-        self._waiting: dict[tuple[str, int], list[tuple[ReplicaStay, Future[Record]]]] = {}
+        self._waiting: dict[tuple[str, int], Answers] = {}
 
     def explain(self, fleet: ReplicaFleet, name: str) -> list[Explanation]:
         """Explain a completion, or each completion of a request; an unknown id has no explanation."""
@@ -51,29 +44,26 @@ class RecordCalls:
         self._wake()
         return self.told(asked)
 
-    def ask(self, fleet: ReplicaFleet, name: str) -> list[Question]:
-        """Make one question for each completion; `send` sends them."""
-        found = fleet.ledger.accounts.find(name)
-        return [self._question(account, fleet.ledger.stays(account.request_id)) for account in found]
+    def ask(self, fleet: ReplicaFleet, name: str) -> list[tuple[Account, Answers]]:
+        """Ask about each completion; `send` sends the questions."""
+        asked = []
+        for account in fleet.ledger.accounts.find(name):
+            answers: Answers = [(stay, Future()) for stay in fleet.ledger.stays(account.request_id)]
+            asked.append((account, answers))
+            for stay, answer in answers:
+                if stay.end is StayEnd.REFUSED:
+                    answer.set_result("")
+                else:
+                    self._asks.append((stay, account.group_id, answer))
+        return asked
 
-    def told(self, asked: Sequence[Question]) -> list[Explanation]:
+    def told(self, asked: Sequence[tuple[Account, Answers]]) -> list[Explanation]:
         """Wait until the answers are there or the time is over, and put the explanations together."""
         until_s = time.monotonic() + self._answer_s
         return [
-            explained(
-                each.account, each.stays, [_wait(*pair, until_s) for pair in zip(each.stays, each.answers, strict=True)]
-            )
-            for each in asked
+            explained(account, [stay for stay, _ in answers], [_wait(*each, until_s) for each in answers])
+            for account, answers in asked
         ]
-
-    def _question(self, account: Account, stays: tuple[ReplicaStay, ...]) -> Question:
-        question = Question(account, stays, [Future() for _ in stays])
-        for stay, answer in zip(stays, question.answers, strict=True):
-            if stay.end is StayEnd.REFUSED:
-                answer.set_result("")
-            else:
-                self._asks.append((stay, account.group_id, answer))
-        return question
 
     def send(self, fleet: ReplicaFleet) -> None:
         """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
@@ -84,18 +74,19 @@ class RecordCalls:
                 self._waiting.setdefault((stay.member, stay.number), []).append((stay, answer))
                 fleet.outbox.append((stay.member, RecordAsked(stay.number, group)))
             else:
-                _give(answer, gone(stay))
+                answer.set_result(gone(stay))
 
     def came(self, name: str, frame: RecordSent) -> None:
         """A replica has answered."""
-        for stay, answer in self._waiting.pop((name, frame.number), ()):
-            _give(answer, forgotten(stay) if frame.explanation is None else frame.explanation)
+        forgotten = f"{name} has no record of this time any more: newer requests took its place"
+        for _, answer in self._waiting.pop((name, frame.number), ()):
+            answer.set_result(frame.explanation or forgotten)
 
     def lost(self, name: str) -> None:
         """A replica that was asked does not answer any more."""
         for key in [key for key in self._waiting if key[0] == name]:
             for stay, answer in self._waiting.pop(key):
-                _give(answer, gone(stay))
+                answer.set_result(gone(stay))
 
 
 def gone(stay: ReplicaStay) -> str:
@@ -103,19 +94,8 @@ def gone(stay: ReplicaStay) -> str:
     return f"{stay.member} has ended since, and its record of this time with it"
 
 
-def forgotten(stay: ReplicaStay) -> str:
-    """The sentence for a replica that has dropped its oldest records."""
-    return f"{stay.member} has no record of this time any more: newer requests took its place"
-
-
-def _give(answer: Future[Record], record: Record) -> None:
-    with suppress(InvalidStateError):  # nobody waits any more
-        answer.set_result(record)
-
-
 def _wait(stay: ReplicaStay, answer: Future[Record], until_s: float) -> Record:
     try:
         return answer.result(max(0.0, until_s - time.monotonic()))
     except TimeoutError:
-        answer.cancel()
         return f"{stay.member} did not say in time what it did: it may be busy, ask again"

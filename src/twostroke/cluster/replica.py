@@ -12,18 +12,18 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 from twostroke.cluster.link import FrameLink, LinkLost
 from twostroke.cluster.page_calls import PageCalls
 from twostroke.cluster.page_feeds import LinkId
 from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cluster.waker import Waker
+from twostroke.engine.session import Grammars
 from twostroke.types.errors import TwostrokeError
-from twostroke.types.grammar import Grammar, TokenMask
+from twostroke.types.grammar import TokenMask
 from twostroke.wire.frames import (
     Assignment,
     Beat,
@@ -45,13 +45,6 @@ BUSY_BYTES = 8 << 20
 GREETING_S = 5.0
 
 
-class MaskMaker(Protocol):
-    """What compiles grammars, in threads of its own."""
-
-    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Begin to compile `count` machines of a grammar. Raises TwostrokeError; the future may raise it too."""
-
-
 @dataclass(eq=False, slots=True)
 class _Front:
     """A connected front. since_s: when it connected. told: it has our ReplicaFacts."""
@@ -68,24 +61,24 @@ class ReplicaServer:
         self,
         core: ReplicaCore,
         facts: ReplicaFacts,
-        grammars: MaskMaker,
+        grammars: Grammars,
         listener: socket.socket,
         secret: bytes,
         say: Callable[[str], None],
     ) -> None:
         self._core, self._facts, self._grammars = core, facts, grammars
         self._listener, self._secret, self._say = listener, secret, say
+        self._selector = selectors.DefaultSelector()
         self._fronts: dict[LinkId, _Front] = {}
         self._last_id = 0
         self._changed = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()  # for the step thread
-        self._frames: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens
         self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
         self._waker = Waker()
         self._stopping = False
         self._draining = False
         self._error: BaseException | None = None
-        self._beat = Beat(core.load())
+        self._load = core.load()
         self._page_calls = PageCalls(secret, facts, self._pages_came, say)
 
     def stop(self) -> None:
@@ -103,11 +96,11 @@ class ReplicaServer:
         self._listener.setblocking(False)
         steps = threading.Thread(target=self._compute, name="replica-steps", daemon=True)
         steps.start()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._waker, selectors.EVENT_READ)
+        with self._selector:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._waker, selectors.EVENT_READ)
             try:
-                self._listen(selector)
+                self._listen()
             finally:
                 self._stopping = True
                 with self._changed:
@@ -122,25 +115,26 @@ class ReplicaServer:
 
     # The thread that listens.
 
-    def _listen(self, selector: selectors.BaseSelector) -> None:
+    def _listen(self) -> None:
         next_beat_s = 0.0
         while not self._stopping and not (self._draining and self._idle()):
-            for key, events in selector.select(max(0.0, min(BEAT_S, next_beat_s - time.monotonic()))):
+            for key, events in self._selector.select(max(0.0, min(BEAT_S, next_beat_s - time.monotonic()))):
                 if key.fileobj is self._listener:
-                    self._accept(selector)
+                    self._accept()
                 elif key.fileobj is self._waker:
                     self._waker.clear()
                 else:
-                    self._attend(selector, key.data, events)
-            self._send_frames(selector)
+                    self._attend(key.data, events)
+            while self._core.outbox:
+                self._send(*self._core.outbox.popleft())
             if time.monotonic() >= next_beat_s:
                 next_beat_s = time.monotonic() + BEAT_S
-                self._send_beats(selector)
+                self._send_beats()
 
     def _idle(self) -> bool:
-        return self._core.idle and not (self._commands or self._frames or self._compiling)
+        return self._core.idle and not (self._commands or self._core.outbox or self._compiling)
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept(self) -> None:
         try:
             sock, _ = self._listener.accept()
         except OSError:
@@ -155,16 +149,14 @@ class ReplicaServer:
             return
         self._last_id += 1
         self._fronts[self._last_id] = _Front(link, time.monotonic())
-        selector.register(sock, selectors.EVENT_READ, self._last_id)
+        link.watch(self._selector, self._last_id)
 
-    def _attend(self, selector: selectors.BaseSelector, link_id: LinkId, events: int) -> None:
+    def _attend(self, link_id: LinkId, events: int) -> None:
         front = self._fronts.get(link_id)
         if front is None:
             return
         try:
-            if events & selectors.EVENT_WRITE:
-                front.link.flush()
-            frames = front.link.receive() if events & selectors.EVENT_READ else []
+            frames = front.link.exchange(events)
             if front.link.trusted and not front.told:
                 front.told = True
                 self._command(lambda: self._core.open(link_id))
@@ -173,32 +165,31 @@ class ReplicaServer:
             for frame in frames:
                 self._take(link_id, frame)
         except LinkLost as error:
-            self._drop(selector, link_id, str(error))
-            return
-        selector.modify(front.link.sock, front.link.events, link_id)
+            self._drop(link_id, str(error))
 
     def _take(self, link_id: LinkId, frame: Frame) -> None:
+        core = self._core
         if isinstance(frame, Cancel):
             self._compiling.discard((link_id, frame.number))
-            self._command(lambda: self._core.cancel(link_id, frame.number))
+            self._command(lambda: core.cancel(link_id, frame.number))
         elif isinstance(frame, Assignment):
             self._take_work(link_id, frame)
         elif isinstance(frame, PagesAsked):
-            self._command(lambda: self._ask(link_id, frame))
+            self._command(lambda: core.feeds.ask(link_id, frame, time.monotonic()))
         elif isinstance(frame, PagesAhead):
-            self._command(lambda: self._core.ahead(link_id, frame))
+            self._command(lambda: core.pulls.ahead(link_id, frame))
         elif isinstance(frame, RecordAsked):  # behind a Cancel that came before it
-            self._command(lambda: self._tell(link_id, self._core.record(frame)))
+            self._command(lambda: core.record(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
 
     def _take_work(self, link_id: LinkId, work: Assignment) -> None:
         if self._draining:
-            self._frames.append((link_id, Refused(work.number, "This replica is about to end.", 1.0)))
+            self._refuse(link_id, work, "This replica is about to end.", 1.0)
             return
         grammar = work.request.params.grammar
         if grammar is None:
-            self._command(lambda: self._begin(link_id, work))
+            self._command(lambda: self._core.work(link_id, work))
             return
 
         numbers = {(link_id, number) for number in (work.number, *work.beams)}
@@ -208,7 +199,7 @@ class ReplicaServer:
             wanted = numbers <= self._compiling
             self._compiling.difference_update(numbers)
             if wanted:
-                self._begin(link_id, work, masks)
+                self._core.work(link_id, work, masks)
 
         def compiled(future: Future[tuple[TokenMask, ...]]) -> None:
             try:
@@ -217,7 +208,7 @@ class ReplicaServer:
                     mask.feed(token_id)
             except Exception as error:
                 self._compiling.difference_update(numbers)
-                self._tell(link_id, Refused(work.number, str(error)))
+                self._refuse(link_id, work, str(error))
                 return
             self._command(lambda: begin(masks))
 
@@ -225,65 +216,57 @@ class ReplicaServer:
             self._grammars.submit(grammar, 1 + len(work.beams)).add_done_callback(compiled)
         except TwostrokeError as error:
             self._compiling.difference_update(numbers)
-            self._frames.append((link_id, Refused(work.number, str(error), 1.0)))
+            self._refuse(link_id, work, str(error), 1.0)
 
-    def _send_frames(self, selector: selectors.BaseSelector) -> None:
-        while self._frames:
-            self._send(selector, *self._frames.popleft())
+    def _refuse(self, link_id: LinkId, work: Assignment, why: str, retry_after_s: float | None = None) -> None:
+        """Any thread may call it."""
+        self._core.outbox.append((link_id, Refused(work.number, why, retry_after_s)))
+        self._waker.wake()
 
-    def _send_beats(self, selector: selectors.BaseSelector) -> None:
+    def _send_beats(self) -> None:
         now = time.monotonic()
         for link_id, front in list(self._fronts.items()):
             if front.told:
-                self._send(selector, link_id, Beat(self._beat.load, self._draining))
+                self._send(link_id, Beat(self._load, self._draining))
             elif now - front.since_s > GREETING_S:
-                self._drop(selector, link_id, "it did not finish its greeting")
+                self._drop(link_id, "it did not finish its greeting")
 
-    def _send(self, selector: selectors.BaseSelector, link_id: LinkId, frame: Frame) -> None:
+    def _send(self, link_id: LinkId, frame: Frame) -> None:
         front = self._fronts.get(link_id)
         if front is None:
             return
         try:
             front.link.send(frame)
         except LinkLost as error:
-            self._drop(selector, link_id, str(error))
-            return
-        selector.modify(front.link.sock, front.link.events, link_id)
+            self._drop(link_id, str(error))
 
-    def _drop(self, selector: selectors.BaseSelector, link_id: LinkId, why: str) -> None:
-        front = self._fronts.pop(link_id)
-        selector.unregister(front.link.sock)
-        front.link.close()
+    def _drop(self, link_id: LinkId, why: str) -> None:
+        self._fronts.pop(link_id).link.close()
         self._command(lambda: self._core.close(link_id))
         self._say(f"a front has gone: {why}")
 
-    # What both threads do.
+    # The thread that computes.
 
     def _command(self, command: Callable[[], None]) -> None:
+        """Let the thread that computes run a command between two steps. Any thread may call it."""
         with self._changed:
             self._commands.append(command)
             self._changed.notify_all()
 
-    def _tell(self, link_id: LinkId, frame: Frame) -> None:
-        self._frames.append((link_id, frame))
-        self._waker.wake()
-
-    # The thread that computes.
-
     def _compute(self) -> None:
+        core = self._core
         try:
             while not self._stopping:
                 self._take_commands()
-                told = self._core.step() if self._core.has_work else []
-                refused = self._core.let_go() if told is None else []
-                answers = self._core.answers(self._busy())
-                frames: list[tuple[LinkId, Frame]] = [*(told or []), *answers, *refused]
-                self._frames.extend(frames)
-                self._beat = Beat(told[0][1].load if told else self._core.load())
-                if frames:
+                load = core.step() if core.has_work else core.load()
+                if load is None:
+                    core.let_go()
+                self._load = load or core.load()
+                answered = core.feeds.answer(time.monotonic(), self._busy())
+                if core.outbox:
                     self._waker.wake()
-                if not answers:
-                    self._wait(told is None or self._core.answers_wait)
+                if not answered:
+                    self._wait(load is None or core.feeds.waits)
         except BaseException as error:
             self._error = error
         finally:
@@ -296,27 +279,15 @@ class ReplicaServer:
     def _take_commands(self) -> None:
         while self._commands:
             self._commands.popleft()()
-        while self._core.pulls is not None and self._core.pulls.asks:
+        while self._core.pulls.asks:
             self._page_calls.ask(*self._core.pulls.asks.popleft())
-
-    def _begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        refused = self._core.work(link_id, work, masks)
-        if refused is not None:
-            self._tell(link_id, refused)
-
-    def _ask(self, link_id: LinkId, asked: PagesAsked) -> None:
-        answer = self._core.asked(link_id, asked)
-        if answer is not None:
-            self._tell(link_id, answer)
 
     def _pages_came(self, number: int, sent: PagesSent | None) -> None:
         """Take an answer with pages. Another thread calls it."""
 
         def go_on() -> None:
             self._core.page_rate = self._page_calls.rate
-            refused = self._core.pages_came(number, sent)
-            if refused is not None:
-                self._tell(*refused)
+            self._core.pages_came(number, sent)
 
         self._command(go_on)
 

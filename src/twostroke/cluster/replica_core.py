@@ -1,14 +1,16 @@
 """The heart of a replica behind frames: Assignment in, StepNews out. No socket, no thread, no text.
 
+What is to be sent to fronts and to other replicas is put into `outbox`.
+
 Knows: scheduler, executor, frames.
 Must not know: sockets, which fronts listen, tokenizers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from twostroke.beams.book import BeamBook
 from twostroke.cluster.page_exchange import PageExchange
@@ -29,8 +31,7 @@ from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 from twostroke.wire.frames import (
     Assignment,
-    PagesAhead,
-    PagesAsked,
+    Frame,
     PagesSent,
     RecordAsked,
     RecordSent,
@@ -38,9 +39,7 @@ from twostroke.wire.frames import (
     ReplicaLoad,
     StepNews,
     WireEnd,
-    WirePrompt,
     WireStart,
-    WireToken,
 )
 from twostroke.wire.translate import requests_of, wire_event
 
@@ -48,13 +47,6 @@ MAX_FAULTS_IN_A_ROW = 3
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
-
-
-class Probe(Protocol):
-    """Raises where the machine itself is broken."""
-
-    def __call__(self) -> None:
-        """Ask."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,10 +64,10 @@ class _Link:
 
 class ReplicaCore:
     """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
-    explainer: its ledger hears of each request and each step.
+    probe: raises where the machine itself is broken. explainer: its ledger hears of each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
-    second of pages that came, as measured by who calls `pages_came`.
+    second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
     """
 
     def __init__(
@@ -85,12 +77,12 @@ class ReplicaCore:
         clock: Callable[[], float],
         times: StepTime,
         report: Callable[[BaseException], None],
-        probe: Probe,
+        probe: Callable[[], None],
         explainer: Explainer,
         pages: PageExchange | None = None,
     ) -> None:
-        self.pulls = None if pages is None else PagePulls(pages)
-        self._feeds = None if pages is None else PageFeeds(pages)
+        self.outbox: deque[tuple[LinkId, Frame]] = deque()
+        self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
         self.page_rate = 0.0
         self._book = BeamBook(scheduler)
         self._forgiving = ForgivingExecutor(executor, report)
@@ -117,57 +109,37 @@ class ReplicaCore:
         """Begin to serve a front that has connected."""
         self._links[link_id] = _Link()
 
-    def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> Refused | None:
+    def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
         """Queue a request, or ask for its pages first. masks: of its grammar, for it and each of its beams, with the
         resumed tokens taken in."""
         link = self._links.get(link_id)
         if link is None:
-            return None
-        if work.number in link.ids or (self.pulls and self.pulls.waits(link_id, work.number)):
-            return Refused(work.number, "A stream of this number is running.")
-        if self.pulls is not None and self.pulls.begin(link_id, work, masks):
-            return None
-        return self._queue(link_id, link, work, masks)
+            return
+        if work.number in link.ids or self.pulls.waits(link_id, work.number):
+            self._refuse(link_id, work.number, "A stream of this number is running.")
+        elif not self.pulls.begin(link_id, work, masks):
+            self._queue(link_id, work, masks)
 
-    def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
-        """Ask for pages of a prompt that another replica computes."""
-        if self.pulls is not None and link_id in self._links:
-            self.pulls.ahead(link_id, frame)
-
-    def asked(self, link_id: LinkId, asked: PagesAsked) -> PagesSent | None:
-        """A question of another replica. -> the answer, where it is not one of `answers`."""
-        over = PagesSent(asked.number, (), True)
-        return over if self._feeds is None else self._feeds.ask(link_id, asked, self._clock())
-
-    @property
-    def answers_wait(self) -> bool:
-        """Should `answers` be called though no step is computed?"""
-        return self._feeds is not None and self._feeds.waits
-
-    def answers(self, busy: Set[LinkId] = frozenset()) -> list[tuple[LinkId, PagesSent]]:
-        """Answers to other replicas: pages, as they have become full. busy: links that take no more now."""
-        return [] if self._feeds is None else self._feeds.answers(self._clock(), busy)
-
-    def pages_came(self, number: int, sent: PagesSent | None) -> tuple[LinkId, Refused] | None:
+    def pages_came(self, number: int, sent: PagesSent | None) -> None:
         """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come."""
-        pull = None if self.pulls is None else self.pulls.came(number, sent)
-        return None if pull is None else self._queue_pulled(pull)
+        self._queue_pulled(self.pulls.came(number, sent))
 
-    def let_go(self) -> list[tuple[LinkId, Refused]]:
-        """End all transfers where no step can be planned, because their pages take up room; queue their requests.
+    def let_go(self) -> None:
+        """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
+        self._queue_pulled(*self.pulls.let_go())
 
-        -> the requests that were refused.
-        """
-        pulls = [] if self.pulls is None else self.pulls.let_go()
-        return [refused for pull in pulls if (refused := self._queue_pulled(pull)) is not None]
+    def _queue_pulled(self, *pulls: Pull | None) -> None:
+        for pull in pulls:
+            if pull is not None and pull.work is not None:
+                self._queue(pull.link_id, pull.work, pull.masks)
 
-    def _queue_pulled(self, pull: Pull) -> tuple[LinkId, Refused] | None:
-        if pull.work is None:
-            return None
-        refused = self._queue(pull.link_id, self._links[pull.link_id], pull.work, pull.masks)
-        return None if refused is None else (pull.link_id, refused)
+    def _refuse(
+        self, link_id: LinkId, number: int, why: str, retry_after_s: float | None = None, may_hold: bool = False
+    ) -> None:
+        self.outbox.append((link_id, Refused(number, why, retry_after_s, may_hold)))
 
-    def _queue(self, link_id: LinkId, link: _Link, work: Assignment, masks: Sequence[TokenMask]) -> Refused | None:
+    def _queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> None:
+        link = self._links[link_id]
         beams = (f"{work.request.group_id}/{place}" for place in range(1, 1 + len(work.beams)))
         pairs = zip((work.request.request_id, *beams), (work.number, *work.beams), strict=True)
         names = {replica_name(name, link_id, number): number for name, number in pairs}
@@ -177,25 +149,23 @@ class ReplicaCore:
             for request in requests:
                 self._book.add(request)
         except Overloaded as error:
-            return Refused(work.number, str(error), error.retry_after_s)
+            return self._refuse(link_id, work.number, str(error), error.retry_after_s)
         except (TwostrokeError, ValueError) as error:
-            return Refused(work.number, str(error))
+            return self._refuse(link_id, work.number, str(error))
         first = requests[0].request_id  # other beams are copies of it: they compute no prompt
         if work.promised and self._book.holds(first):
             self._book.abort(first, now)
-            return Refused(work.number, NO_PROMISE, 0.0, may_hold=True)
+            return self._refuse(link_id, work.number, NO_PROMISE, 0.0, may_hold=True)
         for request in requests:
             self._ledger.arrive(replace(request, arrival_s=now))  # what was before is the front's
         for request_id, number in names.items():
             link.numbers[request_id], link.ids[number] = number, request_id
         link.came_s[first] = now
         link.tokens[first] = len(work.request.prompt_token_ids) + len(work.resumed)
-        return None
 
     def cancel(self, link_id: LinkId, number: int) -> None:
         """End a stream, and with a beam the others of its search; no more events of it are made."""
-        if self.pulls is not None:
-            self.pulls.cancel(link_id, number)
+        self.pulls.cancel(link_id, number)
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
@@ -203,22 +173,24 @@ class ReplicaCore:
                 _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
-        """A front is gone: its streams end."""
-        if self.pulls is not None and self._feeds is not None:
-            self.pulls.cancel(link_id)
-            self._feeds.close(link_id)
+        """A front is gone, or a replica that asked for pages: its streams and questions end."""
+        self.pulls.cancel(link_id)
+        self.feeds.close(link_id)
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
             self._ended(self._book.abort(request_id, self._clock()))
 
-    def record(self, asked: RecordAsked) -> RecordSent:
+    def record(self, link_id: LinkId, asked: RecordAsked) -> None:
         """Say where the time of a stream went that has ended here."""
         found = self._ledger.accounts.find(asked.group)
         own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
-        return RecordSent(asked.number, self._explainer.explanation(own[-1]) if own else None)
+        explanation = self._explainer.explanation(own[-1]) if own else None
+        self.outbox.append((link_id, RecordSent(asked.number, explanation)))
 
-    def step(self) -> list[tuple[LinkId, StepNews]] | None:
-        """One step, and its StepNews for each front; None where nothing can be computed.
+    def step(self) -> ReplicaLoad | None:
+        """One step, with a StepNews for each front that it gave something; the load after it.
+
+        -> None where nothing can be computed.
 
         A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe does.
         """
@@ -226,11 +198,12 @@ class ReplicaCore:
         if step is None:
             return None
         starts, self._starts = self._starts, {}
-        news = self._news(self._ended(step.events), starts)
+        load = self.load()
+        self._tell_news(self._ended(step.events), starts, load)
         self._ledger.close_step(self._clock())
         if self._forgiving.faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
             self._ask_probe()
-        return news
+        return load
 
     def load(self) -> ReplicaLoad:
         """The replica's load at this moment."""
@@ -281,26 +254,15 @@ class ReplicaCore:
                 self._ledger.finish(event)
         return events
 
-    def _news(self, events: Iterable[Event], starts: dict[str, WireStart]) -> list[tuple[LinkId, StepNews]]:
-        outgoing: list[tuple[LinkId, StepNews]] = []
-        load = self.load()
-        events = list(events)
+    def _tell_news(self, events: Sequence[Event], starts: dict[str, WireStart], load: ReplicaLoad) -> None:
         for link_id, link in self._links.items():
+            begun = [start for name, start in starts.items() if name in link.numbers]
             found = [wire for event in events if (wire := wire_event(event, link.numbers)) is not None]
-            started = tuple(start for name, start in starts.items() if name in link.numbers)
-            if found or started:
-                ended = tuple(wire for wire in found if isinstance(wire, WireEnd))
-                news = StepNews(
-                    load,
-                    started,
-                    tuple(wire for wire in found if isinstance(wire, WirePrompt)),
-                    tuple(wire for wire in found if isinstance(wire, WireToken)),
-                    ended,
-                )
-                for end in ended:
+            if begun or found:
+                self.outbox.append((link_id, StepNews(load, (*begun, *found))))
+            for end in found:
+                if isinstance(end, WireEnd):
                     _forget(link, link.ids[end.number])
-                outgoing.append((link_id, news))
-        return outgoing
 
 
 def _forget(link: _Link, request_id: str) -> None:

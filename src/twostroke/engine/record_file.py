@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
+from twostroke.cost.history.record_json import Record, header_line, record_line
 from twostroke.types.errors import ConfigError
 
 
@@ -70,14 +70,3 @@ class RecordFile:
             with contextlib.suppress(OSError):
                 file.close()
         self._report(f"the trace {self._path} is incomplete: {error.strerror or error}; it is in {self._partial.name}")
-
-
-def read_record_file(path: Path) -> Iterator[Record]:
-    """The records of a file, one by one. Raises ConfigError that names the file, or the line and its field."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            yield from read_lines(lines, str(path))
-    except OSError as error:
-        raise ConfigError(f"The trace {path} cannot be read.", why=f"{error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The trace {path} is not text.", fix="Give a file that `--trace` wrote.") from None

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from twostroke.cost.explain.causes import LEAST_SHARE
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict, front_name
-from twostroke.cost.explain.verdict import summary_of, verdict_of
+from twostroke.cost.explain.verdict import explanation_of
 from twostroke.cost.history.account import Account
 from twostroke.fleet.stream import ReplicaStay, StayEnd
 from twostroke.types.parts import TimeParts
@@ -91,23 +91,10 @@ class _Story:
         least_s = LEAST_SHARE * account.e2e_s
         causes = [cause for cause in self.causes if cause.seconds > least_s or cause.kind is CauseKind.PREFIX]
         causes.sort(key=lambda cause: -cause.seconds)
-        verdict, outputs = verdict_of(account, causes), account.num_output_tokens
+        advice = sorted(self.advice, key=lambda each: -each.saves_s)
         where = f" Computed at {', then at '.join(members)}." if members else " No replica had it."
-        return Explanation(
-            request_id=account.request_id,
-            verdict=verdict,
-            summary=summary_of(account, causes, verdict) + where,
-            e2e_s=account.e2e_s,
-            ttft_s=account.ttft_s,
-            mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
-            num_prompt_tokens=account.num_prompt_tokens,
-            num_cached_tokens=account.num_cached_tokens,
-            num_output_tokens=outputs,
-            parts_s=self.parts,
-            causes=tuple(causes),
-            advice=tuple(sorted(self.advice, key=lambda each: -each.saves_s)),
-            source=records[0].source if records else "none",
-        )
+        source = records[0].source if records else "none"
+        return explanation_of(account, self.parts, causes, advice, source, where)
 
     def _add(self, kind: CauseKind, side: Verdict, seconds: float, text: str, who: tuple[str, ...] = ()) -> None:
         self.causes.append(Cause(kind, side, seconds, text, who))

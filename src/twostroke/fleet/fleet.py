@@ -20,11 +20,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, ReplicaRouter, prefix_keys
+from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
 from twostroke.fleet.stream import FleetStream, Search, StayEnd
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
@@ -40,6 +41,9 @@ from twostroke.wire.frames import (
     ReplicaFacts,
     ReplicaLoad,
     StepNews,
+    WirePrompt,
+    WireStart,
+    WireToken,
 )
 from twostroke.wire.translate import wire_request
 
@@ -55,7 +59,7 @@ class ReplicaFleet:
     that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
     they are decoded. sooner: decides between a split and the whole. ledger: the front's own, for its session."""
 
-    def __init__(self, page_tokens: int, router: ReplicaRouter | None = None, sooner: Sooner = operator.lt) -> None:
+    def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
         self.moved = self.handed_over = 0
         self._page_tokens, self._sooner = page_tokens, sooner
@@ -63,7 +67,7 @@ class ReplicaFleet:
         self._members: dict[str, FleetMember] = {}
         self._instances: dict[str, str] = {}  # the last one of each name
         self._streams: dict[str, FleetStream] = {}
-        self.ledger = FrontLedger(self._streams)
+        self.ledger = FrontLedger()
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
         self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
@@ -95,6 +99,7 @@ class ReplicaFleet:
                     raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
                 self._waiting.append(party[0])
         self._streams[request.request_id] = stream
+        self.ledger.opened(stream)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
         """End a request; an unknown id changes nothing."""
@@ -180,34 +185,28 @@ class ReplicaFleet:
 
     def _news(self, member: FleetMember, news: StepNews, now: float) -> list[Event]:
         member.load = news.load
-        member.output_tokens += len(news.tokens)
         events: list[Event] = []
-        for start in news.started:
-            if (stream := self._of(member, start.number)) is not None:
-                stream.started = stream.started or start
-                if stream.first_scheduled_s is None:
-                    stream.first_scheduled_s = min(now, stream.sent_s + start.queue_s)
-                self._unsend(stream)
-        for prompt in news.prompts:
-            if (stream := self._of(member, prompt.number)) is not None:
-                new = prompt.logprobs[max(0, stream.prompt_told - stream.prompt_seen) :]
-                stream.prompt_seen += len(prompt.logprobs)
-                stream.prompt_told = max(stream.prompt_told, stream.prompt_seen)
-                if new:
-                    events.append(PromptEvent(stream.request.request_id, new))
-        for token in news.tokens:
-            if (stream := self._of(member, token.number)) is not None:
-                stream.take(token.token_id, now)
-                events.append(TokenEvent(stream.request.request_id, token.token_id, token.logprob, now))
-        for end in news.ended:
-            if (stream := self._of(member, end.number)) is None:
+        with_tokens: list[FleetStream] = []
+        for each in news.events:
+            member.output_tokens += isinstance(each, WireToken)
+            if (stream := self._of(member, each.number)) is None:
                 continue
-            if end.event.retry_after_s is None or stream.told:
-                events.append(self._end(stream, end.event, now))
+            if isinstance(each, WireStart):
+                stream.start(each, now)
+                self._unsend(stream)
+            elif isinstance(each, WireToken):
+                stream.take(each.token_id, now)
+                events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
+                with_tokens.append(stream)
+            elif isinstance(each, WirePrompt):
+                if new := stream.new_logprobs(each):
+                    events.append(PromptEvent(stream.request.request_id, new))
+            elif each.event.retry_after_s is None or stream.told:
+                events.append(self._end(stream, each.event, now))
             else:  # it was held until it was too late
-                refused = Refused(end.number, end.event.error or "", end.event.retry_after_s)
+                refused = Refused(each.number, each.event.error or "", each.event.retry_after_s)
                 events += self._refused(member, refused, now)
-        self._hand_over(member, news)
+        self._hand_over(member, with_tokens)
         self._place_waiting()
         return events
 
@@ -246,15 +245,15 @@ class ReplicaFleet:
         ready = [member for member in self._members.values() if not member.draining]
         return [member for member in ready if not member.suspect] or ready
 
-    def _hand_over(self, source: FleetMember, news: StepNews) -> None:
+    def _hand_over(self, source: FleetMember, streams: Sequence[FleetStream]) -> None:
         """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
 
         A stream stays where no other replica decodes, and where its prompt is scored: scores need every row again.
+        streams: those that have a new token.
         """
         others = [] if source.role != "prefill" else [each for each in self._usable() if each.role != "prefill"]
-        for token in news.tokens if others else ():
-            stream = self._of(source, token.number)
-            if stream is not None and not stream.stays and stream.request.params.prompt_logprobs is None:
+        for stream in streams if others else ():
+            if stream.member is source and not stream.stays and stream.request.params.prompt_logprobs is None:
                 asked = self._placing(stream)
                 heir = stream.heir if stream.heir in others else self._router.rank(asked, others)
                 ahead, stream.ahead = stream.ahead if heir is stream.heir else 0, 0
@@ -362,8 +361,8 @@ class ReplicaFleet:
             request_id=stream.request.request_id,
             at_s=now,
             num_prompt_tokens=len(stream.request.prompt_token_ids),
-            num_cached_tokens=0 if stream.started is None else stream.started.cached_tokens,
-            first_scheduled_s=stream.first_scheduled_s,
+            num_cached_tokens=stream.account.cached,
+            first_scheduled_s=stream.account.first_s,
             prefix_miss=None,  # it speaks of the replica's own requests
         )
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from twostroke.fleet.router import FleetMember, Placing, ReplicaRouter, predicted_s
+from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, predicted_s
 
 USUAL_RATE = 100e6
 """Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
@@ -37,7 +37,7 @@ class Placed:
     heir: FleetMember | None = None
 
 
-def place_whole(asked: Placing, members: Sequence[FleetMember], router: ReplicaRouter) -> Placed:
+def place_whole(asked: Placing, members: Sequence[FleetMember], router: LeastSeconds) -> Placed:
     """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
     member = router.rank(asked, members)
     return Placed(member, source_of(asked, member, members, router))
@@ -47,7 +47,7 @@ def place_split(
     asked: Placing,
     readers: Sequence[FleetMember],
     decoders: Sequence[FleetMember],
-    router: ReplicaRouter,
+    router: LeastSeconds,
     sooner: Sooner,
 ) -> Placed:
     """readers: that only compute prompts. Neither list is empty."""
@@ -60,7 +60,7 @@ def place_split(
 
 
 def source_of(
-    asked: Placing, member: FleetMember, others: Sequence[FleetMember], router: ReplicaRouter
+    asked: Placing, member: FleetMember, others: Sequence[FleetMember], router: LeastSeconds
 ) -> FleetMember | None:
     """The member whose pages should be moved to `member`; None where computing them there takes no longer."""
     here = router.cached_tokens(asked, member)
@@ -81,7 +81,7 @@ def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:
     return GREETING_S + num_tokens / page_tokens * target.page_bytes / (target.load.page_rate or USUAL_RATE)
 
 
-def _first_s(asked: Placing, member: FleetMember, router: ReplicaRouter) -> float:
+def _first_s(asked: Placing, member: FleetMember, router: LeastSeconds) -> float:
     return predicted_s(asked, member, router.cached_tokens(asked, member))
 
 
@@ -90,7 +90,7 @@ def _queue_s(member: FleetMember) -> float:
     return predicted_s(Placing(1, (), 1), member, 0)
 
 
-def _tail_s(asked: Placing, reader: FleetMember, heir: FleetMember, router: ReplicaRouter) -> float:
+def _tail_s(asked: Placing, reader: FleetMember, heir: FleetMember, router: LeastSeconds) -> float:
     """Seconds of the moving that are left after the prompt's last step."""
     missing = asked.num_tokens - router.cached_tokens(asked, heir)
     own_s = (asked.num_tokens - router.cached_tokens(asked, reader)) * reader.load.token_s

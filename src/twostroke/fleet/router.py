@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from twostroke.wire.frames import ReplicaLoad, ReplicaRole
 
@@ -53,40 +52,20 @@ class Placing:
     page_tokens: int
 
 
-class ReplicaRouter(Protocol):
-    """Chooses. `members` are never empty."""
-
-    def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member that computes this request; it is remembered as having the prompt's pages."""
-
-    def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member that `choose` would return; nothing is remembered."""
-
-    def remember(self, asked: Placing, member: FleetMember) -> None:
-        """Remember that the member will have the prompt's pages."""
-
-    def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
-        """How many of the prompt's tokens the member need not compute, as far as is known."""
-
-    def forget(self, member: FleetMember) -> None:
-        """Forget a member that was lost with its pages."""
-
-
 class LeastSeconds:
-    """Satisfies ReplicaRouter."""
+    """Chooses, and remembers which prompts went where. `members` are never empty."""
 
-    def __init__(self, remembered_pages: int = REMEMBERED_PAGES) -> None:
-        self._remembered = remembered_pages
+    def __init__(self) -> None:
         self._places: OrderedDict[int, set[str]] = OrderedDict()
 
     def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """See ReplicaRouter."""
+        """The member that computes this request; it is remembered as having the prompt's pages."""
         chosen = self.rank(asked, members)
         self.remember(asked, chosen)
         return chosen
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """See ReplicaRouter."""
+        """The member that `choose` would return; nothing is remembered."""
         cached = {member.name: self.cached_tokens(asked, member) for member in members}
         seconds = {member.name: predicted_s(asked, member, cached[member.name]) for member in members}
         least = min(seconds.values())
@@ -94,12 +73,12 @@ class LeastSeconds:
         return max(near, key=lambda m: (cached[m.name], -m.streams))
 
     def forget(self, member: FleetMember) -> None:
-        """See ReplicaRouter."""
+        """Forget a member that was lost with its pages."""
         for names in self._places.values():
             names.discard(member.name)
 
     def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
-        """See ReplicaRouter."""
+        """How many of the prompt's tokens the member need not compute, as far as is known."""
         pages = 0
         for key in asked.keys:
             if member.name not in self._places.get(key, ()):
@@ -108,11 +87,11 @@ class LeastSeconds:
         return pages * asked.page_tokens
 
     def remember(self, asked: Placing, member: FleetMember) -> None:
-        """See ReplicaRouter."""
+        """Remember that the member will have the prompt's pages."""
         for key in asked.keys:
             self._places.setdefault(key, set()).add(member.name)
             self._places.move_to_end(key)
-        while len(self._places) > self._remembered:
+        while len(self._places) > REMEMBERED_PAGES:
             self._places.popitem(last=False)
 
 

@@ -10,9 +10,11 @@ import enum
 import math
 from dataclasses import dataclass, field
 
+from twostroke.cost.history.account import LiveAccount, Phase
 from twostroke.fleet.router import FleetMember
 from twostroke.types.request import Request
-from twostroke.wire.frames import Refused, WireStart
+from twostroke.types.result import TokenLogprob
+from twostroke.wire.frames import Refused, WirePrompt, WireStart
 
 
 class StayEnd(enum.Enum):
@@ -55,7 +57,9 @@ class ReplicaStay:
 
 @dataclass(eq=False, slots=True)
 class FleetStream:
-    """One request. told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica.
+    """One request. account: its time so far, as the front sees it; BACK is the time without a token after a loss.
+
+    told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica.
 
     party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
     The first leads: it is placed, and its Assignment names the others.
@@ -65,10 +69,10 @@ class FleetStream:
     the first one of them may take it. unpromised: those that could not promise its first token in time and may hold it.
     handed: its present replica was to take it over; stays: it is decoded where its prompt is computed. heir: is to take
     it over; ahead: the number under which pages go there, or 0. visits: the replicas that had it; the last one has it.
-    away_s: the time without a token after losses; away_since_s: when the present such time began.
     """
 
     request: Request
+    account: LiveAccount = field(init=False)
     told: list[int] = field(default_factory=list)
     number: int = 0
     member: FleetMember | None = None
@@ -79,9 +83,6 @@ class FleetStream:
     retry_at_s: float = math.inf
     unpromised: set[str] = field(default_factory=set)
     search: Search = Search.PROMISE
-    started: WireStart | None = None
-    first_scheduled_s: float | None = None
-    first_token_s: float | None = None
     sent_s: float = 0.0
     sent_tokens: int = 0
     prompt_told: int = 0
@@ -92,10 +93,9 @@ class FleetStream:
     ahead: int = 0
     party: list[FleetStream] = field(default_factory=list)
     visits: list[ReplicaStay] = field(default_factory=list)
-    away_s: float = 0.0
-    away_since_s: float | None = None
 
     def __post_init__(self) -> None:
+        self.account = LiveAccount(self.request, mark_s=self.request.arrival_s)
         self.party.append(self)
 
     @property
@@ -112,8 +112,8 @@ class FleetStream:
         """It is at no replica any more."""
         if self.member is not None:
             self.visits[-1].until_s, self.visits[-1].end = now, end
-            if end is StayEnd.LOST and self.told and self.away_since_s is None:
-                self.away_since_s = now
+            if end is StayEnd.LOST and self.told:
+                self._pass(Phase.BACK, now)
         self.member, self.number = None, 0
 
     def refuse(self, name: str, refused: Refused, now: float) -> None:
@@ -127,15 +127,42 @@ class FleetStream:
         else:
             self.retry_at_s = min(self.retry_at_s, now + refused.retry_after_s)
 
+    def start(self, start: WireStart, now: float) -> None:
+        """Its first step at the present replica. The first of all ends its queue time."""
+        account = self.account
+        if account.first_s is None:
+            account.first_s = min(now, self.sent_s + start.queue_s)
+            account.cached = account.computed = start.cached_tokens
+            self._pass(Phase.FILLING, account.first_s)
+
+    def new_logprobs(self, prompt: WirePrompt) -> tuple[TokenLogprob, ...]:
+        """What was not sent yet of the prompt's log probabilities: another replica may have made the first ones."""
+        new = prompt.logprobs[max(0, self.prompt_told - self.prompt_seen) :]
+        self.prompt_seen += len(prompt.logprobs)
+        self.prompt_told = max(self.prompt_told, self.prompt_seen)
+        return new
+
     def take(self, token_id: int, now: float) -> None:
         """The next output token."""
         self.told.append(token_id)
-        if self.first_token_s is None:
-            self.first_token_s = now
-        self.come_back(now)
+        if self.account.phase is not Phase.DECODING:
+            self._pass(Phase.DECODING, now)
 
-    def come_back(self, now: float) -> None:
-        """It goes on after a loss, or it ends."""
-        if self.away_since_s is not None:
-            self.away_s += now - self.away_since_s
-            self.away_since_s = None
+    def end(self, now: float, with_token: bool) -> None:
+        """It has ended. with_token: by an end token, which has no event of its own."""
+        self._pass(Phase.DECODING if with_token else self.account.phase, now)
+
+    def _pass(self, phase: Phase, at_s: float) -> None:
+        """Account for the seconds up to at_s as part of the present phase, and go over to the next one."""
+        account, seconds = self.account, at_s - self.account.mark_s
+        if account.phase is Phase.QUEUED:
+            account.queue_s += seconds
+        elif account.phase is Phase.FILLING:
+            account.own_s += seconds
+        elif account.phase is Phase.DECODING:
+            account.decode_s += seconds
+        else:
+            account.recompute_s += seconds
+        account.mark_s, account.phase = at_s, phase
+        if phase is Phase.DECODING and account.token_s is None:
+            account.token_s, account.start = at_s, account.parts()

@@ -49,7 +49,6 @@ I32Array = NDArray[np.int32]
 U8Array = NDArray[np.uint8]
 U16Array = NDArray[np.uint16]
 
-CACHE_LINE_BYTES = 64
 
 INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
 """64 k of one int4 panel: two bytes of multipliers and 32 bytes of elements for each column."""

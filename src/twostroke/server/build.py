@@ -68,25 +68,18 @@ def build_server(
         spans, end = otlp_spans(resolved["otlp"], resolved["served_name"], __version__, heart.stepper.clock)
         heart.closing.callback(end)
         listeners.append(spans)
-    parts = ServerParts(
+    parts = server_parts(
+        resolved,
+        found.folder.path,
+        wait_s,
         engine=engine,
         tokenizer=heart.tokenizer,
         template=heart.template,
-        served_name=resolved["served_name"],
         context_tokens=resolved["context"],
-        api_key=resolved["api_key"],
         defaults=heart.sampling_defaults,
-        version=__version__,
         fingerprint=_fingerprint(resolved),
-        created_s=int(time.time()),
-        limits=Limits(deadline_s=resolved["deadline"]),
-        door=Door(door_rules(resolved), wait_s),
-        bodies=BodyBudget(resolved["body_memory"]),
-        fields=FieldCheck(strict=resolved["strict_fields"]),
-        drain_s=resolved["drain"],
         quarantine=quarantine,
         metrics=metrics,
-        special_texts=read_special_tokens(found.folder.path).texts,
         explain=heart.explainer.explain,
         work=heart.session.ledger.history.work,
         listeners=listeners,
@@ -119,10 +112,22 @@ def _forecast(found: assemble.Found) -> Forecast:
     return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)
 
 
-def door_rules(resolved: Resolved) -> DoorRules:
-    """Bounds on what waits, as they are set."""
+def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
+    """What settings and the model's folder say, and what is given. wait_s: see Door."""
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
-    return DoorRules(**{name: resolved[name] for name in names})
+    return ServerParts(
+        served_name=resolved["served_name"],
+        api_key=resolved["api_key"],
+        version=__version__,
+        created_s=int(time.time()),
+        limits=Limits(deadline_s=resolved["deadline"]),
+        door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
+        bodies=BodyBudget(resolved["body_memory"]),
+        fields=FieldCheck(strict=resolved["strict_fields"]),
+        drain_s=resolved["drain"],
+        special_texts=read_special_tokens(folder).texts,
+        **own,
+    )
 
 
 def _fingerprint(resolved: Resolved) -> str:

@@ -23,21 +23,16 @@ from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
 from twostroke.heap import keep_little
 from twostroke.sampling.random_draw import sibling_seed
-from twostroke.server.api.field_check import FieldCheck
-from twostroke.server.build import door_rules
+from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
-from twostroke.server.gate.body_budget import BodyBudget
-from twostroke.server.gate.door import Door
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
-from twostroke.server.parts import Limits, ServerParts
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
-from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.generation import read_generation_defaults
 from twostroke.wire.frames import ReplicaFacts
@@ -89,23 +84,17 @@ def build_front(
         grammars=grammars,
         ledger=stepper.fleet.ledger,
     )
-    stepper.use(session)
-    parts = ServerParts(
+    stepper.session = session
+    parts = server_parts(
+        resolved,
+        folder.path,
+        forecast.wait_s,
         engine=AsyncEngine(stepper),
         tokenizer=tokenizer,
         template=ChatTemplate.from_folder(folder.path),
-        served_name=resolved["served_name"],
         context_tokens=facts.context_tokens,
-        api_key=resolved["api_key"],
         defaults=generation.sampling,
-        version=__version__,
         fingerprint=_fingerprint(facts),
-        created_s=int(time.time()),
-        limits=Limits(deadline_s=resolved["deadline"]),
-        door=Door(door_rules(resolved), forecast.wait_s),
-        bodies=BodyBudget(resolved["body_memory"]),
-        fields=FieldCheck(strict=resolved["strict_fields"]),
-        drain_s=resolved["drain"],
         metrics=metrics,
         explain=stepper.explain,
         view=EngineView(
@@ -115,7 +104,6 @@ def build_front(
             front_about(resolved, facts, len(addresses), __version__),
             stepper.replicas,
         ),
-        special_texts=read_special_tokens(folder.path).texts,
     )
     shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
+from twostroke.engine.reader import StreamReader
 from twostroke.server.calls import Call
 from twostroke.server.errors import EngineFault, HttpProblem, fault_of
 from twostroke.server.facts import RequestFacts
@@ -18,7 +19,7 @@ from twostroke.server.gate.door import Ticket
 from twostroke.server.gate.quarantine import Stay
 from twostroke.server.gate.refusals import DEADLINE
 from twostroke.server.lazy_timer import LazyTimer
-from twostroke.server.parts import ServedReader, ServerParts
+from twostroke.server.parts import ServerParts
 from twostroke.server.visit import Visit
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
@@ -46,7 +47,7 @@ class Generation:
         self._timer: asyncio.TimerHandle | None = None
         self._fault: Exception | None = None  # of the deadline or of the receiver, for the task to raise
         self._cached = [0] * len(call.prompts)
-        self._readers: list[tuple[int, ServedReader]] = []  # (a prompt's place, its reader) where not done
+        self._readers: list[tuple[int, StreamReader]] = []  # (a prompt's place, its reader) where not done
         self._waiter: asyncio.Future[bool] | None = None
         self._receiver: Callable[[], bool] | None = None
         self._timeout_s: float | None = None

@@ -1,7 +1,7 @@
 """Everything the app is made of, as arguments; nothing is looked up.
 
-Knows: what the server needs of an engine, a tokenizer and a chat template.
-Must not know: which ones it gets.
+Knows: the engine, the tokenizer, the chat template, the server's own parts.
+Must not know: how they are made.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.work import Work
+from twostroke.engine.async_engine import AsyncEngine
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
@@ -25,113 +26,10 @@ from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.logs import request_ended
-from twostroke.server.telemetry.metrics import EngineGauges, ServerMetrics
-from twostroke.text.quoting import Quoting, Spans
-from twostroke.text.turn import TurnForm
-from twostroke.types.output import Delta, Prompt
+from twostroke.server.telemetry.metrics import ServerMetrics
+from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
-
-
-class ServedReader(Protocol):
-    """The part of an engine's reader that the server uses."""
-
-    @property
-    def done(self) -> bool:
-        """True once the last piece of every completion was taken."""
-
-    def take(self) -> Delta | None:
-        """The next piece; None where there is none yet, and where all is done. Raises what ended the request."""
-
-    def rest(self) -> None:
-        """What was taken is dealt with; from now on `wake` is waited for."""
-
-    def close(self) -> None:
-        """Abort what still runs."""
-
-
-class ServedEngine(Protocol):
-    """The part of AsyncEngine that the server uses."""
-
-    @property
-    def alive(self) -> bool:
-        """True while the step loop runs."""
-
-    async def start(self) -> None:
-        """Start the step loop."""
-
-    async def stop(self) -> None:
-        """Stop it; requests that still run end with EngineStopped."""
-
-    def check(self, prompt: Prompt) -> None:
-        """Raise what is wrong with a prompt, but for its grammar; any thread may call it."""
-
-    async def prepare(self, prompt: Prompt) -> Prompt:
-        """The prompt with its grammar compiled; raises InvalidRequest, Overloaded."""
-
-    def open(self, prompt: Prompt, wake: Callable[[], None]) -> ServedReader:
-        """Queue a prepared prompt; `wake` is called on this event loop when its reader has news.
-
-        Raises EngineStopped, InvalidRequest.
-        """
-
-    def gauges(self) -> EngineGauges:
-        """Counts of this moment."""
-
-
-class ServedTokenizer(Protocol):
-    """The part of Tokenizer that the server uses."""
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        """Tokens that have no text."""
-
-    def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
-        """Token ids of plain text. Raises ContextLengthExceeded where it leaves no room in `context_tokens`."""
-
-    def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
-        """Token ids of a rendered chat. context_tokens: as in encode_prompt. quoted: where control tokens are text."""
-
-    def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
-        """How many tokens `encode_rendered` would give."""
-
-    def quoting(self) -> Quoting:
-        """An object for one prompt that finds control tokens in what a client wrote."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of token ids."""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Bytes of one token."""
-
-    def id_of(self, token: str) -> int | None:
-        """The id of a token as written in the vocabulary."""
-
-
-class ServedTemplate(Protocol):
-    """The part of ChatTemplate that the server uses."""
-
-    @property
-    def form(self) -> TurnForm:
-        """How the model writes its turns."""
-
-    @property
-    def knows_tools(self) -> bool:
-        """False where the template would leave out tools, calls and their results."""
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """Names that a request may give the template values for."""
-
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_generation_prompt: bool = True,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        variables: Mapping[str, Any] | None = None,
-        each_text: Callable[[str], str] = str,
-    ) -> str:
-        """The prompt's text; raises InvalidRequest. each_text: put in place of each string of the request."""
 
 
 def new_hex_id() -> str:
@@ -188,9 +86,9 @@ class ServerParts:
     what makes prompts of texts; both None where the model generates text.
     """
 
-    engine: ServedEngine
-    tokenizer: ServedTokenizer
-    template: ServedTemplate | None
+    engine: AsyncEngine
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
     served_name: str
     context_tokens: int
     api_key: str | None = None

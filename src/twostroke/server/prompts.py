@@ -28,9 +28,11 @@ from twostroke.server.api.schema import (
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServedTemplate, ServedTokenizer, ServerParts
+from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
+from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.text.tools.prompt import with_tools
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
@@ -116,7 +118,7 @@ def prompt_of_chat(request: ChatRequest, parts: ServerParts, prefill: str = "") 
 
 
 def _render(
-    request: ChatRequest, tools: ToolUse, template: ServedTemplate, tokenizer: ServedTokenizer, prefill: str
+    request: ChatRequest, tools: ToolUse, template: ChatTemplate, tokenizer: Tokenizer, prefill: str
 ) -> Rendered:
     """Control tokens in what the client wrote are quoted, unless it asks for them.
 
@@ -134,7 +136,7 @@ def _render(
     return quoting.shown(text + hide(prefill))
 
 
-def _template_for(request: ChatRequest, parts: ServerParts) -> ServedTemplate:
+def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
     check_model(request.model, parts)
     if parts.template is None:
         raise InvalidRequest(
@@ -168,7 +170,7 @@ def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
     return TurnForm(None, own.tools if tools.forced else None)
 
 
-def _shown(form: TurnForm, tools: ToolUse, tokenizer: ServedTokenizer) -> frozenset[int]:
+def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
     """Special tokens whose text the readers need."""
     marks = tools.style.marks if tools.schemas else ()
     thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()

@@ -76,7 +76,3 @@ class Notebook:
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
         """See Listener."""
         self.seen[request.request_id].ends_s.extend(times_s)
-
-    def observations(self) -> list[Observation]:
-        """The observations of all requests, in the order in which they were opened."""
-        return [seen.observation() for seen in self.seen.values()]

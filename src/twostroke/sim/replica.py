@@ -140,11 +140,6 @@ class Replica:
             return self.clock.now_s
         return max(self.clock.now_s, self._inbox[0].arrival_s) if self._inbox else math.inf
 
-    def run_until(self, end_s: float) -> None:
-        """Run every step that begins before end_s, but for such as nothing can be seen of; the last may end later."""
-        while self.next_s < end_s:
-            self.turn()
-
     def turn(self) -> None:
         """Do the steps that were looked ahead, or look ahead, or run one step."""
         if self._run is not None:

@@ -22,7 +22,7 @@ from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -152,7 +152,7 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
     may_hold: bool = False
 
 
-class WireToken(msgspec.Struct, array_like=True, frozen=True):
+class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """One output token of a stream."""
 
     number: int
@@ -160,14 +160,14 @@ class WireToken(msgspec.Struct, array_like=True, frozen=True):
     logprob: TokenLogprob | None = None
 
 
-class WirePrompt(msgspec.Struct, array_like=True, frozen=True):
+class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
     """Log probabilities of a stream's next prompt tokens."""
 
     number: int
     logprobs: tuple[TokenLogprob, ...]
 
 
-class WireStart(msgspec.Struct, array_like=True, frozen=True):
+class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: of its prompt, not computed."""
 
     number: int
@@ -175,7 +175,7 @@ class WireStart(msgspec.Struct, array_like=True, frozen=True):
     cached_tokens: int
 
 
-class WireEnd(msgspec.Struct, array_like=True, frozen=True):
+class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
     """A stream's end. event: with the replica's name of the stream and its times."""
 
     number: int
@@ -183,13 +183,10 @@ class WireEnd(msgspec.Struct, array_like=True, frozen=True):
 
 
 class StepNews(msgspec.Struct, tag=True, frozen=True):
-    """What one step gave."""
+    """What one step gave: the streams that it began first, then the events of all streams."""
 
     load: ReplicaLoad
-    started: tuple[WireStart, ...] = ()
-    prompts: tuple[WirePrompt, ...] = ()
-    tokens: tuple[WireToken, ...] = ()
-    ended: tuple[WireEnd, ...] = ()
+    events: tuple[WireStart | WirePrompt | WireToken | WireEnd, ...]
 
 
 class Beat(msgspec.Struct, tag=True, frozen=True):

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.serve.harness import Live, serving
 from twostroke.cli.main import main
 from twostroke.cost.explain.explanation import CauseKind
-from twostroke.engine.record_file import read_record_file
+from twostroke.cost.history.record_json import read_lines
 from twostroke.server.app import create_app
 from twostroke.server.build import build_server
 from twostroke.server.built import BuiltServer
@@ -42,7 +42,7 @@ def spark(trace: Path) -> Iterator[Live]:
     options: dict[str, Any] = {"kv_memory": "20MB", "threads": 1, "api_key": "s3cret", "trace": str(trace)}
     with build_server("spark", options) as built, serving(built.parts) as live:
         yield live
-    assert sum(1 for _ in read_record_file(trace)) > 10
+    assert sum(1 for _ in read_lines(trace.read_text().splitlines(), "")) > 10
 
 
 KEY = {"authorization": "Bearer s3cret"}

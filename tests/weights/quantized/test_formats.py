@@ -21,7 +21,7 @@ from twostroke.spec.formats import BF16
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
-from twostroke.weights.quantized.present import found_sentence
+from twostroke.weights.quantized.tensor import QuantizedTensor
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"], "vocab_size": 96, "hidden_size": 256, "num_hidden_layers": 1,
@@ -77,7 +77,8 @@ def test_every_number_and_the_logits(name, tmp_path):
     folder = tmp_path / "quantized"
     model = read_folder(folder)
     with Checkpoint.open(folder) as checkpoint:
-        assert f"{way.words} (7 matrices)" == found_sentence(checkpoint.tensors)
+        found = [each.matrix.words for each in checkpoint.tensors.values() if isinstance(each, QuantizedTensor)]
+        assert found == [way.words] * 7
         for tensor, expected in numbers.items():
             if tensor.endswith(LINEAR):
                 found = checkpoint.read(tensor)

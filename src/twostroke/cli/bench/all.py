@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from twostroke.cli.bench.compare import compare, peers
+from twostroke.cli.bench.load_flags import flags
+from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.bench.predict import predict
 from twostroke.cli.bench.ranks import ranks
 from twostroke.cli.bench.serve import serve
@@ -22,7 +24,6 @@ from twostroke.cli.shared.command import (
     ExampleCommand,
     SuggestingGroup,
     clear_errors,
-    numbers,
     option_flags,
     print_json,
 )
@@ -46,32 +47,13 @@ command.add_command(ranks)
 
 @command.command(cls=ExampleCommand, example="twostroke bench phases --shape llama-3.2-1b --weights int4 --json")
 @click.argument("model", default="spark")
-@click.option(
-    "--shape",
-    default=None,
-    help="Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json.",
-)
+@flags(*phase_flags("128,512", "1,4,8,16", 128, 3))
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=None,
     help="Where the random checkpoint is written [default: the cache folder].",
 )
-@click.option(
-    "--prompts",
-    default="128,512",
-    callback=lambda c, p, v: numbers(v),
-    help="Prompt lengths for prefill [default: 128,512].",
-)
-@click.option(
-    "--batches",
-    default="1,4,8,16",
-    callback=lambda c, p, v: numbers(v),
-    help="Batch sizes for decode [default: 1,4,8,16].",
-)
-@click.option("--at", "start_at", default=128, help="Context at which decode starts [default: 128].")
-@click.option("--new", "new_tokens", default=32, help="Tokens each sequence decodes [default: 32].")
-@click.option("--rounds", default=3, help="Rounds after one warm-up [default: 3].")
 @option_flags(ENGINE_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
@@ -79,30 +61,21 @@ def phases(
     model: str,
     shape: str | None,
     folder: Path | None,
-    prompts: tuple[int, ...],
-    batches: tuple[int, ...],
-    start_at: int,
-    new_tokens: int,
-    rounds: int,
     as_json: bool,
     verbose: bool,
     **options: Any,
 ) -> None:
     """Prefill tok/s by prompt length, decode tok/s by batch size, peak memory."""
     with clear_errors(verbose):
-        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
         from twostroke.bench.phases import PhaseBench
-        from twostroke.env import read_machine
         from twostroke.llm import LLM
 
+        asked = take_asked(options)
         with progress_bar("prepare") as progress:
-            if shape is not None:
-                target = folder or shape_folder(shape, read_machine().cache_folder)
-                model = str(write_checkpoint(shape, target, progress))
-            llm = LLM(model, progress=progress, **options)
+            llm = LLM(shaped(model, shape, folder, progress), progress=progress, **options)
         with llm:
             note = (lambda text: click.echo(text, err=True)) if not as_json else (lambda text: None)
-            report = PhaseBench(llm, time.perf_counter).run(prompts, batches, start_at, new_tokens, rounds, note)
+            report = PhaseBench(llm, time.perf_counter).run(asked, note)
         if as_json:
             print_json(report.as_json())
             return

@@ -7,11 +7,15 @@ Must not know: engines, how a step is predicted.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from typing import Any
 
 import click
 
+from twostroke.cli.bench.load_flags import flags
+from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, numbers, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.options import BY_NAME, one_of
 from twostroke.types.errors import ConfigError
@@ -30,13 +34,8 @@ def formats(text: str) -> tuple[str, ...]:
 
 @click.command(cls=ExampleCommand, example="twostroke bench predict --shape llama-3.2-1b --weights int8,int4 --json")
 @click.argument("model", default="spark")
-@click.option("--shape", default=None, help="Random weights of this shape instead of MODEL, as in bench phases.")
+@flags(*phase_flags("128,512,2048", "1,4,8,16", 512, 3))
 @click.option("--weights", default="int8,int4", callback=lambda c, p, v: formats(v), help="Formats, one after another.")
-@click.option("--prompts", default="128,512,2048", callback=lambda c, p, v: numbers(v), help="Prompt lengths.")
-@click.option("--batches", default="1,4,8,16", callback=lambda c, p, v: numbers(v), help="Streams that decode.")
-@click.option("--at", "context", type=click.IntRange(1), default=512, help="Context at which decode starts.")
-@click.option("--new", "new_tokens", type=click.IntRange(2), default=32, help="Tokens that each stream decodes.")
-@click.option("--rounds", type=click.IntRange(1), default=3, help="Rounds after one warm-up.")
 @click.option("--fresh", is_flag=True, help="Measure the machine again first.")
 @option_flags(OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -45,45 +44,38 @@ def predict(
     model: str,
     shape: str | None,
     weights: tuple[str, ...],
-    prompts: tuple[int, ...],
-    batches: tuple[int, ...],
-    context: int,
-    new_tokens: int,
-    rounds: int,
     fresh: bool,
     as_json: bool,
     verbose: bool,
-    **options: str | None,
+    **options: Any,
 ) -> None:
     """Prefill and decode as `twostroke plan` predicts them, beside the same measured now.
 
     Prompts longer than the model's context are cut to it.
     """
     with clear_errors(verbose):
-        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
-        from twostroke.bench.predict import GOAL, Asked, compare, table
-        from twostroke.env import read_machine
+        from twostroke.bench.predict import GOAL, compare, table
         from twostroke.llm import LLM
         from twostroke.planner.doctor.machine import ThisMachine
         from twostroke.planner.model_config import read_model
 
         threads = None if options["threads"] is None else BY_NAME["threads"].read(options["threads"], "--threads")
         with progress_bar("checkpoint") as progress:
-            if shape is not None:
-                model = str(write_checkpoint(shape, shape_folder(shape, read_machine().cache_folder), progress))
-        longest = read_model(model).spec.max_positions - new_tokens
-        if context > longest:
+            model = shaped(model, shape, None, progress)
+        asked = take_asked(options)
+        longest = read_model(model).spec.max_positions - asked.new_tokens
+        if asked.context > longest:
             raise ConfigError(
-                f"--at {context} with --new {new_tokens} is more than the model's context.",
+                f"--at {asked.context} with --new {asked.new_tokens} is more than the model's context.",
                 fix=f"Ask for at most {longest}.",
             )
-        lengths = tuple(dict.fromkeys(min(length, longest) for length in prompts))
-        asked = Asked(lengths, batches, context, new_tokens, rounds)
+        lengths = tuple(dict.fromkeys(min(length, longest) for length in asked.prompt_lengths))
+        asked = replace(asked, prompt_lengths=lengths)
         here = ThisMachine.read(threads)
         with step_notes() as note:
             calibration = here.measure(note)[0] if fresh else here.kept_or_measured(note)
         found = []
-        room = {"context": max(*lengths, context) + new_tokens, "max_sequences": max(batches)}
+        room = {"context": asked.longest, "max_sequences": max(asked.batches)}
         for name in weights:
             with progress_bar("prepare") as progress:
                 llm = LLM(model, progress=progress, weights=name, **room, **options)

@@ -7,10 +7,13 @@ Must not know: engines, how processes meet.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, numbers, option_flags, print_json
+from twostroke.cli.bench.load_flags import flags
+from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.readings import COUNT
 from twostroke.options import BY_NAME
@@ -21,15 +24,10 @@ OPTIONS = tuple(BY_NAME[name] for name in ("weights", "kv_format", "kv_memory", 
 
 @click.command(cls=ExampleCommand, example="twostroke bench ranks --shape llama-3.2-1b --tensor-parallel 2 --json")
 @click.argument("model", default="spark")
-@click.option("--shape", default=None, help="Random weights of this shape instead of MODEL, as in bench phases.")
+@flags(*phase_flags("128,512", "1,4", 128, 5))
 @click.option("--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer.")
 @click.option("--pipeline-parallel", metavar="COUNT", callback=COUNT, default="1", help="Stages, instead of ranks.")
 @click.option("--threads", type=click.IntRange(1), default=1, help="Threads of each rank or stage [default: 1].")
-@click.option("--prompts", default="128,512", callback=lambda c, p, v: numbers(v), help="Prompt lengths.")
-@click.option("--batches", default="1,4", callback=lambda c, p, v: numbers(v), help="Streams that decode.")
-@click.option("--at", "context", type=click.IntRange(1), default=128, help="Context at which decode starts.")
-@click.option("--new", "new_tokens", type=click.IntRange(2), default=32, help="Tokens that each stream decodes.")
-@click.option("--rounds", type=click.IntRange(1), default=5, help="Rounds after one warm-up.")
 @option_flags(OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
@@ -39,21 +37,15 @@ def ranks(
     tensor_parallel: int,
     pipeline_parallel: int,
     threads: int,
-    prompts: tuple[int, ...],
-    batches: tuple[int, ...],
-    context: int,
-    new_tokens: int,
-    rounds: int,
     as_json: bool,
     verbose: bool,
-    **options: str | None,
+    **options: Any,
 ) -> None:
     """A model over two or more processes (two ranks, where nothing is said), and in one process with as many threads.
 
     Both take turns in every round; what counts is the median of the rounds' ratios.
     """
     with clear_errors(verbose):
-        from twostroke.bench.checkpoints import shape_folder, write_checkpoint
         from twostroke.bench.divided import GOAL, DividedBench, table
         from twostroke.env import read_machine
         from twostroke.llm import LLM
@@ -67,18 +59,18 @@ def ranks(
                 why="Processes that share a core say nothing about processes that do not.",
                 fix="Ask for fewer.",
             )
-        room = {"context": max(*prompts, context) + new_tokens, "max_sequences": max(batches)}
+        asked = take_asked(options)
+        room = {"context": asked.longest, "max_sequences": max(asked.batches)}
         divided_by = {f"{division.way}_parallel": division.count}
         with progress_bar("prepare") as progress:
-            if shape is not None:
-                model = str(write_checkpoint(shape, shape_folder(shape, read_machine().cache_folder), progress))
+            model = shaped(model, shape, None, progress)
             whole = LLM(model, progress=progress, threads=wanted, **room, **options)
         note = (lambda text: click.echo(text, err=True)) if not as_json else (lambda text: None)
         with whole, progress_bar("prepare") as progress:
             divided = LLM(model, progress=progress, threads=threads, **divided_by, **room, **options)
             with divided:
                 bench = DividedBench(whole, divided, time.perf_counter)
-                found = bench.run(prompts, batches, context, new_tokens, rounds, note)
+                found = bench.run(asked, note)
                 weights = whole.resolved["weights"]
         if as_json:
             said = {"model": model, "weights": weights, "way": division.way, "processes": division.count}

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from twostroke.cli.server.addresses import parse_address, require_secret
-from twostroke.cli.server.front import Show, serve_front
+from twostroke.cli.server.front import serve_front
 from twostroke.cli.server.replicas import engine_options, server_options, shared_here, words_of
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, option_flags, print_json
 from twostroke.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
@@ -56,7 +56,7 @@ def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, 
         nodes = RayNodes(ray, asked, at, say)
         nodes.start()
         try:
-            serve_front(model, server_options(options), nodes.addresses, secret, Show(as_json, verbose), check)
+            serve_front(model, server_options(options), nodes.addresses, secret, as_json, verbose, check)
         finally:
             nodes.close()
 

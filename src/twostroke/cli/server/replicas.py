@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from twostroke.cli.server.front import Show, serve_front
+from twostroke.cli.server.front import serve_front
 from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import EngineStopped
 
@@ -42,7 +42,7 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
     keeper = LocalKeeper(count, replica, environment, say)
     keeper.start()
     try:
-        serve_front(model, server_options(options), keeper.addresses, secret, Show(as_json, verbose), check)
+        serve_front(model, server_options(options), keeper.addresses, secret, as_json, verbose, check)
     finally:
         keeper.close()
 

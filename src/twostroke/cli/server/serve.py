@@ -23,10 +23,11 @@ from twostroke.cli.server.collector import lasting_heap
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.server.built import BuiltServer
     from twostroke.server.gate.door import Door
     from twostroke.server.process.supervise import Supervisor
     from twostroke.server.process.worker import Line
@@ -75,7 +76,6 @@ def _serve(
 ) -> None:
     from twostroke.server.build import build_server
     from twostroke.server.process.crash_notes import CrashNotes
-    from twostroke.server.serve import run
 
     faulthandler.enable()  # a crash in native code says where
     with progress_bar("load") as progress:
@@ -83,12 +83,26 @@ def _serve(
         built = build_server(model, options, progress, notes)
     listener = None if worker_fds is None else socket.socket(fileno=worker_fds[0])
     line = None if worker_fds is None else _line(worker_fds[1])
+    serve_built(built, facts_text(built.facts), as_json, verbose, line, listener)
+
+
+def serve_built(
+    built: BuiltServer,
+    words: str,
+    as_json: bool,
+    verbose: bool,
+    line: Line | None = None,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until a signal. words: what a start says of the model, above a line to try. verbose: the access log."""
+    from twostroke.server.serve import run
 
     def announce(url: str) -> None:
         if as_json:
             print_json({"url": url, **built.facts})
         else:
-            click.echo(start_text(url, built.facts, "" if built.resolved["api_key"] is None else KEY_HEADER))
+            key_header = "" if built.resolved["api_key"] is None else KEY_HEADER
+            click.echo(words + try_text(url, built.facts["served_name"], key_header))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
     with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap():
@@ -119,6 +133,7 @@ def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
+    from twostroke.cli.server.replicas import words_of
     from twostroke.config import address_of, collect
     from twostroke.env import asked_by_environment, notify_address, process_environment
     from twostroke.server.process.notify import SystemdNotifier
@@ -129,13 +144,7 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     if options.get("api_key") is not None:
         environment["TWOSTROKE_API_KEY"] = options["api_key"]
     environment = {name: value for name, value in environment.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}
-    given = {name: value for name, value in options.items() if value is not None and name != "api_key"}
-    words = [
-        word
-        for name, value in given.items()
-        for each in (value if isinstance(value, tuple) else (value,))
-        for word in (BY_NAME[name].flag, each)
-    ]
+    words = words_of({name: value for name, value in options.items() if value is not None and name != "api_key"})
 
     def worker(listening: int, line: int, notes: int) -> list[str]:
         fds = ["--worker-fds", str(listening), str(line), str(notes)]
@@ -170,12 +179,12 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
         tear_down(handler)
 
 
-def start_text(url: str, facts: dict[str, Any], key_header: str) -> str:
-    """What a first-time user needs to know, and a line to try."""
+def facts_text(facts: dict[str, Any]) -> str:
+    """What a first-time user needs to know of the model."""
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{facts['threads']} threads, {facts['cpu_level']} kernels\n"
-        f"{facts['room']}\n" + try_text(url, facts["served_name"], key_header)
+        f"{facts['room']}\n"
     )
 
 

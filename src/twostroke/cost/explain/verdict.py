@@ -9,9 +9,11 @@ Must not know: HTTP, what asks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twostroke.cost.explain.advice import Options, advice_for
 from twostroke.cost.explain.causes import Scene, causes_of
-from twostroke.cost.explain.explanation import Cause, Explanation, Verdict, duration
+from twostroke.cost.explain.explanation import Advice, Cause, Explanation, Verdict, duration
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.ledger import Ledger
 from twostroke.cost.history.steps_seen import Cold, StepsSeen
@@ -42,23 +44,9 @@ class Explainer:
         measured = self._what_if is not None and self._what_if.measured
         scene = Scene(account, cost, cold, self._options.step_tokens, measured)
         causes = causes_of(scene)
-        verdict = verdict_of(account, causes)
-        outputs = account.num_output_tokens
-        return Explanation(
-            request_id=account.request_id,
-            verdict=verdict,
-            summary=summary_of(account, causes, verdict),
-            e2e_s=account.e2e_s,
-            ttft_s=account.ttft_s,
-            mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
-            num_prompt_tokens=account.num_prompt_tokens,
-            num_cached_tokens=account.num_cached_tokens,
-            num_output_tokens=outputs,
-            parts_s=account.parts.by_name(),
-            causes=tuple(causes),
-            advice=tuple(advice_for(scene, causes, self._what_if, self._options)),
-            source="none" if self._what_if is None else self._what_if.source,
-        )
+        advice = advice_for(scene, causes, self._what_if, self._options)
+        source = "none" if self._what_if is None else self._what_if.source
+        return explanation_of(account, account.parts.by_name(), causes, advice, source)
 
     def _cold(self, account: Account, cost: StepCost) -> Cold:
         if account.first_scheduled_s is None:
@@ -68,7 +56,34 @@ class Explainer:
         return seen.cold(self.ledger.history, cost, account.first_ordinal)
 
 
-def verdict_of(account: Account, causes: list[Cause]) -> Verdict:
+def explanation_of(
+    account: Account,
+    parts_s: dict[str, float],
+    causes: list[Cause],
+    advice: Sequence[Advice],
+    source: str,
+    where: str = "",
+) -> Explanation:
+    """causes: most seconds first. where: what follows in the summary."""
+    verdict, outputs = _verdict(account, causes), account.num_output_tokens
+    return Explanation(
+        request_id=account.request_id,
+        verdict=verdict,
+        summary=_summary(account, causes, verdict) + where,
+        e2e_s=account.e2e_s,
+        ttft_s=account.ttft_s,
+        mean_itl_s=account.stream_s / (outputs - 1) if outputs > 1 and account.ttft_s is not None else None,
+        num_prompt_tokens=account.num_prompt_tokens,
+        num_cached_tokens=account.num_cached_tokens,
+        num_output_tokens=outputs,
+        parts_s=parts_s,
+        causes=tuple(causes),
+        advice=tuple(advice),
+        source=source,
+    )
+
+
+def _verdict(account: Account, causes: list[Cause]) -> Verdict:
     """Which of the two could have been better."""
     avoidable = {side: _avoidable(causes, side) for side in Verdict}
     if max(avoidable.values()) >= AVOIDABLE_SHARE * account.e2e_s:
@@ -80,7 +95,7 @@ def _avoidable(causes: list[Cause], side: Verdict) -> float:
     return sum(cause.seconds for cause in causes if cause.side is side and not cause.kind.is_work)
 
 
-def summary_of(account: Account, causes: list[Cause], verdict: Verdict) -> str:
+def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
     """One sentence. causes: most seconds first."""
     if account.ttft_s is None:
         return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."

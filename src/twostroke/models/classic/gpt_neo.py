@@ -24,7 +24,6 @@ SILENT = {
 OWN_NAMES = {"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"}
 PREFIX = "transformer."
 NAMES = AttentionNames(*(f"attn.attention.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")))
-MASKS = r"attn.attention.bias"
 
 
 @architecture("GPTNeoForCausalLM", model_type="gpt_neo")

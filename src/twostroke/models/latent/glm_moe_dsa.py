@@ -6,15 +6,13 @@ Knows: its config fields. Must not know: the ops, which backend runs.
 from __future__ import annotations
 
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.index import Index, attend_found
+from twostroke.models.common.blocks.index import attend_found
 from twostroke.models.common.fields.deepseek import (
     biased_experts,
+    indexed_parts,
     indexed_prediction,
     layers_with_experts,
-    prediction_layers,
 )
-from twostroke.models.common.fields.fields import refuse_setting, silu_only
-from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, read_latent
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.rows.add import add
@@ -28,7 +26,6 @@ SILENT = {
     **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 0},
     **{"moe_intermediate_size": 2048, "routed_scaling_factor": 2.5, "eos_token_id": 1},
 }
-MOST_CHOSEN = 1 << 16
 WORDS = {"F": "full", "S": "shared"}
 FULL, SHARED = WORDS.values()
 
@@ -36,7 +33,7 @@ FULL, SHARED = WORDS.values()
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
 def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
-    parts, index = _parts(fields)
+    parts, index = indexed_parts(fields, SILENT, heads=32, interleaved=True)
     layers = parts.facts.num_layers
     block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), _choosing(parts.fields, layers)
     found: dict[Tracer, Value] = {}
@@ -54,25 +51,7 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @predicts("GlmMoeDsaForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
     """The layers behind the last one, with experts and an index of their own."""
-    return indexed_prediction(*_parts(fields))
-
-
-def _parts(fields: Fields) -> tuple[LatentParts, Index]:
-    silu_only(fields)
-    refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
-    if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
-        raise fields.wrong("layer_types", "Every layer of this family chooses positions: indexed_attention.")
-    parts = read_latent(fields, SILENT, interleaved=True, ignored=prediction_layers(fields))
-    fields = parts.fields
-    if not parts.heads.query_rank:
-        raise fields.wrong("q_lora_rank", "The index reads the latent that queries are made of.")
-    index = Index(
-        fields.integer("index_n_heads", 1, 512, default=32),
-        fields.integer("index_head_dim", parts.heads.turned, MOST_DIMENSIONS, default=128),
-        fields.integer("index_topk", 1, MOST_CHOSEN, default=2048),
-        interleaved=True,
-    )
-    return parts, index
+    return indexed_prediction(*indexed_parts(fields, SILENT, heads=32, interleaved=True))
 
 
 def _choosing(fields: Fields, layers: int) -> tuple[bool, ...]:

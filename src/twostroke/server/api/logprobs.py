@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from twostroke.server.parts import ServedTokenizer
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.result import TokenLogprob
 
 LOWEST = -9999.0  # JSON has no -inf; OpenAI sends this number
 
 
-def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: ServedTokenizer) -> dict[str, Any]:
+def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: Tokenizer) -> dict[str, Any]:
     """The `logprobs` object of a chat choice: one entry a token, each with `top` alternatives."""
     content = []
     for item in items:
@@ -26,7 +26,7 @@ def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: ServedToke
     return {"content": content, "refusal": None}
 
 
-def _chat_token(token_id: int, logprob: float, tokenizer: ServedTokenizer) -> dict[str, Any]:
+def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
     raw = tokenizer.token_bytes(token_id)
     return {"token": raw.decode("utf-8", errors="replace"), "logprob": _finite(logprob), "bytes": list(raw)}
 
@@ -34,7 +34,7 @@ def _chat_token(token_id: int, logprob: float, tokenizer: ServedTokenizer) -> di
 class CompletionLogprobs:
     """Builds the `logprobs` object of one completion, piece by piece; text_offset counts characters of its text."""
 
-    def __init__(self, top: int, tokenizer: ServedTokenizer) -> None:
+    def __init__(self, top: int, tokenizer: Tokenizer) -> None:
         self._top = top
         self._tokenizer = tokenizer
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")

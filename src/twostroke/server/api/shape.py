@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from twostroke.server.api.sse import Event
+from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
+from twostroke.server.parts import ServerParts
 from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
@@ -187,3 +188,21 @@ class ChatTurn:
     def called(self) -> bool:
         """True where the turn ends with calls that the client should make."""
         return bool(self.made.calls) and self.finish_reason == "stop"
+
+
+class TurnShape:
+    """What the shapes of answers that are one turn have alike. See Shape."""
+
+    heartbeat = HEARTBEAT
+    closing = b""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self._call = call
+        self._parts = parts
+        self._turn = ChatTurn(call, parts.new_id)
+        self._begun = False
+        self._template: EventTemplate | None = None
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape: these APIs have no words for it."""
+        return []

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.schema import ChatRequest, Tool
-from twostroke.server.parts import ServedTokenizer
 from twostroke.text.grammar.check import checked_schema
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
 from twostroke.text.tools.styles import HERMES, ToolStyle
 from twostroke.text.turn import TurnForm
@@ -40,7 +40,7 @@ class ToolUse:
     one: bool = False
 
 
-def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -> ToolUse:
+def tool_use(request: ChatRequest, form: TurnForm, tokenizer: Tokenizer) -> ToolUse:
     """Raises InvalidRequest for a choice that cannot be."""
     tools = request.tools or []
     choice = _choice(request, tools)
@@ -64,7 +64,7 @@ def tool_use(request: ChatRequest, form: TurnForm, tokenizer: ServedTokenizer) -
     return ToolUse(style, offered, schemas, grammar, forced=choice != "auto", one=not parallel)
 
 
-def special_ids_of(tokenizer: ServedTokenizer) -> SpecialId:
+def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
     """A function from a text to the id of the special token that the text is, or None."""
 
     def find(text: str) -> int | None:

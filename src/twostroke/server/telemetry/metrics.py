@@ -7,14 +7,16 @@ Must not know: HTTP, prompts' text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from twostroke.adapters.shelf import AdapterShelf
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
+from twostroke.scheduler.gauges import Gauges
 from twostroke.server.live.recent import Recent
 from twostroke.server.telemetry.gaps import Gaps
 from twostroke.server.telemetry.vllm_names import VllmNames
@@ -30,65 +32,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _WHOLE = (FinishReason.STOP, FinishReason.LENGTH)
 _TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-
-
-class EngineGauges(Protocol):
-    """Counts of one moment, as AsyncEngine.gauges() gives them."""
-
-    @property
-    def running(self) -> int:
-        """Sequences in the batch."""
-
-    @property
-    def waiting(self) -> int:
-        """Sequences in the queue."""
-
-    @property
-    def pages_free(self) -> int:
-        """Pages that hold nothing."""
-
-    @property
-    def pages_used(self) -> int:
-        """Pages of live sequences."""
-
-    @property
-    def pages_cached(self) -> int:
-        """Pages kept for prefixes, taken back when needed."""
-
-    @property
-    def waste_tokens(self) -> int:
-        """Positions of used pages that hold nothing, or a copy of what another page holds."""
-
-    @property
-    def preemptions_total(self) -> int:
-        """Sequences put back, ever."""
-
-    @property
-    def prefix_query_tokens(self) -> int:
-        """Prompt tokens looked up in the prefix tree, ever."""
-
-    @property
-    def prefix_hit_tokens(self) -> int:
-        """Prompt tokens found there, ever."""
-
-    @property
-    def running_adapters(self) -> frozenset[int]:
-        """Numbers of the adapters of sequences in the batch."""
-
-    @property
-    def waiting_adapters(self) -> frozenset[int]:
-        """Numbers of the adapters of sequences in the queue."""
-
-
-class AdapterNames(Protocol):
-    """Which adapter has which number."""
-
-    @property
-    def places(self) -> int:
-        """Adapters that can be used at once."""
-
-    def name_of(self, slot: int) -> str:
-        """The name of the adapter in a slot that requests use."""
 
 
 _GAUGES: tuple[tuple[str, str, str], ...] = (
@@ -113,9 +56,7 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 class _EngineCollector(Collector):
     """Reads the engine at each scrape, so that gauges can never be stale."""
 
-    def __init__(
-        self, read: Callable[[], EngineGauges], work: Callable[[], Work], adapters: AdapterNames | None
-    ) -> None:
+    def __init__(self, read: Callable[[], Gauges], work: Callable[[], Work], adapters: AdapterShelf | None) -> None:
         self._read = read
         self._work = work
         self._adapters = adapters
@@ -139,7 +80,7 @@ class _EngineCollector(Collector):
             yield from _adapter_metrics(self._adapters, now)
 
 
-def _adapter_metrics(adapters: AdapterNames, now: EngineGauges) -> Iterator[Metric]:
+def _adapter_metrics(adapters: AdapterShelf, now: Gauges) -> Iterator[Metric]:
     """Which adapters are used."""
     yield GaugeMetricFamily("twostroke_adapter_places", "Adapters that can be used at once.", value=adapters.places)
     used = GaugeMetricFamily("twostroke_adapter_used", "1: sequences have this adapter.", labels=["state", "adapter"])
@@ -189,9 +130,9 @@ class ServerMetrics(Observer):
 
     def attach(
         self,
-        read: Callable[[], EngineGauges],
+        read: Callable[[], Gauges],
         work: Callable[[], Work] = Work,
-        adapters: AdapterNames | None = None,
+        adapters: AdapterShelf | None = None,
     ) -> None:
         """Add the engine's gauges and the work of its steps; once a registry. adapters: where it has places."""
         self.registry.register(_EngineCollector(read, work, adapters))

@@ -66,12 +66,6 @@ SOURCES = {
 REASONS = ("stop", "length", "abort", "error")
 
 
-def vllm_names() -> list[str]:
-    """Every name that a dashboard may use, as a scrape spells it, but for the endings of histograms."""
-    plain = [*GAUGES, WAITING_BY_REASON, CACHE, *HISTOGRAMS]
-    return [f"vllm:{name}" for name in plain] + [f"vllm:{name}_total" for name in (*COUNTERS, FINISHED, BY_SOURCE)]
-
-
 class VllmNames(Collector):
     """labels: put on every sample. facts: of the KV cache, for cache_config_info."""
 

@@ -66,11 +66,6 @@ class SteadyDecode:
         streams.begin_step()
         return True
 
-    @property
-    def num_streams(self) -> int:
-        """How many streams there are."""
-        return len(self._streams)
-
     def names(self) -> set[str]:
         """Request ids of the streams: their pages cannot be taken, because they are in the step."""
         return self._streams.names()

@@ -34,7 +34,6 @@ from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, S
 from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
 from twostroke.weights.quantized.small_floats import SmallFloatMatrix
 
-METHOD = "compressed-tensors"
 PACKED_BITS = (2, 3, 4, 5, 6, 8)
 FORMATS = (
     "pack-quantized",

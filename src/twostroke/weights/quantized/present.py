@@ -44,12 +44,3 @@ def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _P
     }
     orders = {f"{name}{ORDER}": OrderTensor(tensor) for name, tensor in made.items() if tensor.column_order is not None}
     return found | made | orders
-
-
-def found_sentence(tensors: Mapping[str, object]) -> str | None:
-    """Which formats there are, with how many matrices of each; None where nothing is quantized."""
-    counts: dict[str, int] = {}
-    for tensor in tensors.values():
-        if isinstance(tensor, QuantizedTensor):
-            counts[tensor.matrix.words] = counts.get(tensor.matrix.words, 0) + 1
-    return "; ".join(f"{words} ({count} matrices)" for words, count in counts.items()) or None

@@ -6,7 +6,7 @@ Must not know: how any one family routes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from twostroke.models.common.blocks.banks import Banks, BankShape, EachExpert, Stacks
 from twostroke.models.common.blocks.decoder import decoder_program
@@ -14,7 +14,8 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.index import Index, attend_chosen
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.families.dense import FeedForwardText
-from twostroke.models.common.fields.latent import LatentParts, attended, latent_layer
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, attended, latent_layer, read_latent
 from twostroke.models.common.fields.mixture import expert_groups
 from twostroke.models.common.prediction import MtpHead, behind_the_last
 from twostroke.models.common.registry import ProgramText
@@ -25,6 +26,7 @@ from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 
+MOST_CHOSEN = 1 << 16
 BANKS = EachExpert("mlp.experts")
 STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
 LAYER_KINDS = ("dense", "sparse")
@@ -118,6 +120,28 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
     """The layers behind the last one, which predict further tokens: they have experts."""
     block = biased_experts(parts)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: mixed_layer(t, parts, block, x))
+
+
+def indexed_parts(
+    fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False
+) -> tuple[LatentParts, Index]:
+    """The blocks, and the index that chooses positions. heads: of the index where the config is silent. interleaved:
+    how the index turns its rows."""
+    silu_only(fields)
+    refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
+    if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
+        raise fields.wrong("layer_types", "Every layer of this family chooses positions: indexed_attention.")
+    parts = read_latent(fields, silent, interleaved=True, ignored=prediction_layers(fields))
+    fields = parts.fields
+    if not parts.heads.query_rank:
+        raise fields.wrong("q_lora_rank", "The index reads the latent that queries are made of.")
+    index = Index(
+        fields.integer("index_n_heads", 1, 512, default=heads),
+        fields.integer("index_head_dim", parts.heads.turned, MOST_DIMENSIONS, default=128),
+        fields.integer("index_topk", 1, MOST_CHOSEN, default=2048),
+        interleaved=interleaved,
+    )
+    return parts, index
 
 
 def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:

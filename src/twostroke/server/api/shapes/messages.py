@@ -9,29 +9,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Grew, Opened, Step
+from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
-from twostroke.server.calls import Call
 from twostroke.server.errors import Problem, messages_problem
-from twostroke.server.parts import ServerParts
 from twostroke.text.tools.cut_json import complete_part
 from twostroke.types.output import Delta
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
-class MessagesShape:
+class MessagesShape(TurnShape):
     """One message, streamed or whole."""
 
     heartbeat = PING
-    closing = b""
-
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        self._call = call
-        self._parts = parts
-        self._turn = ChatTurn(call, parts.new_id)
-        self._begun = False
-        self._template: EventTemplate | None = None
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
         """See Shape. How much of the prompt was cached is known at the end: message_delta says it."""
@@ -51,10 +41,6 @@ class MessagesShape:
             mark = new_mark()
             self._template = EventTemplate(_step_event(Grew(self._turn.made.blocks[-1], mark)), mark)
         return self._template.raw(delta.text)
-
-    def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape."""
-        return []
 
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""

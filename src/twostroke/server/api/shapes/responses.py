@@ -13,7 +13,7 @@ import msgspec
 
 from twostroke.server.api.logprobs import chat_logprobs
 from twostroke.server.api.responses_request import ResponsesRequest
-from twostroke.server.api.shape import HEARTBEAT, Block, ChatTurn, Closed, Counts, Grew, Opened, Step
+from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
@@ -24,20 +24,13 @@ from twostroke.types.result import TokenLogprob
 NO_COUNTS = Counts(0, 0)
 
 
-class ResponsesShape:
+class ResponsesShape(TurnShape):
     """One response, streamed or whole."""
 
-    heartbeat = HEARTBEAT
-    closing = b""
-
     def __init__(self, call: Call, parts: ServerParts) -> None:
-        self._call = call
-        self._parts = parts
-        self._turn = ChatTurn(call, parts.new_id)
+        super().__init__(call, parts)
         self._number = 0
-        self._begun = False
         self._items: list[TokenLogprob] = []
-        self._template: EventTemplate | None = None
 
     def events(self, _index: int, delta: Delta, _counts: Counts) -> list[Event]:
         """See Shape."""
@@ -69,10 +62,6 @@ class ResponsesShape:
         number, text, logprobs = new_mark(), new_mark(), new_mark()
         kind, data = self._grown(block, text, logprobs)
         return EventTemplate(Event(kind, {"type": kind, "sequence_number": number, **data}), number, text, logprobs)
-
-    def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape."""
-        return []
 
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""

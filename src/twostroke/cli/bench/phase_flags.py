@@ -1,0 +1,55 @@
+"""Flags of the benches that measure prefill and decode by cases: which cases, on which model.
+
+Knows: click, the bench room's cases.
+Must not know: what is done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.shared.command import numbers
+
+if TYPE_CHECKING:
+    from twostroke.bench.phases import PhasesAsked
+
+SHAPE_HELP = "Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
+
+
+def phase_flags(prompts: str, batches: str, at: int, rounds: int) -> tuple[Callable[[Any], Any], ...]:
+    """The flags, with these defaults."""
+    return (
+        click.option("--shape", default=None, help=SHAPE_HELP),
+        click.option("--prompts", default=prompts, callback=_numbers, help=f"Prompt lengths [default: {prompts}]."),
+        click.option("--batches", default=batches, callback=_numbers, help=f"Streams to decode [default: {batches}]."),
+        click.option("--at", type=click.IntRange(1), default=at, help=f"Context where decode starts [default: {at}]."),
+        click.option("--new", type=click.IntRange(2), default=32, help="Tokens that each decodes [default: 32]."),
+        click.option(
+            "--rounds", type=click.IntRange(1), default=rounds, help=f"Rounds after one warm-up [default: {rounds}]."
+        ),
+    )
+
+
+def _numbers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+    return numbers(value)
+
+
+def take_asked(options: dict[str, Any]) -> PhasesAsked:
+    """The cases, taken out of the options."""
+    from twostroke.bench.phases import PhasesAsked
+
+    return PhasesAsked(*(options.pop(name) for name in ("prompts", "batches", "at", "new", "rounds")))
+
+
+def shaped(model: str, shape: str | None, folder: Path | None, progress: Callable[[int, int, str], None]) -> str:
+    """The model, or a checkpoint of the shape with random weights. folder: None for one in the cache folder."""
+    from twostroke.bench.checkpoints import shape_folder, write_checkpoint
+    from twostroke.env import read_machine
+
+    if shape is None:
+        return model
+    return str(write_checkpoint(shape, folder or shape_folder(shape, read_machine().cache_folder), progress))

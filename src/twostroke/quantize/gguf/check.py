@@ -27,7 +27,7 @@ from twostroke.weights.gguf.config import config_of
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families.family import Config
 from twostroke.weights.gguf.families.table import family_of
-from twostroke.weights.gguf.tokenizer import TokenList
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 NEAR = 2e-6
 """Relative difference of numbers that are the same in float32."""

@@ -332,6 +332,24 @@ def _delta_sections(config: Config, names: Names) -> dict[str, Any]:
     return {**_delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}
 
 
+def _encoder(config: Config, names: Names) -> dict[str, Any]:
+    """No key says how wide a head is."""
+    absent = ("attention.key_length", "attention.value_length", "rope.dimension_count", "attention.head_count_kv")
+    return {"attention.causal": False, **dict.fromkeys(absent)}
+
+
+def _modern_bert(config: Config, names: Names) -> dict[str, Any]:
+    return {
+        **_encoder(config, names),
+        **_swa_base({"rope_local_base_freq": config.get("local_rope_theta"), **config}, names),
+        "attention.sliding_window": config.get("local_attention", 128),
+        "attention.sliding_window_pattern": config.get("global_attn_every_n_layers", 3),
+        "attention.layer_norm_epsilon": float(config.get("norm_eps", 1e-5)),
+        "hidden_activation": config.get("hidden_activation", "gelu"),
+        "rope.freq_base": float(config.get("global_rope_theta") or rope_of(config).get("rope_theta") or 160_000.0),
+    }
+
+
 def no_own_keys(config: Config, names: Names) -> dict[str, Any]:
     """The keys of families that have none of their own."""
     return {}
@@ -384,5 +402,9 @@ OWN_KEYS: Mapping[str, Own] = {
     "qwen3next": _delta,
     "qwen35": _delta_sections,
     "qwen35moe": _delta_sections,
+    "bert": _encoder,
+    "bert-classifier": _encoder,
+    "nomic-bert": _encoder,
+    "modern-bert": _modern_bert,
 }
 """The function that writes a family's own keys, by the entry of the reader's table."""

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.pooling import RANK, pooling_number
 
 GEMMA_NORMS = frozenset(
     {"attn_norm", "ffn_norm", "output_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm"}
@@ -66,6 +70,23 @@ def gemma_scores(wide: int) -> Any:
 
 def _qwen_window(_: Keys, config: Config) -> dict[str, Any]:
     return {"use_sliding_window": False, "sliding_window": None}
+
+
+def _asked(keys: Keys) -> str:
+    return "qwen3-reranker" if pooling_number(keys) == RANK and keys.has_tensor("cls.output.weight") else ""
+
+
+def _yes_and_no(keys: Keys, config: Config) -> dict[str, Any]:
+    """Qwen3-Reranker: the rows of the head for yes and for no, in this order."""
+    labels = keys.texts("classifier.output_labels")
+    if labels != ["yes", "no"]:
+        said = ", ".join(labels)[:60] or "none"
+        raise keys.wrong("classifier.output_labels", f"They must be yes and no, and are {said}.")
+    return {**_qwen_window(keys, config), "id2label": {"0": "no", "1": "yes"}}
+
+
+def _no_and_yes(_: Config, rows: int) -> I32Array:
+    return np.arange(rows, dtype=np.int32)[::-1]
 
 
 def _cohere2(keys: Keys, config: Config) -> dict[str, Any]:
@@ -127,7 +148,15 @@ FAMILIES: dict[str, Family] = {
         chosen=lambda keys: "mixtral" if keys.has("expert_count") and keys.number("expert_count") else "",
     ),
     "qwen2": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_qwen_window),
-    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_qwen_window),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, chosen=_asked, more=_qwen_window),
+    "qwen3-reranker": Family(
+        "Qwen3ForSequenceClassification",
+        "qwen3",
+        {**OUTER, "cls.output": Place("score", order=_no_and_yes)},
+        DENSE,
+        windows=True,
+        more=_yes_and_no,
+    ),
     "gemma": Family(
         "GemmaForCausalLM", "gemma", OUTER, DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}
     ),

@@ -50,6 +50,8 @@ def _as_read(value: KeyValue) -> Any:
         return float(np.float32(value))
     if isinstance(value, str | bool | int):
         return value
+    if isinstance(value, bytes):
+        return np.frombuffer(value, np.uint8)
     return [one.encode() for one in value if isinstance(one, str)] or np.array(value)
 
 

@@ -102,8 +102,7 @@ def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue
         PREFIX + "remove_extra_whitespaces": len(steps) == 2,
     }
     if normal is not None:
-        charsmap = base64.b64decode(normal["precompiled_charsmap"])
-        keys[PREFIX + "precompiled_charsmap"] = [each - 256 if each > 127 else each for each in charsmap]
+        keys[PREFIX + "precompiled_charsmap"] = base64.b64decode(normal["precompiled_charsmap"])
     return keys
 
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.quantize.gguf.container import KeyValue
+from twostroke.quantize.gguf.fields import head_dim, rope_of
 from twostroke.quantize.gguf.names import FIX
-from twostroke.quantize.gguf.own_keys import OWN_KEYS, head_dim, no_own_keys, rope_of
+from twostroke.quantize.gguf.own_keys import OWN_KEYS, no_own_keys
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.gguf.config import NUMBERS

@@ -118,6 +118,14 @@ class Keys:
             raise self.wrong(key, f"It must be one number for each of the {layers} layers.")
         return [int(number) for number in found[:layers]]
 
+    def floats(self, key: str, count: int) -> list[float]:
+        """`count` numbers."""
+        self._read.add(key)
+        found = self._values.get(key)
+        if not isinstance(found, np.ndarray) or found.shape != (count,) or found.dtype.kind not in "fiu":
+            raise self.wrong(key, f"It must be {count} numbers.")
+        return [float(number) for number in found]
+
     def same(self, key: str, value: object) -> None:
         """Raises UnsupportedModel where the file says another value."""
         self._read.add(key)

@@ -41,6 +41,7 @@ GLM: Names = {
     "ffn_up": "mlp.gate_up_proj",
     "ffn_down": "mlp.down_proj",
 }
+UNGATED: Names = {"ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
 
 
@@ -138,6 +139,10 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
     return {"use_bias": keys.has_tensor("attn_q.bias")}
 
 
+def _jais2(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"mlp_bias": keys.has_tensor("ffn_up.bias")}
+
+
 FAMILIES: dict[str, Family] = {
     "llama": Family(
         "LlamaForCausalLM",
@@ -222,6 +227,18 @@ FAMILIES: dict[str, Family] = {
     "ernie4_5": Family("Ernie4_5ForCausalLM", "ernie4_5", OUTER, DENSE, more=_ernie),
     "hunyuan-dense": Family(
         "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", OUTER, {**DENSE, **HEAD_NORMS}, more=_hunyuan
+    ),
+    "arcee": Family(
+        "ArceeForCausalLM", "arcee", OUTER, {**ATTENTION, **UNGATED}, pairs=True, fixed={"hidden_act": "relu2"}
+    ),
+    "jais2": Family(
+        "Jais2ForCausalLM",
+        "jais2",
+        OUTER,
+        {**ATTENTION, **UNGATED},
+        fixed={"hidden_act": "relu2"},
+        renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        more=_jais2,
     ),
     "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
 }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
-from twostroke.weights.gguf.families import classic, delta, dense, encoders, experts, latent, states
+from twostroke.weights.gguf.families import classic, delta, dense, encoders, experts, gemma, latent, states, text_inside
 from twostroke.weights.gguf.families.family import Family
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.keys import Keys
@@ -26,6 +26,8 @@ FAMILIES: dict[str, Family] = {
     **states.FAMILIES,
     **delta.FAMILIES,
     **encoders.FAMILIES,
+    **gemma.FAMILIES,
+    **text_inside.FAMILIES,
 }
 """The families by general.architecture, and those as which a file of another name is read."""
 

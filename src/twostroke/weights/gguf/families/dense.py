@@ -41,6 +41,7 @@ GLM: Names = {
     "ffn_up": "mlp.gate_up_proj",
     "ffn_down": "mlp.down_proj",
 }
+GLM4: Names = {**GLM, "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
 UNGATED: Names = {"ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
 
@@ -214,8 +215,9 @@ FAMILIES: dict[str, Family] = {
         "Glm4ForCausalLM",
         "glm4",
         OUTER,
-        {**GLM, "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"},
+        GLM4,
         partial=True,
+        chosen=lambda keys: "glm4v" if keys.has("rope.dimension_sections") else "",
     ),
     "seed_oss": Family(
         "SeedOssForCausalLM",

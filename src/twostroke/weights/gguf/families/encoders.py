@@ -24,10 +24,10 @@ HEAD, SCORE = "cls.weight", "cls.output.weight"
 """Stored tensors of a classifier: its first product, and that whose rows are the labels."""
 
 BERT_OUTER: Names = {
-    "token_embd": "embeddings.word_embeddings",
-    "position_embd": "embeddings.position_embeddings",
-    "token_types": "embeddings.token_type_embeddings",
-    "token_embd_norm": "embeddings.LayerNorm",
+    "token_embd": "bert.embeddings.word_embeddings",
+    "position_embd": "bert.embeddings.position_embeddings",
+    "token_types": "bert.embeddings.token_type_embeddings",
+    "token_embd_norm": "bert.embeddings.LayerNorm",
 }
 BERT_LAYER: Names = {
     **{
@@ -106,6 +106,7 @@ def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
 def _modern(keys: Keys, config: Config) -> dict[str, Any]:
     """Files before hidden_activation was written are of models with gelu."""
     keys.same("attention.causal", False)
+    keys.ignore("classifier.pooling_type")  # of a head that is not read
     names = ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon")
     epsilon = next((keys.number(name) for name in names if keys.has(name)), 1e-5)
     full = config.get("rope_theta", 10_000.0)
@@ -120,17 +121,13 @@ def _modern(keys: Keys, config: Config) -> dict[str, Any]:
     }
 
 
-def _under(prefix: str, names: Names) -> Names:
-    return {stored: f"{prefix}{ours}" for stored, ours in names.items() if isinstance(ours, str)}
-
-
 FAMILIES: Mapping[str, Family] = {
     "bert": Family(
         "BertModel",
         "bert",
         BERT_OUTER,
         BERT_LAYER,
-        layers="encoder.layer.",
+        layers="bert.encoder.layer.",
         chosen=_scores,
         renamed=NORM_EPS,
         more=_types,
@@ -138,7 +135,7 @@ FAMILIES: Mapping[str, Family] = {
     "bert-classifier": Family(
         "BertForSequenceClassification",
         "bert",
-        {**_under("bert.", BERT_OUTER), "cls": "bert.pooler.dense", "cls.output": "classifier"},
+        {**BERT_OUTER, "cls": "bert.pooler.dense", "cls.output": "classifier"},
         BERT_LAYER,
         layers="bert.encoder.layer.",
         renamed=NORM_EPS,

@@ -39,6 +39,7 @@ READ_AS: dict[str, tuple[str, str]] = {
     "deepseek3": ("deepseek2", "with sigmoids"),
     "youtu": ("deepseek2", "without experts"),
     "falcon-mamba": ("mamba", "with norms"),
+    "glm4v": ("glm4", "inside a model of images"),
     "bert-classifier": ("bert", "with a classifier"),
     "qwen3-reranker": ("qwen3", "with yes and no"),
 }

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twostroke.weights.gguf.families.dense import HEAD_NORMS
+from twostroke.ops.operands import I32Array
+from twostroke.weights.gguf.families.dense import GLM4, HEAD_NORMS
 from twostroke.weights.gguf.families.experts import COUNTS
-from twostroke.weights.gguf.families.family import Config, Family
+from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import DENSE, EXPERTS, OUTER
 from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.row_orders import pairs_of_halves
 
 More = Callable[[Keys, Config], dict[str, Any]]
 
@@ -53,6 +55,17 @@ def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
     return {"rope_scaling": {"rope_type": "dynamic", "rope_theta": theta, "alpha": alpha, "factor": 1.0}}
 
 
+def _paired(config: Config, rows: int) -> I32Array:
+    """Rows that turn are stored as halves, where the plain decoder has them as pairs."""
+    dim = int(config["head_dim"])
+    return pairs_of_halves(rows, dim, int(dim * float(config.get("partial_rotary_factor", 1.0))))
+
+
+def _glm(keys: Keys, config: Config) -> dict[str, Any]:
+    """Few files say how wide a head is."""
+    return {"head_dim": keys.tensor_shape("attn_q.weight")[0] // int(config["num_attention_heads"])}
+
+
 FAMILIES: Mapping[str, Family] = {
     "qwen2vl": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
     "qwen3vl": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
@@ -64,6 +77,18 @@ FAMILIES: Mapping[str, Family] = {
         windows=True,
         keys=COUNTS,
         more=_of_text(_qwen_experts),
+    ),
+    "glm4v": Family(
+        "Glm4ForCausalLM",
+        "glm4",
+        OUTER,
+        {
+            **GLM4,
+            "attn_q": Place("self_attn.q_proj", order=_paired),
+            "attn_k": Place("self_attn.k_proj", order=_paired),
+        },
+        partial=True,
+        more=_of_text(_glm),
     ),
     "paddleocr": Family(
         "PaddleOCRVLForConditionalGeneration", "paddleocr_vl", OUTER, DENSE, more=_of_text(_ernie)

@@ -124,6 +124,8 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
     kind = rope.get("rope_type", rope.get("type"))
     if kind in (*PLAIN_ROPE, "yarn", "linear"):
         return {}
+    if kind == "proportional":
+        return {"rope_freqs.weight": _turned_part(config, float(rope["partial_rotary_factor"]))}
     if kind == "longrope":
         return {
             f"rope_factors_{each}.weight": [float(one) for one in rope[f"{each}_factor"]] for each in ("short", "long")
@@ -140,3 +142,12 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
         share = min(1.0, max(0.0, (original / length - low) / (high - low)))
         found.append(1 / ((1 - share) / factor + share))
     return {"rope_freqs.weight": found}
+
+
+def _turned_part(config: Mapping[str, Any], share: float) -> list[float]:
+    """Gemma 4: 1 for each pair of a head that turns, a number that stops the others."""
+    by_layer = (config.get("per_layer_config") or {}).values()
+    dim = next((each["head_dim"] for each in by_layer if "head_dim" in each), config.get("global_head_dim") or 512)
+    half = int(dim) // 2
+    turned = int(half * share)
+    return [1.0] * turned + [1e30] * (half - turned)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.quantize.gguf.fields import Names, Own, head_dim, rope_groups, rope_of
+from twostroke.quantize.gguf.own_gemma_keys import gemma3n, gemma4
 from twostroke.quantize.gguf.own_state_keys import (
     delta,
     delta_sections,
@@ -214,10 +215,25 @@ def _stablelm(config: Config, _: Names) -> dict[str, Any]:
     return {"use_parallel_residual": bool(config.get("use_parallel_residual", False))}
 
 
+def _glm_dsa(config: Config, names: Names) -> dict[str, Any]:
+    layers = range(int(config["num_hidden_layers"]))
+    own = [f"blk.{index}.indexer.attn_k.weight" in names for index in layers]
+    return {**_deepseek32(config, names), "attention.indexer.types": own}
+
+
+def _bigcode(config: Config, names: Names) -> dict[str, Any]:
+    return {**_gpt2(config, names), "attention.head_count_kv": 1}
+
+
+def _olmo(config: Config, names: Names) -> dict[str, Any]:
+    absent = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+    return {**dict.fromkeys(absent), "attention.layer_norm_epsilon": 1e-5}
+
+
 def _encoder(config: Config, names: Names) -> dict[str, Any]:
-    """No key says how wide a head is."""
-    absent = ("attention.key_length", "attention.value_length", "rope.dimension_count", "attention.head_count_kv")
-    return {"attention.causal": False, **dict.fromkeys(absent)}
+    """Few of them say how wide a head is."""
+    usual = () if config.get("head_dim") else ("attention.key_length", "attention.value_length")
+    return {"attention.causal": False, **dict.fromkeys((*usual, "rope.dimension_count", "attention.head_count_kv"))}
 
 
 def _modern_bert(config: Config, names: Names) -> dict[str, Any]:
@@ -284,6 +300,11 @@ OWN_KEYS: Mapping[str, Own] = {
     "qwen3next": delta,
     "qwen35": delta_sections,
     "qwen35moe": delta_sections,
+    "starcoder": _bigcode,
+    "olmo": _olmo,
+    "glm-dsa": _glm_dsa,
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
     "bert": _encoder,
     "bert-classifier": _encoder,
     "nomic-bert": _encoder,

@@ -59,7 +59,10 @@ MIXES: Mapping[str, GgufMix] = {
         GgufMix("Q6_K", 18, "Q6_K", "Q6_K"),
     )
 }
-KEPT = ("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls")
+KEPT = (
+    *("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
+    *("altup_", "laurel_", "per_layer_model_proj"),
+)
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
 NARROW = "Q8_0"
 """The type of matrices whose rows are no whole blocks of 256."""

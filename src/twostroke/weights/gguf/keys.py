@@ -16,8 +16,13 @@ from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.header import Value, texts_of
 
 MOST = 1 << 40
-WITHOUT_EFFECT = frozenset({"tensor_data_layout", "vocab_size", "rope.scaling.finetuned", "pooling_type"})
-"""pooling_type changes nothing in the layers; pooling.py reads it for every family."""
+WITHOUT_EFFECT = frozenset(
+    {
+        *("tensor_data_layout", "vocab_size", "rope.scaling.finetuned"),
+        *("pooling_type", "classifier.pooling_type", "classifier.output_labels"),
+    }
+)
+"""Those of the second line change nothing in the layers; pooling.py reads pooling_type for every family."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),

@@ -94,7 +94,6 @@ def _classifier(keys: Keys, config: Config) -> dict[str, Any]:
             why="The converter leaves out BERT's pooler, and scores without it are not those of the model.",
             fix="Use the model's original checkpoint.",
         )
-    keys.ignore("classifier.output_labels")
     return {**_types(keys, config), "num_labels": keys.tensor_shape(SCORE)[0]}
 
 
@@ -106,7 +105,6 @@ def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
 def _modern(keys: Keys, config: Config) -> dict[str, Any]:
     """Files before hidden_activation was written are of models with gelu."""
     keys.same("attention.causal", False)
-    keys.ignore("classifier.pooling_type")  # of a head that is not read
     names = ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon")
     epsilon = next((keys.number(name) for name in names if keys.has(name)), 1e-5)
     full = config.get("rope_theta", 10_000.0)

@@ -1,7 +1,8 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
 Keys: recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the
-same folders; every tensor of this writer was equal to the converter's then, but for the last bit of exponentials). Names of tensors: the `gguf` package. What happens to values is spelled out here.
+same folders; every tensor of this writer was equal to the converter's then, but for the last bit of exponentials).
+Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
 Must not know: twostroke.
@@ -25,8 +26,10 @@ Named = Iterator[tuple[str, np.ndarray]]
 Rule = Callable[[str, np.ndarray, dict[str, Any]], Named]
 
 RECORDED = Path(__file__).parent / "recorded.json"
-PAIRED = {"llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3", "nemotron_h", "nemotron_h_moe"}
-PAIRED |= {"arcee", "olmo"}
+PAIRED = {
+    *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
+    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo"),
+}
 LIKE = {"deepseek32": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
 OWN = {
@@ -42,6 +45,8 @@ OWN = {
     "feed_forward.experts.w3": "ffn_up_exps.weight",
 }
 """Names that the package's map does not have."""
+NOT_READ = ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+"""What the names of tensors begin with that the converter leaves out, or puts into a file of their own."""
 _EXPERT = re.compile(r"(.*\.experts|model\.altup_\w*projections)\.(\d+)\.(.+)")
 
 
@@ -114,7 +119,9 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
             name = name.removeprefix("transformer.")
         if name == "lm_head.weight" and config.get("tie_word_embeddings"):
             continue
-        if name.startswith(("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")):
+        if name.startswith(
+            ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+        ):
             continue
         for each, changed in rule_of(arch)(name, values, config):
             found = _own_name(each) or names.get_name(each, try_suffixes=(".weight", ".bias"))

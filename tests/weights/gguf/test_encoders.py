@@ -194,7 +194,8 @@ BERT: dict[str, Any] = {
     "bert.attention.head_count": number(4, 2), "bert.attention.layer_norm_epsilon": number(6, 1e-12),
     "bert.attention.causal": number(7, 0), "bert.pooling_type": number(4, 2), "tokenizer.ggml.model": string("bert"),
     "tokenizer.ggml.tokens": strings(["[UNK]", "[CLS]", "[SEP]", "▁a", "b"]),
-    **{f"tokenizer.ggml.{name}_token_id": number(4, place) for place, name in enumerate(("unknown", "bos", "seperator"))},
+    "tokenizer.ggml.unknown_token_id": number(4, 0), "tokenizer.ggml.bos_token_id": number(4, 1),
+    "tokenizer.ggml.seperator_token_id": number(4, 2),
 }  # fmt: skip
 
 

@@ -63,6 +63,7 @@ def test_every_entry_has_a_model_file_and_a_family_that_is_tested():
     for name, family in TABLE.items():
         entry = known.get(family.hf) or known[causal_name(family.hf)]
         assert entry.model_type == family.model_type, name
+        assert family.hf not in known or entry.form.task is family.task, name
     assert set(known_names()) - YOUNGER <= set(gguf.MODEL_ARCH_NAMES.values())
     assert set(known_names()) - {each["arch"] for each in recorded().values()} <= {"nemotron_h"}
     assert set(TABLE) >= READ_AS.keys() and {name for name, _ in READ_AS.values()} <= set(known_names())

@@ -26,6 +26,7 @@ from twostroke.quantize.gguf.own_state_keys import (
 )
 from twostroke.weights.gguf.families.family import Config
 
+
 def _sigmoid(config: Config, _: Names) -> dict[str, Any]:
     """DeepSeek-V3's rule of experts."""
     return {"expert_gating_func": 2, "expert_weights_norm": bool(config.get("norm_topk_prob", True))}

@@ -19,6 +19,7 @@ from twostroke.weights.gguf.vocabulary.pre_splits import GPT2, PRE_SPLITS
 from twostroke.weights.gguf.vocabulary.token_list import PREFIX
 from twostroke.weights.json_file import read_object
 
+
 def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
     """The keys of a folder's vocabulary. Raises UnsupportedModel."""
     said = read_object(folder / "tokenizer.json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.pooling import Task
 from twostroke.weights.gguf.keys import Keys
 
 KEY = "pooling_type"
@@ -17,8 +18,6 @@ NONE, MEAN, CLS, LAST, RANK = range(5)
 
 MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
 """The words of sentence-transformers."""
-
-BARE, CAUSAL = "Model", "ForCausalLM"
 
 
 def pooling_number(keys: Keys) -> int | None:
@@ -31,13 +30,13 @@ def pooling_number(keys: Keys) -> int | None:
     return int(number)
 
 
-def sentence_files(architecture: str, keys: Keys) -> dict[str, str]:
+def sentence_files(task: Task, keys: Keys) -> dict[str, str]:
     """File name -> text of what stands beside a model that makes vectors; empty for one that makes text or scores.
 
-    architecture: as config.json names it. Raises CorruptModel, UnsupportedModel.
+    task: what the rows of its family are. Raises CorruptModel, UnsupportedModel.
     """
     number = pooling_number(keys)
-    if architecture.endswith(BARE) and number not in MODES:
+    if task is Task.EMBED and number not in MODES:
         raise UnsupportedModel(
             f"{keys.place} does not say how the rows of a text become a vector.",
             why=f"{keys.prefix}{KEY} is {'not there' if number is None else number}; it must be "
@@ -45,13 +44,13 @@ def sentence_files(architecture: str, keys: Keys) -> dict[str, str]:
             + ".",
             fix="Convert the model again from a folder with modules.json, or serve that folder.",
         )
-    if architecture.endswith(CAUSAL) and number == RANK:
+    if task is Task.GENERATE and number == RANK:
         raise CorruptModel(
             f"{keys.place} is said to score pairs of texts, and has no cls.output.weight.",
             why=f"{keys.prefix}{KEY} is 4 (rank), and scores are the product with that tensor.",
             fix="Use a file that was made of the whole reranker.",
         )
-    if number not in MODES:
+    if task is Task.RERANK or number not in MODES:
         return {}
     steps = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
     listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in steps]

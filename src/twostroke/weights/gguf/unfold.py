@@ -109,7 +109,7 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
         "tokenizer.json": as_json(tokenizer_json(vocabulary)),
         "tokenizer_config.json": as_json(said),
         "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids}),
-        **sentence_files(family.hf, keys),
+        **sentence_files(family.task, keys),
         NAME_FILE: as_json({"file": str(path)}),
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.ops.operands import I32Array
+from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
@@ -162,6 +163,7 @@ FAMILIES: dict[str, Family] = {
         DENSE,
         windows=True,
         more=_yes_and_no,
+        task=Task.RERANK,
     ),
     "gemma": Family(
         "GemmaForCausalLM", "gemma", OUTER, DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}

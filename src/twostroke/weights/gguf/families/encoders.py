@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families.family import Config, Family
 from twostroke.weights.gguf.families.names import Names
 from twostroke.weights.gguf.keys import Keys
@@ -30,10 +31,7 @@ BERT_OUTER: Names = {
     "token_embd_norm": "bert.embeddings.LayerNorm",
 }
 BERT_LAYER: Names = {
-    **{
-        f"attn_{letter}": f"attention.self.{name}"
-        for letter, name in {"q": "query", "k": "key", "v": "value"}.items()
-    },
+    **{f"attn_{letter}": f"attention.self.{name}" for letter, name in {"q": "query", "k": "key", "v": "value"}.items()},
     "attn_output": "attention.output.dense",
     "attn_output_norm": "attention.output.LayerNorm",
     "ffn_up": "intermediate.dense",
@@ -129,6 +127,7 @@ FAMILIES: Mapping[str, Family] = {
         chosen=_scores,
         renamed=NORM_EPS,
         more=_types,
+        task=Task.EMBED,
     ),
     "bert-classifier": Family(
         "BertForSequenceClassification",
@@ -138,6 +137,7 @@ FAMILIES: Mapping[str, Family] = {
         layers="bert.encoder.layer.",
         renamed=NORM_EPS,
         more=_classifier,
+        task=Task.RERANK,
     ),
     "nomic-bert": Family(
         "NomicBertModel",
@@ -147,6 +147,7 @@ FAMILIES: Mapping[str, Family] = {
         layers="encoder.layers.",
         renamed=NORM_EPS,
         more=_nomic,
+        task=Task.EMBED,
     ),
     "modern-bert": Family(
         "ModernBertModel",
@@ -162,5 +163,6 @@ FAMILIES: Mapping[str, Family] = {
             "rope_theta": "global_rope_theta",
         },
         more=_modern,
+        task=Task.EMBED,
     ),
 }

@@ -33,12 +33,15 @@ PER_LAYER_OUTER: Names = {
     "per_layer_proj_norm": "model.per_layer_projection_norm",
 }
 STREAMS: Names = {
-    **{f"altup_{stored}": f"altup.{ours}" for stored, ours in (
-        ("correct_coef", "correction_coefs"),
-        ("predict_coef", "prediction_coefs"),
-        ("router", "modality_router"),
-        ("router_norm", "router_norm"),
-    )},
+    **{
+        f"altup_{stored}": f"altup.{ours}"
+        for stored, ours in (
+            ("correct_coef", "correction_coefs"),
+            ("predict_coef", "prediction_coefs"),
+            ("router", "modality_router"),
+            ("router_norm", "router_norm"),
+        )
+    },
     "altup_correct_scale.weight": Place("altup.correct_output_scale", whole=True),
     "laurel_l": "laurel.linear_left",
     "laurel_r": "laurel.linear_right",

@@ -90,9 +90,7 @@ FAMILIES: Mapping[str, Family] = {
         partial=True,
         more=_of_text(_glm),
     ),
-    "paddleocr": Family(
-        "PaddleOCRVLForConditionalGeneration", "paddleocr_vl", OUTER, DENSE, more=_of_text(_ernie)
-    ),
+    "paddleocr": Family("PaddleOCRVLForConditionalGeneration", "paddleocr_vl", OUTER, DENSE, more=_of_text(_ernie)),
     "hunyuan_vl": Family(
         "HunYuanVLForConditionalGeneration",
         "hunyuan_vl",

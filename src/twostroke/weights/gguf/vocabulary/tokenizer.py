@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from twostroke.types.errors import UnsupportedModel
-from twostroke.weights.gguf.vocabulary.encoder_tokenizers import piece_of, unigram, wordpiece
 from twostroke.weights.gguf.header import Value, corrupt, texts_of
+from twostroke.weights.gguf.vocabulary.encoder_tokenizers import piece_of, unigram, wordpiece
 from twostroke.weights.gguf.vocabulary.post_processors import around
 from twostroke.weights.gguf.vocabulary.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
 from twostroke.weights.gguf.vocabulary.token_list import (

@@ -28,9 +28,11 @@ def machine() -> str:
 
 def tokens_per_second(model: Path, weights: str, kv: str) -> float:
     """model: a folder or a GGUF file. weights, kv: as the options are. The first answer is not counted."""
-    settings = {"cache": "off", "device": "cpu", "speculate": "off", "threads": str(THREADS)}
     params = SamplingParams(max_tokens=NEW_TOKENS, temperature=0.0, ignore_eos=True)
-    with LLM(str(model), weights=weights, kv_format=kv, **settings) as llm:
+    threads = str(THREADS)
+    with LLM(
+        str(model), weights=weights, kv_format=kv, threads=threads, cache="off", device="cpu", speculate="off"
+    ) as llm:
         seconds = []
         for _ in range(RUNS + 1):
             begin = time.perf_counter()

@@ -39,6 +39,8 @@ def wordpiece(vocabulary: TokenList) -> dict[str, Any]:
     for index in range(len(vocabulary.tokens)):
         if vocabulary.types[index] != UNUSED:
             vocab.setdefault(piece_of(vocabulary, index), index)
+    if unknown not in vocab:
+        raise corrupt(vocabulary.place, f"its unknown token {unknown[:40]!r} is no piece of its vocabulary")
     single = [(first, 0), ("A", 0), (last, 0)]
     lower = vocabulary.truth("normalizer.lowercase", True)
     return {
@@ -63,9 +65,9 @@ def wordpiece(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def piece_of(vocabulary: TokenList, index: int) -> str:
-    """The piece as a WordPiece vocabulary has it."""
+    """The piece as a WordPiece vocabulary has it. Older converters left all texts in brackets as they are."""
     text = vocabulary.tokens[index]
-    if vocabulary.types[index] in (CONTROL, UNKNOWN):
+    if vocabulary.types[index] in (CONTROL, UNKNOWN) or (text.startswith("[") and text.endswith("]")):
         return text
     return text.removeprefix(SPACE) if text.startswith(SPACE) else CONTINUES + text
 

@@ -1,8 +1,9 @@
 """Measures what every format of weights, K and V costs on spark, and writes docs/quantization.json and the page of it.
 
-Both models of docs/quantization.md: spark, and spark with outliers. Nothing is timed.
+Both models of docs/quantization.md: spark, and spark with outliers. How fast spark is in each format is measured too,
+with --speed by itself: the other records are kept then.
 
-    python -m tools.measure_formats [--json] [--only FORMAT ...]
+    python -m tools.measure_formats [--json] [--speed] [--only FORMAT ...]
 
 --json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv int4" is
 "kv int4" here) and keeps the other records.
@@ -24,6 +25,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tools import format_speed
+from tools.format_speed import machine, tokens_per_second
 from tools.generate_docs import DOCS, PAGES
 from tools.pages.quantization import ASKED, FILE
 from tools.spark.dialogues import dialogues
@@ -44,8 +47,9 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf.unfold import unfold
 
 TURNS, DIALOGUES = 6, 16
-CALIBRATION_TOKENS = 6144
+CALIBRATION_TOKENS, FEW_TOKENS = 6144, 512
 THREADS = 2
+SPEED = "tokens_per_second"
 
 
 @contextmanager
@@ -57,15 +61,38 @@ def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[Stag
         if option == "--weights":
             formats = format_choice(name)
         elif option == "--to":
-            folder, formats = _written(name, source, Path(place) / "made", texts), format_choice(STORED)
+            made = _written(name, source, Path(place) / "made", texts)
+            folder, formats = unfold(made, None) if made.is_file() else made, format_choice(STORED)
         with staged_folder(folder, THREADS, formats) as staged:
             yield replace(staged, kv=KVKind[name.upper()]) if option == "--kv" else staged
 
 
 def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> Path:
+    """The folder, or the GGUF file."""
     if name in METHODS:
         return quantize_folder(source, output, METHODS[name], texts, THREADS).folder
-    return unfold(write_folder(source, output, MIXES[name.removeprefix("gguf:")], "spark", no_progress), None)
+    return write_folder(source, output, MIXES[name.removeprefix("gguf:")], "spark", no_progress)
+
+
+def speed(asked: str, texts: CalibrationText) -> float:
+    """Tokens a second of spark. What codes stand for makes no difference, so that few tokens calibrate."""
+    option, name = asked.split()
+    with tempfile.TemporaryDirectory() as place:
+        made = _written(name, spark_path(), Path(place) / "made", texts) if option == "--to" else spark_path()
+        weights = {"--to": STORED, "--weights": name}.get(option, "f32")
+        return tokens_per_second(made, weights, name if option == "--kv" else "f32")
+
+
+def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
+    """The records with the speed of these formats in them, and the machine's name."""
+    texts = read_texts(None, Tokenizer.from_folder(spark_path()), 256, FEW_TOKENS)
+    facts = {"machine": machine(), "threads": format_speed.THREADS, "new_tokens": format_speed.NEW_TOKENS}
+    exact = round(tokens_per_second(spark_path(), "f32", "f32"))
+    rows = {row["format"]: row for row in known["models"]["spark"]}
+    for asked in formats:
+        rows[asked][SPEED] = round(speed(asked, texts))
+        print(f"{asked:20} {rows[asked][SPEED]:6,} tok/s", file=sys.stderr, flush=True)
+    return {**known, "speed": {**facts, "f32_tokens_per_second": exact}}
 
 
 def bits_of(asked: str, staged: StagedModel) -> float:
@@ -104,27 +131,33 @@ def record(formats: Sequence[str], known: dict[str, Any]) -> Iterator[dict[str, 
             model = exact.model
             facts = {"parameters": model.parameters(), "hidden": model.hidden_size, "tokens": int(texts.used.size)}
         for asked, (name, source) in product(formats, sources.items()):
-            row = rows.setdefault(name, {})[asked] = measured(asked, source, texts, runs)
+            own = rows.setdefault(name, {})
+            kept = {each: own[asked][each] for each in (SPEED,) if each in own.get(asked, {})}
+            row = own[asked] = {**measured(asked, source, texts, runs), **kept}
             print(f"{name:20} {asked:20} {row['kl_nats']:.2e}", file=sys.stderr, flush=True)
             models = {each: [own[one] for one in ASKED if one in own] for each, own in rows.items()}
-            yield {"spark": facts, "positions": sum(map(len, runs)), "models": models}
+            yield {**known, "spark": facts, "positions": sum(map(len, runs)), "models": models}
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the records and write nothing")
+    parser.add_argument("--speed", action="store_true", help="measure nothing but tokens a second")
     parser.add_argument("--only", nargs="+", metavar="FORMAT", default=(), help="default: all")
     asked = parser.parse_args()
     formats = [f"--{name}" for name in asked.only] or list(ASKED)
     unknown = sorted(set(formats) - set(ASKED))
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(each[2:] for each in ASKED)}")
-    known = json.loads(FILE.read_text()) if FILE.exists() and asked.only else {}
-    found: dict[str, Any] = {}
-    for found in record(formats, known):
+    known = json.loads(FILE.read_text()) if FILE.exists() and (asked.only or asked.speed) else {}
+    found: dict[str, Any] = known
+    for found in () if asked.speed else record(formats, known):
         if not asked.json:
             FILE.write_text(json.dumps(found, indent=1) + "\n")
+    found = with_speeds(formats, found)
+    if not asked.json:
+        FILE.write_text(json.dumps(found, indent=1) + "\n")
     if asked.json:
         print(json.dumps(found, indent=1))
     else:

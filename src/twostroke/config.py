@@ -109,6 +109,10 @@ class Resolver:
         """The asked value, or None."""
         return self._asked[name].value if name in self._asked else None
 
+    def ask_instead(self, name: str, value: Any, source: str) -> None:
+        """Another value counts as asked for. source: what was asked for, and why it is another."""
+        self._asked = {**self._asked, name: Asked(value, source)}
+
     def resolved(self) -> Resolved:
         """Freeze."""
         return Resolved(tuple(self._settings))

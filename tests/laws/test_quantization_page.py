@@ -27,6 +27,13 @@ def test_a_format_without_a_record_is_refused_by_name(asked: str) -> None:
         quantization_page(less)
 
 
+def test_a_format_without_a_speed_is_refused_by_name() -> None:
+    less = copy.deepcopy(record())
+    less["models"]["spark"][1].pop("tokens_per_second")
+    with pytest.raises(SystemExit, match=ASKED[1]):
+        quantization_page(less)
+
+
 def test_a_record_of_a_format_that_is_gone_is_refused_by_name() -> None:
     more = copy.deepcopy(record())
     more["models"]["spark"].append({**more["models"]["spark"][0], "format": "--to int1"})

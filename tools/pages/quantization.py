@@ -45,17 +45,24 @@ there. Speculation is not in the tables, because it changes no answer.
 **Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
 with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers
 (`tools/spark/outliers.py`): in float32 it computes the same, but a few channels behind each norm are 32 times as large,
-and one pair of channels of each head's keys 8 times. No speed is on this page: see `docs/benchmarks.md`.
+and one pair of channels of each head's keys 8 times.
+
+- **Tok/s**: tokens a second of one greedy answer of {new_tokens} tokens, the median of several, with {threads} threads
+  on this machine: {machine}. In float32 it is {f32_tokens_per_second:,}. Both models have the same matrices, and spark
+  alone is timed. Its weights fit into the cache of a processor, so that a format saves less time than in a large model:
+  `docs/benchmarks.md` has the speed of those.
 
 Formats that are only read are not listed (`docs/guides/quantized.md`): codes and scales are kept as the file has them,
 so the loss is that of the program that wrote the file.
 
-The records are in `docs/quantization.json`. `python -m tools.measure_formats` measures them again and writes this page.
+The records are in `docs/quantization.json`. `python -m tools.measure_formats` measures them again and writes this page;
+with `--speed` it measures the last column alone.
 """
 
 
 def quantization_page(record: Mapping[str, Any] | None = None) -> str:
-    """The tables. SystemExit names a format of the code that has no record, and a record whose format is gone."""
+    """The tables. SystemExit names a format of the code that has no record or no speed, and a record whose format is
+    gone."""
     if record is None:
         record = json.loads(FILE.read_text())
     models = record["models"]
@@ -67,11 +74,17 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
                 f"docs/quantization.json and the code do not have the same formats ({model}: {', '.join(different)}). "
                 "Run: python -m tools.measure_formats"
             )
-    lines = [INTRODUCTION.format(**record["spark"])]
+    untimed = [row["format"] for row in models["spark"] if "tokens_per_second" not in row]
+    if untimed or "speed" not in record:
+        raise SystemExit(
+            f"docs/quantization.json does not say how fast {', '.join(untimed) or 'float32'} is. "
+            "Run: python -m tools.measure_formats --speed"
+        )
+    lines = [INTRODUCTION.format(**record["spark"], **record["speed"])]
     for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", KEPT)):
         lines.append(f"## {title}\n")
-        lines.append("| model | format | bits | KL | perplexity | same best token |")
-        lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+        lines.append("| model | format | bits | KL | perplexity | same best token | tok/s |")
+        lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
         for model, rows in models.items():
             by_format = {row["format"]: row for row in rows}
             lines += [_row(model, by_format[name]) for name in formats]
@@ -80,7 +93,8 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
 
 
 def _row(model: str, row: Mapping[str, Any]) -> str:
+    speed = f"{row['tokens_per_second']:,}" if "tokens_per_second" in row else ""
     return (
         f"| {model} | `{row['format']}` | {row['bits']:.2f} | {row['kl_nats']:.1e} "
-        f"| {row['perplexity_ratio']:.4f} | {row['same_best_token']:.2%} |"
+        f"| {row['perplexity_ratio']:.4f} | {row['same_best_token']:.2%} | {speed} |"
     )

@@ -22,7 +22,7 @@ from twostroke.assembly import ranks
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.ahead import AheadModel, build_ahead
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits, step_memory
-from twostroke.assembly.folders import compared_heads_folder, locate, name_of
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -181,9 +181,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     asked = ranks.asked_division(resolver)
     division = None if asked is None else asked.division
     machine = read_machine() if asked is None else asked.share_of(read_machine())
-    folder = locate(
-        model, resolver.asked_value("revision"), kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    )
+    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    folder = locate(model, resolver.asked_value("revision"), kept=kept)
+    folder = calibrated(resolver, folder, kept) if asked is None else folder  # other machines have no such result
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()

@@ -13,11 +13,16 @@ from pathlib import Path
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.config import Resolver
 from twostroke.env import Machine, hub_offline
+from twostroke.quant.formats import STORED
+from twostroke.quantize.driver.kept_result import kept_result
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache import kept_folder
 
 Progress = Callable[[int, int, str], None]
+CALIBRATED = "calibrated weights for"
+"""How the reason begins where `calibrated` has found some."""
+
 SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 
 
@@ -34,6 +39,21 @@ def locate(
         return ModelFolder(SHIPPED[model](), model, None)
     found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
     return replace(found, path=unfold(found.path, kept)) if found.path.is_file() else found
+
+
+def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
+    """The same model with the weights that `twostroke quantize` made for the `--weights` that is asked for, where the
+    cache folder `kept` knows of them. The reason of the setting says so, or why they are not taken."""
+    asked = resolver.asked_value("weights")
+    result = None if asked is None or kept is None else kept_result(kept, found.path, asked)
+    if result is None:
+        return found
+    if result.folder is None:
+        resolver.ask_instead("weights", asked, f"--weights {asked}; rounded, because {result.why}")
+        return found
+    words = f"{CALIBRATED} --weights {asked}: `twostroke quantize` wrote them to {result.folder}"
+    resolver.ask_instead("weights", STORED, words)
+    return replace(found, path=result.folder)
 
 
 def compared_heads_folder(resolver: Resolver, machine: Machine) -> Path | None:

@@ -18,7 +18,7 @@ from twostroke.ops.products.embed import Embed
 from twostroke.program.model import Model
 from twostroke.program.values import TOKEN_TYPES
 from twostroke.retrieval.embedder import Embedder
-from twostroke.retrieval.reranker import PairReranker, Reranker, TokenReranker, answer_tokens
+from twostroke.retrieval.reranker import NO, YES, PairReranker, Reranker, TokenReranker, answer_tokens
 from twostroke.retrieval.sentence_files import SentenceFiles, read_sentence_files
 from twostroke.runner.folder import read_folder
 from twostroke.spec.fields import Fields
@@ -109,6 +109,9 @@ def build_texts(
     fields = Fields(read_object(folder / "config.json"), "config.json")
     if not any(name.endswith("ForSequenceClassification") for name in fields.texts("architectures")):
         return Texts(reranker=TokenReranker(tokenizer))
+    if _labels(fields) == [NO, YES]:
+        answer_tokens(tokenizer)  # the template needs them
+        return Texts(reranker=TokenReranker(tokenizer))
     if width != 1:
         raise UnsupportedModel(
             f"This classifier has {width} labels.",
@@ -116,6 +119,13 @@ def build_texts(
             fix="Use a checkpoint of a reranker, with one label.",
         )
     return Texts(reranker=PairReranker(tokenizer, pooling, _is_raw(fields), _has_types(spec)))
+
+
+def _labels(fields: Fields) -> list[object]:
+    """The labels of a classifier in the order of its rows."""
+    group = fields.group("id2label")
+    values = {} if group is None else group.values
+    return [values.get(str(index)) for index in range(len(values))]
 
 
 def _has_types(spec: Model) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from twostroke.assembly.folders import CALIBRATED
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.config import Resolved
@@ -46,6 +47,7 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
     try:
         with Checkpoint.open(folder) as checkpoint:
             if resolved["weights"] == STORED:
+                _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
@@ -53,6 +55,12 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
             return cached_weights(cache_folder, checkpoint, spec, format_for, packer, progress, report)
     finally:
         packer.close()
+
+
+def _tell_calibrated(resolved: Resolved, report: Report) -> None:
+    reason = next(setting.reason for setting in resolved.settings if setting.name == "weights")
+    if reason.startswith(CALIBRATED):
+        report(f"Weights: {reason}.")
 
 
 def _is_made(vector: Vector) -> bool:

@@ -65,22 +65,25 @@ def command(
     """Write MODEL with fewer bits to FOLDER, which `twostroke serve FOLDER` serves.
 
     The model runs on the text layer by layer, so that codes are chosen for the inputs that each product really has.
-    After an interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
+    `twostroke serve MODEL --weights int4` takes the result of --to int4 too, as long as both are as they were. After an
+    interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
     of the text that was held out; quantize-report.json in the folder keeps them.
     """
     with clear_errors(verbose):
         from twostroke.assembly.folders import locate
         from twostroke.env import read_machine
-        from twostroke.quantize.driver.calibrate import read_source
+        from twostroke.quantize.driver.calibrate import read_original
         from twostroke.quantize.driver.texts import read_texts
         from twostroke.text.tokenizer import Tokenizer
+        from twostroke.types.pooling import Task
 
         write = _writer(target)
         with progress_bar("download") as downloading:
             folder = locate(model, revision, downloading, read_machine().cache_folder).path
-        spec, cores = read_source(folder), threads or read_machine().cores
+        spec, cores = read_original(folder), threads or read_machine().cores
+        compared = not no_report and spec.task is Task.GENERATE
         texts = read_texts(text, Tokenizer.from_folder(folder), spec.max_positions, tokens)
-        report = write(folder, output, texts, cores, not no_report)
+        report = write(folder, output, texts, cores, compared)
         if as_json:
             print_json(report.as_json())
         else:
@@ -108,8 +111,10 @@ def _writer(target: str) -> Write:
 
 
 def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> Report:
+    from twostroke.env import read_machine
     from twostroke.quantize.driver.calibrate import quantize_folder
     from twostroke.quantize.driver.job import JobFolder
+    from twostroke.quantize.driver.kept_result import note_result
     from twostroke.quantize.driver.methods import METHODS
     from twostroke.quantize.driver.report import make_report, plain_report
 
@@ -123,6 +128,9 @@ def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText,
         with progress_bar("compare") as progress:
             report = make_report(folder, target, quantized, texts, cores, progress)
     JobFolder(output, quantized.stages).write_report(report.as_json())
+    taken = note_result(read_machine().cache_folder, folder, output, target)
+    if taken is not None:
+        click.echo(f"`--weights {taken}` of the original takes these weights from now on", err=True)
     return report
 
 

@@ -1,8 +1,8 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
 Keys: recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the
-same folders on 2026-11-23; every tensor of this writer was equal to the converter's then, but for the last bit of
-exponentials). Names of tensors: the `gguf` package. What happens to values is spelled out here.
+same folders; every tensor of this writer was equal to the converter's then, but for the last bit of exponentials).
+Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
 Must not know: twostroke.
@@ -26,7 +26,10 @@ Named = Iterator[tuple[str, np.ndarray]]
 Rule = Callable[[str, np.ndarray, dict[str, Any]], Named]
 
 RECORDED = Path(__file__).parent / "recorded.json"
-PAIRED = {"llama", "granite", "granitemoe", "granitehybrid", "smollm3", "mistral3", "nemotron_h", "nemotron_h_moe"}
+PAIRED = {
+    *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
+    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo"),
+}
 LIKE = {"deepseek32": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
 OWN = {
@@ -42,7 +45,9 @@ OWN = {
     "feed_forward.experts.w3": "ffn_up_exps.weight",
 }
 """Names that the package's map does not have."""
-_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.+)")
+NOT_READ = ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+"""What the names of tensors begin with that the converter leaves out, or puts into a file of their own."""
+_EXPERT = re.compile(r"(.*\.experts|model\.altup_\w*projections)\.(\d+)\.(.+)")
 
 
 def recorded() -> dict[str, dict[str, Any]]:
@@ -114,7 +119,9 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
             name = name.removeprefix("transformer.")
         if name == "lm_head.weight" and config.get("tie_word_embeddings"):
             continue
-        if name.startswith(("pooler.", "cls.", "model.visual.")):
+        if name.startswith(
+            ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+        ):
             continue
         for each, changed in rule_of(arch)(name, values, config):
             found = _own_name(each) or names.get_name(each, try_suffixes=(".weight", ".bias"))
@@ -147,6 +154,11 @@ def rotation_divisors(arch: str, config: dict[str, Any]) -> Named:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if rope.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_divisors(rope, config["hidden_size"] // config["num_attention_heads"])
+    if arch == "gemma4":
+        half = next(each["head_dim"] for each in config["per_layer_config"].values()) // 2
+        share = rope["full_attention"]["partial_rotary_factor"]
+        turned = int(half * share)
+        yield "rope_freqs.weight", np.array([1.0] * turned + [1e30] * (half - turned), np.float32)
     if rope.get("rope_type") == "longrope" and arch in ("phi3", "phimoe", "minicpm3"):
         for part in ("long", "short"):
             yield f"rope_factors_{part}.weight", np.array(rope[f"{part}_factor"], np.float32)
@@ -305,11 +317,64 @@ def _multiplied(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
     yield from _states(name, values, config)
 
 
+def _roberta(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Rows of positions that RoBERTa keeps for padding are left out; BERT's head is its classifier's last product."""
+    name = name.removeprefix("roberta.").removeprefix("bert.")
+    if name == "embeddings.position_embeddings.weight" and config["model_type"] != "bert":
+        values = values[config["pad_token_id"] + 1 :]
+    yield name, values
+
+
+def _streams(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Gemma 3n's projections of streams are stacks."""
+    yield f"{name}.weight" if name.endswith("_scale") else name, values
+
+
+def _gemma4(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Factors are tensors of products that they belong to."""
+    layer = name.split(".")[2] if ".layers." in name else ""
+    if name.endswith("router.scale"):
+        yield f"blk.{layer}.ffn_gate_inp.scale", values
+    elif name.endswith("per_expert_scale"):
+        yield f"blk.{layer}.ffn_down_exps.scale", values
+    else:
+        ending = ".weight" if name.endswith("layer_scalar") or ".experts." in name else ""
+        yield name + ending, values
+
+
+def _sections(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """GLM-4.1V: rows that turn as halves of a head."""
+    if config["rope_parameters"].get("mrope_section") and ("q_proj" in name or "k_proj" in name):
+        dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        turned = int(dim * config["rope_parameters"].get("partial_rotary_factor", 0.5))
+        heads = values.reshape(-1, dim, *values.shape[1:])
+        parts = [heads[:, :turned:2], heads[:, 1:turned:2], heads[:, turned:]]
+        values = np.concatenate(parts, axis=1).reshape(values.shape)
+    yield name, values
+
+
+def _gate_and_up(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Stacks of gate and up, as transformers writes them."""
+    layer = name.split(".")[2] if ".layers." in name else ""
+    if name.endswith("experts.gate_up_proj"):
+        for part, half in zip(("gate", "up"), np.split(values, 2, axis=1), strict=True):
+            yield f"blk.{layer}.ffn_{part}_exps.weight", half
+    elif name.endswith("experts.down_proj"):
+        yield f"blk.{layer}.ffn_down_exps.weight", values
+    else:
+        yield name, values
+
+
 RULES: dict[str, Rule] = {
+    "bert": _roberta,
+    "gemma3n": _streams,
+    "gemma4": _gemma4,
+    "glm4": _sections,
+    "qwen3vlmoe": _gate_and_up,
     **dict.fromkeys(("gemma", "gemma2", "gemma3", "nemotron"), _grown()),
     **dict.fromkeys(("bloom", "gptneox", "falcon"), _apart),
     "gpt2": _turned,
-    **dict.fromkeys(("deepseek2", "deepseek32"), _latent),
+    **dict.fromkeys(("deepseek2", "deepseek32", "glm-dsa"), _latent),
     **dict.fromkeys(("gpt-oss", "llama4"), _stacks),
     **dict.fromkeys(("qwen3next", "qwen35", "qwen35moe"), _delta),
     "falcon-h1": _multiplied,

@@ -19,8 +19,12 @@ import pytest
 from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
+from tests.weights.gguf.files import array, info, number, raw, string, strings, write
+from tests.weights.gguf.test_encoders import BERT, charsmap
+from tests.weights.gguf.test_tokenizers import NASTY
 from tests.weights.gguf.variants import VARIANTS
 from twostroke.models.common.registry import read_model
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ModelError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
@@ -45,6 +49,12 @@ OF_EACH_KIND = (
     "lfm2",
     "qwen3-next-sparse",
     "qwen3.5",
+    "bert",
+    "xlm-roberta-classifier",
+    "modernbert-one-epsilon",
+    "gemma3n",
+    "gemma4",
+    "glm-4.1v",
 )
 NUMBERS = (0, 1, 3, -1, (1 << 31) - 1)
 TRIES = 6
@@ -129,3 +139,52 @@ def test_wrong_tensors(family, tmp_path, monkeypatch):
         except ModelError as error:
             assert error.what
         path.unlink()
+
+
+PIECES = ["<unk>", "<s>", "</s>", "\u2581", "\u2581a", "b", "", "##", "\u2581" * 3, "[PAD7]"]
+TOKENIZERS: dict[str, bytes] = {
+    "tokens": strings(PIECES),
+    "token_type": array(5, 10, np.array([2, 3, 3, 1, 1, 1, 1, 4, 1, 5], np.int32).tobytes()),
+    "scores": array(6, 10, np.arange(10, dtype=np.float32).tobytes()),
+    "unknown_token_id": number(4, 0),
+    "bos_token_id": number(4, 1),
+    "eos_token_id": number(4, 2),
+    "seperator_token_id": number(4, 2),
+    "add_bos_token": number(7, 1),
+    "add_eos_token": number(7, 1),
+    "add_sep_token": number(7, 1),
+    "add_space_prefix": number(7, 1),
+    "remove_extra_whitespaces": number(7, 0),
+    "normalizer.lowercase": number(7, 1),
+    "precompiled_charsmap": array(0, len(charsmap()), charsmap()),
+}
+WRONG = (
+    None, number(4, 9), number(4, 1 << 31), number(5, -1), number(7, 0), number(6, float("nan")), string("a"),
+    strings([]), strings(["a"] * 10), strings([b"\xff"] * 10), array(6, 10, np.full(10, np.inf, np.float32).tobytes()),
+    array(5, 10, np.full(10, 5, np.int32).tobytes()), array(5, 10, np.full(10, 6, np.int32).tobytes()), 
+    array(0, 0, b""), array(0, 1100, bytes(1100)), array(0, 8, b"\xff" * 8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5"])
+def test_wrong_vocabularies_of_encoders(kind, tmp_path):
+    """One of our errors, or a tokenizer that takes every text."""
+    rng, read = np.random.default_rng(7), 0
+    for index in range(150):
+        keys: dict[str, bytes | None] = {"model": string(kind), **TOKENIZERS}
+        for name in rng.choice(sorted(TOKENIZERS), rng.integers(1, 4), replace=False).tolist():
+            keys[name] = WRONG[int(rng.integers(len(WRONG)))]
+        said = [(f"tokenizer.ggml.{name}", value) for name, value in keys.items() if value is not None]
+        model = [(name, value) for name, value in BERT.items() if not name.startswith("tokenizer.")]
+        tensors = [info("token_embd.weight", [8, len(PIECES)], 0, 0)]
+        path = write(tmp_path / f"{index}.gguf", raw([*model, *said], tensors, bytes(32 * len(PIECES))))
+        try:
+            tokenizer = Tokenizer.from_folder(unfold(path, None))
+        except ModelError as error:
+            assert error.what
+            continue
+        read += 1
+        for text in NASTY:
+            assert all(0 <= each < len(PIECES) for each in tokenizer.encode_rendered(text))
+        tokenizer.frame(True)
+    assert read > 10

@@ -16,8 +16,9 @@ from tests.weights.gguf.files import number, raw, string, strings, write
 from twostroke.assets import spark_path
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import GgufFile
-from twostroke.weights.gguf.pre_splits import PRE_SPLITS
-from twostroke.weights.gguf.tokenizer import TokenList, as_json, chat_templates, special_texts, tokenizer_json
+from twostroke.weights.gguf.vocabulary.pre_splits import PRE_SPLITS
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
+from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
 
 NASTY = (
     "Hello, world!  It's 1234567 o'clock\tand\n\n\n  we'LL see... \r\n x=3.14; f(a[0])->b  \u00a0\u2003 end   ",

@@ -54,8 +54,8 @@ class Quantized:
     from_stage: int
 
 
-def read_source(folder: Path) -> Model:
-    """The model of a folder that can be quantized. Raises UnsupportedModel and what reading raises."""
+def read_original(folder: Path) -> Model:
+    """The model of a folder that was not rounded before. Raises UnsupportedModel and what reading raises."""
     if (folder / NAME_FILE).is_file() or scheme_in(folder) is not None:
         what = "a GGUF file" if (folder / NAME_FILE).is_file() else "quantized already"
         raise UnsupportedModel(
@@ -63,11 +63,16 @@ def read_source(folder: Path) -> Model:
             why="Rounding what was rounded before loses twice.",
             fix="Give the original checkpoint (safetensors in bfloat16, float16 or float32).",
         )
-    model = read_folder(folder, apart=True)
+    return read_folder(folder, apart=True)
+
+
+def read_source(folder: Path) -> Model:
+    """The model of a folder that can be calibrated. Raises UnsupportedModel and what reading raises."""
+    model = read_original(folder)
     if model.task is not Task.GENERATE:
         raise UnsupportedModel(
             f"{model.architecture} makes no text, so that calibration cannot be judged by what it says.",
-            fix="Use --weights int8 or int4 when it is served: they need no calibration.",
+            fix="Use --weights int8 or int4 when it is served, or --to gguf:Q8_0: they need no calibration.",
         )
     return model
 

@@ -27,7 +27,7 @@ from twostroke.weights.gguf.config import config_of
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families.family import Config
 from twostroke.weights.gguf.families.table import family_of
-from twostroke.weights.gguf.tokenizer import TokenList
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 NEAR = 2e-6
 """Relative difference of numbers that are the same in float32."""
@@ -50,6 +50,8 @@ def _as_read(value: KeyValue) -> Any:
         return float(np.float32(value))
     if isinstance(value, str | bool | int):
         return value
+    if isinstance(value, bytes):
+        return np.frombuffer(value, np.uint8)
     return [one.encode() for one in value if isinstance(one, str)] or np.array(value)
 
 

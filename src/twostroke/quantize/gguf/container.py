@@ -16,9 +16,9 @@ from twostroke.quantize.driver.tensor_file import write_atomically
 ALIGNMENT = 32
 VERSION = 3
 
-KeyValue = bool | int | float | str | Sequence[str] | Sequence[bool] | Sequence[int] | Sequence[float]
+KeyValue = bool | int | float | str | bytes | Sequence[str] | Sequence[bool] | Sequence[int] | Sequence[float]
 
-_U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
+_U8, _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 0, 4, 5, 6, 7, 8, 9
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -60,6 +60,8 @@ def _string(text: str) -> bytes:
 def _value(value: KeyValue) -> bytes:
     if isinstance(value, bool | int | float | str):
         return struct.pack("<I", _kind(value)) + _plain(value)
+    if isinstance(value, bytes):
+        return struct.pack("<IIQ", _ARRAY, _U8, len(value)) + value
     first = value[0] if value else 0
     kind = _I32 if type(first) is int else _kind(first)
     each = (struct.pack("<i", one) if kind == _I32 else _plain(one) for one in value)

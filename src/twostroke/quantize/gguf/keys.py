@@ -13,11 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.quantize.gguf.container import KeyValue
+from twostroke.quantize.gguf.fields import head_dim, rope_of
 from twostroke.quantize.gguf.names import FIX
-from twostroke.quantize.gguf.own_keys import OWN_KEYS, head_dim, no_own_keys, rope_of
+from twostroke.quantize.gguf.own_keys import OWN_KEYS, no_own_keys
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.gguf.config import NUMBERS
 from twostroke.weights.gguf.families.family import Config, Family, Shape
+from twostroke.weights.gguf.pooling import CLS, LAST, MEAN, RANK
+from twostroke.weights.gguf.pooling import KEY as POOLING
 
 PLAIN_ROPE = (None, "default")
 FLOATS = ("epsilon", "freq_base", "freq_base_swa", "softcapping", "scale")
@@ -52,6 +56,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length"),
     "num_experts": ("num_local_experts",),
     "num_local_experts": ("num_experts",),
+    "intermediate_size": ("n_inner",),
+    "rope_theta": ("rotary_emb_base",),
 }
 """Other names of usual fields."""
 
@@ -65,6 +71,25 @@ def general_keys(arch: str, name: str, file_type: int) -> dict[str, KeyValue]:
         "general.quantization_version": 2,
         "general.file_type": file_type,
     }
+
+
+POOLINGS: Mapping[Pooling, int] = {Pooling.MEAN: MEAN, Pooling.CLS: CLS, Pooling.LAST: LAST}
+
+
+def pooling_keys(arch: str, task: Task, pooling: Pooling | None) -> dict[str, KeyValue]:
+    """How rows become a vector, or that they become a score. pooling: as the files of sentence-transformers say it.
+
+    Raises UnsupportedModel for a model that makes vectors and has none of these files.
+    """
+    if task is Task.RERANK:
+        return {f"{arch}.{POOLING}": RANK}
+    if task is Task.EMBED and pooling is None:
+        raise UnsupportedModel(
+            "This model cannot be written as GGUF: no file says how its rows become a vector.",
+            why="GGUF files of encoders name a pooling, and it is read from modules.json.",
+            fix="Put modules.json and the config.json of its Pooling into the folder.",
+        )
+    return {} if pooling is None else {f"{arch}.{POOLING}": POOLINGS[pooling]}
 
 
 def _heads(config: Config, family: Family) -> dict[str, KeyValue]:
@@ -99,6 +124,8 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
     kind = rope.get("rope_type", rope.get("type"))
     if kind in (*PLAIN_ROPE, "yarn", "linear"):
         return {}
+    if kind == "proportional":
+        return {"rope_freqs.weight": _turned_part(config, float(rope["partial_rotary_factor"]))}
     if kind == "longrope":
         return {
             f"rope_factors_{each}.weight": [float(one) for one in rope[f"{each}_factor"]] for each in ("short", "long")
@@ -115,3 +142,12 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
         share = min(1.0, max(0.0, (original / length - low) / (high - low)))
         found.append(1 / ((1 - share) / factor + share))
     return {"rope_freqs.weight": found}
+
+
+def _turned_part(config: Mapping[str, Any], share: float) -> list[float]:
+    """Gemma 4: 1 for each pair of a head that turns, a number that stops the others."""
+    by_layer = (config.get("per_layer_config") or {}).values()
+    dim = next((each["head_dim"] for each in by_layer if "head_dim" in each), config.get("global_head_dim") or 512)
+    half = int(dim) // 2
+    turned = int(half * share)
+    return [1.0] * turned + [1e30] * (half - turned)

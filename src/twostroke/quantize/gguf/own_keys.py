@@ -9,34 +9,22 @@ Must not know: tensors' values, how keys are stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from twostroke.weights.gguf.families.family import Config, Shape
-
-Names = Mapping[str, Shape]
-"""Stored tensors and their shapes."""
-Own = Callable[[Config, Names], dict[str, Any]]
-
-
-def head_dim(config: Config) -> int:
-    """Elements of a head; 0 where there are none."""
-    heads = config.get("num_attention_heads") or config.get("n_head") or config.get("n_heads") or 0
-    width = config.get("hidden_size") or config.get("n_embd") or config.get("d_model") or 0
-    return int(config.get("head_dim") or (width // heads if heads else 0))
-
-
-def rope_groups(config: Config) -> Mapping[str, Any]:
-    """The fields of rotations, or those of each type of layer."""
-    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return found if isinstance(found, Mapping) else {}
-
-
-def rope_of(config: Config) -> Mapping[str, Any]:
-    """The fields of rotations; of several groups those of full attention."""
-    found = rope_groups(config)
-    own = found.get("full_attention", found)
-    return own if isinstance(own, Mapping) else {}
+from twostroke.quantize.gguf.fields import Names, Own, head_dim, rope_groups, rope_of
+from twostroke.quantize.gguf.own_gemma_keys import gemma3n, gemma4
+from twostroke.quantize.gguf.own_state_keys import (
+    delta,
+    delta_sections,
+    falcon_mamba,
+    granite_hybrid,
+    jamba,
+    lfm2,
+    lfm2moe,
+    states,
+)
+from twostroke.weights.gguf.families.family import Config
 
 
 def _sigmoid(config: Config, _: Names) -> dict[str, Any]:
@@ -228,108 +216,37 @@ def _stablelm(config: Config, _: Names) -> dict[str, Any]:
     return {"use_parallel_residual": bool(config.get("use_parallel_residual", False))}
 
 
-def _states(config: Config, names: Names) -> dict[str, Any]:
-    """Mamba 1 and 2, one of them in all layers."""
-    inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
-    inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
-    second = {"ssm.group_count": config.get("n_groups", 1)} if "num_heads" in config else {}
-    epsilon = float(config.get("layer_norm_epsilon", 1e-5))
-    return {
-        "feed_forward_length": 0,
-        "attention.head_count": 0,
-        "attention.key_length": None,
-        "attention.layer_norm_epsilon": None,
-        "attention.layer_norm_rms_epsilon": epsilon,
-        "ssm.conv_kernel": config.get("conv_kernel", 4),
-        "ssm.inner_size": inner,
-        "ssm.state_size": config.get("state_size"),
-        "ssm.time_step_rank": config.get("num_heads") or config.get("time_step_rank"),
-        **second,
-    }
-
-
-def _falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
-    return {**_states(config, names), "ssm.dt_b_c_rms": True}
-
-
-def _jamba(config: Config, names: Names) -> dict[str, Any]:
-    return {
-        **_of_attending(config, names),
-        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
-        "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
-        "ssm.state_size": config.get("mamba_d_state", 16),
-        "ssm.time_step_rank": config.get("mamba_dt_rank"),
-        "expert_count": config.get("num_experts"),
-        "attention.key_length": None,
-        "attention.value_length": None,
-        "rope.dimension_count": None,
-        "rope.freq_base": None,
-    }
-
-
-def _of_attending(config: Config, names: Names) -> dict[str, Any]:
-    """Heads of keys layer by layer, 0 for layers without attention."""
-    kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
+def _glm_dsa(config: Config, names: Names) -> dict[str, Any]:
     layers = range(int(config["num_hidden_layers"]))
-    return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
+    own = [f"blk.{index}.indexer.attn_k.weight" in names for index in layers]
+    return {**_deepseek32(config, names), "attention.indexer.types": own}
 
 
-def _second_states(config: Config, names: Names) -> dict[str, Any]:
-    heads = int(config["mamba_n_heads"])
-    inner = int(config.get("mamba_expand", 2) * config["hidden_size"])
+def _bigcode(config: Config, names: Names) -> dict[str, Any]:
+    return {**_gpt2(config, names), "attention.head_count_kv": 1}
+
+
+def _olmo(config: Config, names: Names) -> dict[str, Any]:
+    absent = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+    return {**dict.fromkeys(absent), "attention.layer_norm_epsilon": 1e-5}
+
+
+def _encoder(config: Config, names: Names) -> dict[str, Any]:
+    """Few of them say how wide a head is."""
+    usual = () if config.get("head_dim") else ("attention.key_length", "attention.value_length")
+    return {"attention.causal": False, **dict.fromkeys((*usual, "rope.dimension_count", "attention.head_count_kv"))}
+
+
+def _modern_bert(config: Config, names: Names) -> dict[str, Any]:
     return {
-        **_of_attending(config, names),
-        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
-        "ssm.state_size": config.get("mamba_d_state"),
-        "ssm.group_count": config.get("mamba_n_groups", 1),
-        "ssm.inner_size": inner,
-        "ssm.time_step_rank": heads,
+        **_encoder(config, names),
+        **_swa_base({"rope_local_base_freq": config.get("local_rope_theta"), **config}, names),
+        "attention.sliding_window": config.get("local_attention", 128),
+        "attention.sliding_window_pattern": config.get("global_attn_every_n_layers", 3),
+        "attention.layer_norm_epsilon": float(config.get("norm_eps", 1e-5)),
+        "hidden_activation": config.get("hidden_activation", "gelu"),
+        "rope.freq_base": float(config.get("global_rope_theta") or rope_of(config).get("rope_theta") or 160_000.0),
     }
-
-
-def _granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
-    turns = config.get("position_embedding_type") == "rope"
-    return {
-        **_second_states(config, names),
-        "expert_shared_feed_forward_length": config.get("shared_intermediate_size"),
-        "rope.scaling.finetuned": turns,
-    }
-
-
-def _lfm2(config: Config, names: Names) -> dict[str, Any]:
-    epsilon = float(config.get("norm_eps", 1e-5))
-    return {
-        **_of_attending(config, names),
-        "feed_forward_length": next(shape[0] for name, shape in names.items() if name.endswith("ffn_gate.weight")),
-        "shortconv.l_cache": config.get("conv_L_cache"),
-        "attention.layer_norm_rms_epsilon": epsilon,
-    }
-
-
-def _lfm2moe(config: Config, names: Names) -> dict[str, Any]:
-    return {**_lfm2(config, names), **_by_sigmoid(config, names)}
-
-
-def _delta(config: Config, names: Names) -> dict[str, Any]:
-    dim, values = head_dim(config), int(config["linear_num_value_heads"])
-    share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
-    layers = range(int(config["num_hidden_layers"]))
-    return {
-        "attention.value_length": dim,
-        "full_attention_interval": int(config.get("full_attention_interval") or 4),
-        "attention.recurrent_layers": [f"blk.{index}.attn_q.weight" not in names for index in layers],
-        "rope.dimension_count": int(dim * share),
-        "ssm.conv_kernel": config.get("linear_conv_kernel_dim"),
-        "ssm.state_size": config.get("linear_key_head_dim"),
-        "ssm.group_count": config.get("linear_num_key_heads"),
-        "ssm.time_step_rank": values,
-        "ssm.inner_size": values * int(config["linear_value_head_dim"]),
-    }
-
-
-def _delta_sections(config: Config, names: Names) -> dict[str, Any]:
-    sections = rope_of(config).get("mrope_section") or [11, 11, 10]
-    return {**_delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}
 
 
 def no_own_keys(config: Config, names: Names) -> dict[str, Any]:
@@ -374,15 +291,24 @@ OWN_KEYS: Mapping[str, Own] = {
     "deepseek32": _deepseek32,
     "youtu": _latent,
     "minicpm3": _minicpm3,
-    "mamba": _states,
-    "falcon-mamba": _falcon_mamba,
-    "mamba2": _states,
-    "jamba": _jamba,
-    "granitehybrid": _granite_hybrid,
-    "lfm2": _lfm2,
-    "lfm2moe": _lfm2moe,
-    "qwen3next": _delta,
-    "qwen35": _delta_sections,
-    "qwen35moe": _delta_sections,
+    "mamba": states,
+    "falcon-mamba": falcon_mamba,
+    "mamba2": states,
+    "jamba": jamba,
+    "granitehybrid": granite_hybrid,
+    "lfm2": lfm2,
+    "lfm2moe": lfm2moe,
+    "qwen3next": delta,
+    "qwen35": delta_sections,
+    "qwen35moe": delta_sections,
+    "starcoder": _bigcode,
+    "olmo": _olmo,
+    "glm-dsa": _glm_dsa,
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
+    "bert": _encoder,
+    "bert-classifier": _encoder,
+    "nomic-bert": _encoder,
+    "modern-bert": _modern_bert,
 }
 """The function that writes a family's own keys, by the entry of the reader's table."""

@@ -16,18 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
+from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.ops.operands import F32Array
 from twostroke.program.model import Model
 from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.blocks import TYPES, WrittenBlock
 from twostroke.quantize.gguf.check import read_back, require_same
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
-from twostroke.quantize.gguf.keys import general_keys, model_keys, rotation_divisors
+from twostroke.quantize.gguf.keys import general_keys, model_keys, pooling_keys, rotation_divisors
 from twostroke.quantize.gguf.names import FIX, StoredPlan, entries_to_write, plan_tensors
 from twostroke.quantize.gguf.values import stored_values
 from twostroke.quantize.gguf.vocabulary import vocabulary_keys
+from twostroke.retrieval.sentence_files import read_sentence_files
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, CorruptModel, UnsupportedModel
+from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.family import Config, Family, Shape
 from twostroke.weights.json_file import read_object
@@ -56,7 +59,10 @@ MIXES: Mapping[str, GgufMix] = {
         GgufMix("Q6_K", 18, "Q6_K", "Q6_K"),
     )
 }
-KEPT = ("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd")
+KEPT = (
+    *("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
+    *("altup_", "laurel_", "per_layer_model_proj"),
+)
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
 NARROW = "Q8_0"
 """The type of matrices whose rows are no whole blocks of 256."""
@@ -73,12 +79,15 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         )
     with Checkpoint.open(folder) as stored:
         entries_to_write(config)
+        sentence = read_sentence_files(folder)
         model = read_folder(folder)
+        if model.task is Task.GENERATE and sentence.pooling is not None:
+            model = read_folder(folder, None, EMBEDDINGS)
         if config.get("tie_word_embeddings") and HEAD not in model.ignored:
             config = {**config, "tie_word_embeddings": False}  # the checkpoint holds another head
         checkpoint = with_prefix(stored, model)
         vocabulary = vocabulary_keys(folder, config, model.vocab_size)
-        described = _describe(config, model, checkpoint, vocabulary)
+        described = _describe(config, model, checkpoint, vocabulary, sentence.pooling)
         keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
         tensors = _Tensors(checkpoint, described, model.num_layers, mix, progress).all()
         path = output / f"{name}-{mix.name}.gguf"
@@ -107,7 +116,13 @@ class _Described:
     config: Config
 
 
-def _describe(config: Config, model: Model, checkpoint: Checkpoint, vocabulary: Mapping[str, KeyValue]) -> _Described:
+def _describe(
+    config: Config,
+    model: Model,
+    checkpoint: Checkpoint,
+    vocabulary: Mapping[str, KeyValue],
+    pooling: Pooling | None,
+) -> _Described:
     """The description by the first entry of the reader's tables whose file is read back as the same model.
 
     Raises UnsupportedModel.
@@ -125,6 +140,7 @@ def _describe(config: Config, model: Model, checkpoint: Checkpoint, vocabulary: 
             keys = model_keys(config, entry, arch, family, stored)
             keys[f"{arch}.context_length"] = model.max_positions
             keys[f"{arch}.vocab_size"] = model.vocab_size
+            keys |= pooling_keys(arch, model.task, pooling)
             said = {**general_keys(arch, "", 0), **keys, **vocabulary}
             back = read_back(said, plans, divisors)
             require_same(config, back)

@@ -15,7 +15,7 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families.family import Config, Family
 from twostroke.weights.gguf.keys import Keys
-from twostroke.weights.gguf.tokenizer import TokenList
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 NUMBERS = {
     "block_count": "num_hidden_layers",
@@ -67,7 +67,7 @@ def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divis
         "architectures": [family.hf],
         "model_type": family.model_type,
         "torch_dtype": _dtype(keys.tensors),
-        "vocab_size": _rows(keys.tensors, "token_embd.weight", len(vocabulary.tokens)),
+        "vocab_size": _vocab_size(keys, len(vocabulary.tokens)),
         "tie_word_embeddings": "output.weight" not in keys.tensors,
         "bos_token_id": vocabulary.id_of("bos_token_id"),
         "eos_token_id": vocabulary.end_ids,
@@ -113,8 +113,15 @@ def _check_heads(config: dict[str, Any], keys: Keys, family: Family) -> None:
             )
 
 
-def _rows(tensors: Mapping[str, StoredTensor], name: str, absent: int) -> int:
-    return tensors[name].shape[0] if name in tensors else absent
+def _vocab_size(keys: Keys, tokens: int) -> int:
+    stored = keys.tensors.get("token_embd.weight")
+    if stored is not None and stored.shape[0] != tokens:
+        raise CorruptModel(
+            f"{keys.place}: token_embd.weight has {stored.shape[0]:,} rows, and the vocabulary has {tokens:,} tokens.",
+            why="Each token has one row.",
+            fix="Download the file again.",
+        )
+    return tokens
 
 
 def _dtype(tensors: Mapping[str, StoredTensor]) -> str:

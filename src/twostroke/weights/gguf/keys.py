@@ -13,10 +13,16 @@ import numpy as np
 
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
-from twostroke.weights.gguf.header import Value
+from twostroke.weights.gguf.header import Value, texts_of
 
 MOST = 1 << 40
-WITHOUT_EFFECT = frozenset({"tensor_data_layout", "vocab_size", "rope.scaling.finetuned"})
+WITHOUT_EFFECT = frozenset(
+    {
+        *("tensor_data_layout", "vocab_size", "rope.scaling.finetuned"),
+        *("pooling_type", "classifier.pooling_type", "classifier.output_labels"),
+    }
+)
+"""Those of the second line change nothing in the layers; pooling.py reads pooling_type for every family."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -45,11 +51,11 @@ class Keys:
     """The keys that begin with an architecture's name, and which of them were read."""
 
     def __init__(self, values: Mapping[str, Value], name: str, place: str, tensors: Mapping[str, StoredTensor]) -> None:
-        self._prefix = name + "."
+        self.prefix = name + "."
         self.place = place
         self._read: set[str] = set()
         self._values = {
-            key.removeprefix(self._prefix): value for key, value in values.items() if key.startswith(self._prefix)
+            key.removeprefix(self.prefix): value for key, value in values.items() if key.startswith(self.prefix)
         }
         self.tensors = tensors
 
@@ -78,6 +84,11 @@ class Keys:
             raise self.wrong(key, "It must be a text.")
         return found
 
+    def texts(self, key: str) -> list[str]:
+        """An array of texts; empty where the file has none."""
+        self._read.add(key)
+        return texts_of(self._values, key, self.place)
+
     def truth(self, key: str, absent: bool) -> bool:
         """A truth value."""
         self._read.add(key)
@@ -94,7 +105,7 @@ class Keys:
             found = found[0].item()
         if isinstance(found, np.ndarray):
             raise UnsupportedModel(
-                f"{self.place}: {self._prefix}{key} differs from layer to layer.",
+                f"{self.place}: {self.prefix}{key} differs from layer to layer.",
                 why="The layers of this family are all the same here.",
                 fix="Use a model whose layers have one size.",
             )
@@ -112,12 +123,20 @@ class Keys:
             raise self.wrong(key, f"It must be one number for each of the {layers} layers.")
         return [int(number) for number in found[:layers]]
 
+    def floats(self, key: str, count: int) -> list[float]:
+        """`count` numbers."""
+        self._read.add(key)
+        found = self._values.get(key)
+        if not isinstance(found, np.ndarray) or found.shape != (count,) or found.dtype.kind not in "fiu":
+            raise self.wrong(key, f"It must be {count} numbers.")
+        return [float(number) for number in found]
+
     def same(self, key: str, value: object) -> None:
         """Raises UnsupportedModel where the file says another value."""
         self._read.add(key)
         if self._values.get(key, value) != value:
             raise UnsupportedModel(
-                f"{self.place}: {self._prefix}{key} is {str(self._values[key])[:40]}, not {value}.",
+                f"{self.place}: {self.prefix}{key} is {str(self._values[key])[:40]}, not {value}.",
                 why="Other values are not implemented for this family.",
                 fix="Use a model of which that holds.",
             )
@@ -133,7 +152,7 @@ class Keys:
             if key in ONLY and not isinstance(value, np.ndarray) and value in ONLY[key]:
                 continue
             raise UnsupportedModel(
-                f"{self.place}: {self._prefix}{key[:60]} = {str(value)[:40]} is not implemented.",
+                f"{self.place}: {self.prefix}{key[:60]} = {str(value)[:40]} is not implemented.",
                 why="It may change what the model computes.",
                 fix="Use the model's original checkpoint, or another file of it.",
             )
@@ -141,4 +160,4 @@ class Keys:
     def wrong(self, key: str, why: str) -> CorruptModel:
         """The error for an impossible value."""
         value = str(self._values.get(key))[:40]
-        return CorruptModel(f"{self.place}: {self._prefix}{key} is {value}.", why=why, fix="Download the file again.")
+        return CorruptModel(f"{self.place}: {self.prefix}{key} is {value}.", why=why, fix="Download the file again.")

@@ -21,6 +21,17 @@ def halves_of_pairs(rows: int, heads: int) -> I32Array:
     return own - within + within % half * 2 + within // half
 
 
+def pairs_of_halves(rows: int, dim: int, turned: int) -> I32Array:
+    """Heads of `dim` rows whose first `turned` rows lie as the first of all pairs, then the second of all, read pair by
+    pair; the other rows of a head stay."""
+    if dim <= 0 or rows % dim or turned % 2 or turned > dim:
+        raise ValueError(f"{rows} rows of heads of {dim}, {turned} of which turn")
+    own = np.arange(rows, dtype=np.int32)
+    within = own % dim
+    stored = within // 2 + within % 2 * (turned // 2)
+    return np.where(within < turned, own - within + stored, own).astype(np.int32)
+
+
 def taken_in_turn(groups: int, counts: tuple[int, ...]) -> I32Array:
     """Parts that lie one after the other, part p of groups * counts[p] rows, read group by group: counts[0] rows of the
     first part, counts[1] of the second, and so on, then the next group."""

@@ -1,7 +1,7 @@
 """A GGUF file as a model's folder: what its keys say becomes config.json, tokenizer.json and the other small files.
 
     folder/<digest>/  config.json  tokenizer.json  tokenizer_config.json  generation_config.json  gguf.json
-                      additional_chat_templates/, chat_template.jinja where there are several templates
+                      modules.json  1_Pooling/config.json where the file says how rows become a vector
 
 The weights stay where they are; gguf.json names the file. So everything that reads a model's folder reads this one, and
 a tokenizer of 100,000 tokens is rebuilt once. The digest is that of the header, the path, the size and the time, and of
@@ -28,14 +28,16 @@ from twostroke.weights.gguf.container import GgufFile, StoredTensor, open_split
 from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
+from twostroke.weights.gguf.pooling import sentence_files
 from twostroke.weights.gguf.tensors import GgufTensor
-from twostroke.weights.gguf.tokenizer import TokenList, as_json, chat_templates, special_texts, tokenizer_json
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
+from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
 from twostroke.weights.json_file import read_object
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "3"
+VERSION = "4"
 
 
 def unfold(path: Path, cache: Path | None) -> Path:
@@ -107,6 +109,7 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
         "tokenizer.json": as_json(tokenizer_json(vocabulary)),
         "tokenizer_config.json": as_json(said),
         "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids}),
+        **sentence_files(family.task, keys),
         NAME_FILE: as_json({"file": str(path)}),
     }
 
@@ -117,6 +120,7 @@ def _all_tensors(files: Mapping[str, GgufFile]) -> dict[str, StoredTensor]:
 
 def _write(folder: Path, members: Mapping[str, str]) -> None:
     for name, text in members.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -105,6 +105,18 @@ def _stablelm(keys: Keys, _: Config) -> dict[str, Any]:
     return {**said, "use_qkv_bias": keys.has_tensor("attn_q.bias")}
 
 
+def _bigcode(keys: Keys, config: Config) -> dict[str, Any]:
+    keys.same("attention.head_count_kv", 1)
+    return {"multi_query": True, **_inner(keys, config)}
+
+
+def _olmo(keys: Keys, _: Config) -> dict[str, Any]:
+    """Its norms have no weights, and one epsilon."""
+    if abs(keys.number("attention.layer_norm_epsilon", 1e-5) - 1e-5) > 1e-9:
+        raise keys.wrong("attention.layer_norm_epsilon", "It is 1e-5 in this family.")
+    return {}
+
+
 FALCON: Names = {
     "attn_qkv": Place("self_attention.query_key_value", order=_group_by_group),
     "attn_output": "self_attention.dense",
@@ -134,6 +146,24 @@ FAMILIES: dict[str, Family] = {
         turned=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
         renamed=GPT2_FIELDS,
         more=_inner,
+    ),
+    "starcoder": Family(
+        "GPTBigCodeForCausalLM",
+        "gpt_bigcode",
+        GPT2_OUTER,
+        GPT2_LAYER,
+        layers="transformer.h.",
+        renamed=GPT2_FIELDS,
+        more=_bigcode,
+    ),
+    "olmo": Family(
+        "OlmoForCausalLM",
+        "olmo",
+        OUTER,
+        {name: ours for name, ours in DENSE.items() if "norm" not in name},
+        pairs=True,
+        renamed={"layer_norm_epsilon": ""},
+        more=_olmo,
     ),
     "gptneox": Family(
         "GPTNeoXForCausalLM",

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from twostroke.ops.operands import I32Array
+from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.pooling import RANK, pooling_number
 
 GEMMA_NORMS = frozenset(
     {"attn_norm", "ffn_norm", "output_norm", "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm"}
@@ -37,6 +42,8 @@ GLM: Names = {
     "ffn_up": "mlp.gate_up_proj",
     "ffn_down": "mlp.down_proj",
 }
+GLM4: Names = {**GLM, "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+UNGATED: Names = {"ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
 
 
@@ -66,6 +73,23 @@ def gemma_scores(wide: int) -> Any:
 
 def _qwen_window(_: Keys, config: Config) -> dict[str, Any]:
     return {"use_sliding_window": False, "sliding_window": None}
+
+
+def _asked(keys: Keys) -> str:
+    return "qwen3-reranker" if pooling_number(keys) == RANK and keys.has_tensor("cls.output.weight") else ""
+
+
+def _yes_and_no(keys: Keys, config: Config) -> dict[str, Any]:
+    """Qwen3-Reranker: the rows of the head for yes and for no, in this order."""
+    labels = keys.texts("classifier.output_labels")
+    if labels != ["yes", "no"]:
+        said = ", ".join(labels)[:60] or "none"
+        raise keys.wrong("classifier.output_labels", f"They must be yes and no, and are {said}.")
+    return {**_qwen_window(keys, config), "id2label": {"0": "no", "1": "yes"}}
+
+
+def _no_and_yes(_: Config, rows: int) -> I32Array:
+    return np.arange(rows, dtype=np.int32)[::-1]
 
 
 def _cohere2(keys: Keys, config: Config) -> dict[str, Any]:
@@ -117,6 +141,10 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
     return {"use_bias": keys.has_tensor("attn_q.bias")}
 
 
+def _jais2(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"mlp_bias": keys.has_tensor("ffn_up.bias")}
+
+
 FAMILIES: dict[str, Family] = {
     "llama": Family(
         "LlamaForCausalLM",
@@ -127,7 +155,16 @@ FAMILIES: dict[str, Family] = {
         chosen=lambda keys: "mixtral" if keys.has("expert_count") and keys.number("expert_count") else "",
     ),
     "qwen2": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_qwen_window),
-    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_qwen_window),
+    "qwen3": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, chosen=_asked, more=_qwen_window),
+    "qwen3-reranker": Family(
+        "Qwen3ForSequenceClassification",
+        "qwen3",
+        {**OUTER, "cls.output": Place("score", order=_no_and_yes)},
+        DENSE,
+        windows=True,
+        more=_yes_and_no,
+        task=Task.RERANK,
+    ),
     "gemma": Family(
         "GemmaForCausalLM", "gemma", OUTER, DENSE, less_one=GEMMA_NORMS, fixed={"hidden_act": "gelu_pytorch_tanh"}
     ),
@@ -180,8 +217,9 @@ FAMILIES: dict[str, Family] = {
         "Glm4ForCausalLM",
         "glm4",
         OUTER,
-        {**GLM, "post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"},
+        GLM4,
         partial=True,
+        chosen=lambda keys: "glm4v" if keys.has("rope.dimension_sections") else "",
     ),
     "seed_oss": Family(
         "SeedOssForCausalLM",
@@ -193,6 +231,18 @@ FAMILIES: dict[str, Family] = {
     "ernie4_5": Family("Ernie4_5ForCausalLM", "ernie4_5", OUTER, DENSE, more=_ernie),
     "hunyuan-dense": Family(
         "HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", OUTER, {**DENSE, **HEAD_NORMS}, more=_hunyuan
+    ),
+    "arcee": Family(
+        "ArceeForCausalLM", "arcee", OUTER, {**ATTENTION, **UNGATED}, pairs=True, fixed={"hidden_act": "relu2"}
+    ),
+    "jais2": Family(
+        "Jais2ForCausalLM",
+        "jais2",
+        OUTER,
+        {**ATTENTION, **UNGATED},
+        fixed={"hidden_act": "relu2"},
+        renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        more=_jais2,
     ),
     "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
 }

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from twostroke.ops.operands import I32Array
+from twostroke.types.pooling import Task
 from twostroke.weights.gguf.keys import Keys
 
 Config = Mapping[str, Any]
@@ -72,7 +73,7 @@ class Family:
     "" for this one. windows: whether it may have a sliding window. partial: whether less than a whole head may turn.
     apart: heads' sizes are not what the usual keys say; `more` reads them. fixed: fields that all of them have. keys:
     those that this family alone has, and what config.json calls them. renamed: our usual field -> theirs, "" for none.
-    more: the fields that no table says; they count over the others.
+    more: the fields that no table says; they count over the others. task: what the model's rows are.
     """
 
     hf: str
@@ -92,3 +93,4 @@ class Family:
     keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more: Callable[[Keys, Config], dict[str, Any]] = nothing_more
+    task: Task = Task.GENERATE

@@ -107,6 +107,15 @@ def _deepseek32(keys: Keys, config: Config) -> dict[str, Any]:
     }
 
 
+def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
+    """Layers without an index of their own take the positions of the last that has one."""
+    found = _deepseek32(keys, config)
+    layers = range(int(found["num_hidden_layers"]))
+    full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]
+    keys.ignore("attention.indexer.types")
+    return {**found, "indexer_types": ["full" if each else "shared" for each in full]}
+
+
 def _youtu(keys: Keys, config: Config) -> dict[str, Any]:
     keys.ignore("leading_dense_block_count", "expert_feed_forward_length", "expert_shared_count")
     return _heads(keys, config)
@@ -151,6 +160,16 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         keys={**DEEPSEEK, **RANK},
         more=_deepseek32,
+    ),
+    "glm-dsa": Family(
+        "GlmMoeDsaForCausalLM",
+        "glm_moe_dsa",
+        OUTER,
+        {**LATENT, **INDEX},
+        joined=(KEYS_AND_VALUES,),
+        apart=True,
+        keys={**DEEPSEEK, **RANK},
+        more=_glm_dsa,
     ),
     "youtu": Family(
         "YoutuForCausalLM",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
-from twostroke.weights.gguf.families import classic, delta, dense, experts, latent, states
+from twostroke.weights.gguf.families import classic, delta, dense, encoders, experts, gemma, latent, states, text_inside
 from twostroke.weights.gguf.families.family import Family
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.keys import Keys
@@ -25,6 +25,9 @@ FAMILIES: dict[str, Family] = {
     **latent.FAMILIES,
     **states.FAMILIES,
     **delta.FAMILIES,
+    **encoders.FAMILIES,
+    **gemma.FAMILIES,
+    **text_inside.FAMILIES,
 }
 """The families by general.architecture, and those as which a file of another name is read."""
 
@@ -36,6 +39,9 @@ READ_AS: dict[str, tuple[str, str]] = {
     "deepseek3": ("deepseek2", "with sigmoids"),
     "youtu": ("deepseek2", "without experts"),
     "falcon-mamba": ("mamba", "with norms"),
+    "glm4v": ("glm4", "inside a model of images"),
+    "bert-classifier": ("bert", "with a classifier"),
+    "qwen3-reranker": ("qwen3", "with yes and no"),
 }
 """Entries that are no name of a file: which architecture the file names, and what makes it such a one."""
 

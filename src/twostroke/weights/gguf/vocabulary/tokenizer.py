@@ -1,8 +1,8 @@
 """The tokenizer of a GGUF file, as the tokenizer.json that it was converted from would say it.
 
-Three kinds: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores, unknown
-characters as bytes) and `gemma4` (merges over characters, spaces as U+2581). Sources: llama-vocab.cpp of llama.cpp,
-transformers' convert_slow_tokenizer.py.
+Three kinds are here: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores,
+unknown characters as bytes) and `gemma4` (merges over characters, spaces as U+2581); two more are in
+encoder_tokenizers.py. Sources: llama-vocab.cpp of llama.cpp, transformers' convert_slow_tokenizer.py.
 
 Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
 Must not know: the `tokenizers` library, what tokens are used for.
@@ -11,77 +11,27 @@ Must not know: the `tokenizers` library, what tokens are used for.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.header import Value, corrupt, texts_of
-from twostroke.weights.gguf.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
+from twostroke.weights.gguf.vocabulary.encoder_tokenizers import piece_of, unigram, wordpiece
+from twostroke.weights.gguf.vocabulary.post_processors import around
+from twostroke.weights.gguf.vocabulary.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
+from twostroke.weights.gguf.vocabulary.token_list import (
+    CONTROL,
+    NORMAL,
+    PREFIX,
+    SPACE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    TokenList,
+)
 from twostroke.weights.json_file import parse_object
-
-PREFIX = "tokenizer.ggml."
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-SPACE = "\u2581"
-
-END_TEXTS = (
-    "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
-    "<|return|>", "<|call|>",
-)  # fmt: skip
-"""Control tokens that end an answer whatever the file says: files name one end, and many models have two."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenList:
-    """What a file says of its tokens. types: a number of each, see NORMAL and what follows."""
-
-    tokens: list[str]
-    types: list[int]
-    values: Mapping[str, Value]
-    place: str
-
-    @classmethod
-    def read(cls, values: Mapping[str, Value], place: str) -> TokenList:
-        """Raises CorruptModel where a list is missing or has another length."""
-        tokens = texts_of(values, PREFIX + "tokens", place)
-        if not tokens:
-            raise CorruptModel(
-                f"{place} holds no tokenizer.",
-                why="It has no tokenizer.ggml.tokens.",
-                fix="Use a file of a whole model.",
-            )
-        types = values.get(PREFIX + "token_type")
-        if types is None:
-            return cls(tokens, [NORMAL] * len(tokens), values, place)
-        if not isinstance(types, np.ndarray) or len(types) != len(tokens) or types.dtype.kind not in "iu":
-            raise corrupt(place, "tokenizer.ggml.token_type is not one whole number for each token")
-        return cls(tokens, [int(number) for number in types], values, place)
-
-    def id_of(self, name: str) -> int | None:
-        """The id under a key such as bos_token_id; None where there is none. Ids beyond the vocabulary mean none."""
-        found = self.values.get(PREFIX + name)
-        return found if type(found) is int and 0 <= found < len(self.tokens) else None
-
-    def truth(self, name: str, absent: bool) -> bool:
-        """A truth value."""
-        found = self.values.get(PREFIX + name, absent)
-        if not isinstance(found, bool):
-            raise corrupt(self.place, f"{PREFIX}{name} is neither true nor false")
-        return found
-
-    def text_of(self, name: str) -> str | None:
-        """The text of the token under a key."""
-        found = self.id_of(name)
-        return None if found is None else self.tokens[found]
-
-    @property
-    def end_ids(self) -> list[int]:
-        """Tokens that end an answer: the file's own, and control tokens that always do."""
-        named = {self.id_of(f"{name}_token_id") for name in ("eos", "eot", "eom")} - {None}
-        known = {i for i, t in enumerate(self.tokens) if self.types[i] == CONTROL and t in END_TEXTS}
-        return sorted(known.union(i for i in named if i is not None))
 
 
 def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
@@ -90,11 +40,11 @@ def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
     if isinstance(whole, str):
         return parse_object(whole.encode(), f"{vocabulary.place}: tokenizer.huggingface.json")
     kind = vocabulary.values.get(PREFIX + "model")
-    made = {"gpt2": _bytes, "llama": _sentencepiece, "gemma4": _characters}.get(str(kind))
+    made = MAKERS.get(str(kind))
     if made is None:
         raise UnsupportedModel(
             f"{vocabulary.place}: tokenizers of the kind {str(kind)[:40]!r} cannot be read.",
-            why="Implemented: gpt2, llama, gemma4.",
+            why=f"Implemented: {', '.join(MAKERS)}.",
             fix="Use the original checkpoint of the model, which has a tokenizer.json.",
         )
     return {
@@ -128,10 +78,11 @@ def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
 
 def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
     """Tokens that are found before a text is split."""
+    pieces = vocabulary.values.get(PREFIX + "model") == "bert"
     return [
         {
             "id": index,
-            "content": text,
+            "content": piece_of(vocabulary, index) if pieces else text,
             "single_word": False,
             "lstrip": False,
             "rstrip": False,
@@ -185,7 +136,7 @@ def _bytes(vocabulary: TokenList) -> dict[str, Any]:
     return {
         "normalizer": {"type": "NFC"} if pre.composed else None,
         "pre_tokenizer": _sequence("pretokenizers", [*map(_split, pre.patterns), level]),
-        "post_processor": _around(vocabulary, begins=pre.begins),
+        "post_processor": around(vocabulary, begins=pre.begins),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": _bpe(_vocab(vocabulary), _merges(vocabulary), ignore_merges=pre.whole_words),
     }
@@ -218,7 +169,7 @@ def _sentencepiece(vocabulary: TokenList) -> dict[str, Any]:
     return {
         "normalizer": _sequence("normalizers", [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), spaces]),
         "pre_tokenizer": None,
-        "post_processor": _around(vocabulary, begins=True),
+        "post_processor": around(vocabulary, begins=True),
         "decoder": _spaced_decoder(prefix),
         "model": _bpe(
             vocab, _merges_of_scores(vocabulary, vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True
@@ -234,7 +185,7 @@ def _characters(vocabulary: TokenList) -> dict[str, Any]:
     return {
         "normalizer": spaces,
         "pre_tokenizer": _sequence("pretokenizers", [_split(pattern) for pattern in NEWLINES]),
-        "post_processor": _around(vocabulary, begins=True),
+        "post_processor": around(vocabulary, begins=True),
         "decoder": _spaced_decoder(strips=False),
         "model": {**model, "fuse_unk": True},
     }
@@ -266,25 +217,14 @@ def _merges_of_scores(vocabulary: TokenList, vocab: dict[str, int]) -> list[list
     return [[left, right] for _, _, _, left, right in found]
 
 
-def _around(vocabulary: TokenList, begins: bool) -> dict[str, Any] | None:
-    """The post-processor that puts BOS before and EOS behind a text."""
-    first = vocabulary.text_of("bos_token_id") if vocabulary.truth("add_bos_token", begins) else None
-    last = vocabulary.text_of("eos_token_id") if vocabulary.truth("add_eos_token", False) else None
-    if first is None and last is None:
-        return None
-
-    def around(letter: str, number: int) -> list[dict[str, Any]]:
-        marks = [None if text is None else {"SpecialToken": {"id": text, "type_id": number}} for text in (first, last)]
-        steps = [marks[0], {"Sequence": {"id": letter, "type_id": number}}, marks[1]]
-        return [step for step in steps if step is not None]
-
-    ids = {text: vocabulary.tokens.index(text) for text in (first, last) if text is not None}
-    return {
-        "type": "TemplateProcessing",
-        "single": around("A", 0),
-        "pair": [*around("A", 0), *around("B", 1)],
-        "special_tokens": {text: {"id": text, "ids": [number], "tokens": [text]} for text, number in ids.items()},
-    }
+MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
+    "gpt2": _bytes,
+    "llama": _sentencepiece,
+    "gemma4": _characters,
+    "bert": wordpiece,
+    "t5": unigram,
+}
+"""What makes the members of tokenizer.json, by tokenizer.ggml.model."""
 
 
 def as_json(members: Mapping[str, Any]) -> str:

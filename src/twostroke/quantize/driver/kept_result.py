@@ -1,0 +1,80 @@
+"""A note in the cache folder of where the calibrated form of a model lies: `--weights` of the same name takes it.
+
+    cache/calibrated/<fingerprint of the original>-int4.json    {"folder": ..., "content": fingerprint of the result}
+
+The fingerprint is that of the packed weights: with another config.json, or other weights, there is no note. A result
+that was moved or changed since is not taken.
+
+Knows: checkpoints, fingerprints.
+Must not know: commands, settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.types.errors import ModelError
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.json_file import read_object
+from twostroke.weights.packed.fingerprint import content_fingerprint, fingerprint
+
+NOTES = "calibrated"
+"""The part of the cache folder that is this module's."""
+
+TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
+"""The name of `--weights` that takes a method's result. Only int4 loses enough by rounding that it pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResult:
+    """folder: of the calibrated weights; None where what was noted cannot be used, for the reason `why`."""
+
+    folder: Path | None
+    why: str = ""
+
+
+def note_result(cache: Path, original: Path, result: Path, method: str) -> str | None:
+    """The name of `--weights` that takes the result from now on; None where none does, or where no note can be kept."""
+    name = TAKEN_BY.get(method)
+    if name is None:
+        return None
+    said = {"folder": str(result.resolve()), "content": _content(result)}
+    try:
+        place = _place(cache, original, name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(said), encoding="utf-8")
+    except OSError:
+        return None  # the result is whole without the note
+    return name
+
+
+def kept_result(cache: Path, original: Path, weights: str) -> KeptResult | None:
+    """What calibration left for this original; None where it was never run, or the original has changed since."""
+    if weights not in TAKEN_BY.values():
+        return None
+    try:
+        place = _place(cache, original, weights)
+        said = read_object(place) if place.is_file() else {}
+    except (ModelError, OSError):
+        return None
+    if not isinstance(said.get("folder"), str):
+        return None
+    folder = Path(said["folder"])
+    try:
+        same = folder.is_dir() and _content(folder) == said.get("content")
+    except (ModelError, OSError):
+        same = False
+    return KeptResult(folder) if same else KeptResult(None, f"{folder} is gone or was changed")
+
+
+def _place(cache: Path, original: Path, name: str) -> Path:
+    with Checkpoint.open(original) as checkpoint:
+        return cache / NOTES / f"{fingerprint(checkpoint)}-{name}.json"
+
+
+def _content(folder: Path) -> str:
+    with Checkpoint.open(folder) as checkpoint:
+        return content_fingerprint(checkpoint)

@@ -1,0 +1,123 @@
+"""Keys of families that keep a state, as own_keys.py has those of the others.
+
+Knows: config.json of these families, their keys.
+Must not know: tensors' values, how keys are stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.quantize.gguf.fields import Names, head_dim, rope_of
+from twostroke.weights.gguf.families.family import Config
+
+
+def states(config: Config, names: Names) -> dict[str, Any]:
+    """Mamba 1 and 2, one of them in all layers."""
+    inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
+    inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
+    second = {"ssm.group_count": config.get("n_groups", 1)} if "num_heads" in config else {}
+    epsilon = float(config.get("layer_norm_epsilon", 1e-5))
+    return {
+        "feed_forward_length": 0,
+        "attention.head_count": 0,
+        "attention.key_length": None,
+        "attention.layer_norm_epsilon": None,
+        "attention.layer_norm_rms_epsilon": epsilon,
+        "ssm.conv_kernel": config.get("conv_kernel", 4),
+        "ssm.inner_size": inner,
+        "ssm.state_size": config.get("state_size"),
+        "ssm.time_step_rank": config.get("num_heads") or config.get("time_step_rank"),
+        **second,
+    }
+
+
+def falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
+    """Mamba with norms."""
+    return {**states(config, names), "ssm.dt_b_c_rms": True}
+
+
+def jamba(config: Config, names: Names) -> dict[str, Any]:
+    """Jamba: Mamba and attention."""
+    return {
+        **_of_attending(config, names),
+        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
+        "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
+        "ssm.state_size": config.get("mamba_d_state", 16),
+        "ssm.time_step_rank": config.get("mamba_dt_rank"),
+        "expert_count": config.get("num_experts"),
+        "attention.key_length": None,
+        "attention.value_length": None,
+        "rope.dimension_count": None,
+        "rope.freq_base": None,
+    }
+
+
+def _of_attending(config: Config, names: Names) -> dict[str, Any]:
+    """Heads of keys layer by layer, 0 for layers without attention."""
+    kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
+    layers = range(int(config["num_hidden_layers"]))
+    return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
+
+
+def _second_states(config: Config, names: Names) -> dict[str, Any]:
+    heads = int(config["mamba_n_heads"])
+    inner = int(config.get("mamba_expand", 2) * config["hidden_size"])
+    return {
+        **_of_attending(config, names),
+        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
+        "ssm.state_size": config.get("mamba_d_state"),
+        "ssm.group_count": config.get("mamba_n_groups", 1),
+        "ssm.inner_size": inner,
+        "ssm.time_step_rank": heads,
+    }
+
+
+def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
+    """Granite 4: Mamba 2 and attention."""
+    turns = config.get("position_embedding_type") == "rope"
+    return {
+        **_second_states(config, names),
+        "expert_shared_feed_forward_length": config.get("shared_intermediate_size"),
+        "rope.scaling.finetuned": turns,
+    }
+
+
+def lfm2(config: Config, names: Names) -> dict[str, Any]:
+    """LFM2: short convolutions and attention."""
+    epsilon = float(config.get("norm_eps", 1e-5))
+    return {
+        **_of_attending(config, names),
+        "feed_forward_length": next(shape[0] for name, shape in names.items() if name.endswith("ffn_gate.weight")),
+        "shortconv.l_cache": config.get("conv_L_cache"),
+        "attention.layer_norm_rms_epsilon": epsilon,
+    }
+
+
+def lfm2moe(config: Config, names: Names) -> dict[str, Any]:
+    """LFM2 with experts."""
+    return {**lfm2(config, names), "expert_gating_func": 2}
+
+
+def delta(config: Config, names: Names) -> dict[str, Any]:
+    """Qwen3-Next: the gated delta rule and attention."""
+    dim, values = head_dim(config), int(config["linear_num_value_heads"])
+    share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
+    layers = range(int(config["num_hidden_layers"]))
+    return {
+        "attention.value_length": dim,
+        "full_attention_interval": int(config.get("full_attention_interval") or 4),
+        "attention.recurrent_layers": [f"blk.{index}.attn_q.weight" not in names for index in layers],
+        "rope.dimension_count": int(dim * share),
+        "ssm.conv_kernel": config.get("linear_conv_kernel_dim"),
+        "ssm.state_size": config.get("linear_key_head_dim"),
+        "ssm.group_count": config.get("linear_num_key_heads"),
+        "ssm.time_step_rank": values,
+        "ssm.inner_size": values * int(config["linear_value_head_dim"]),
+    }
+
+
+def delta_sections(config: Config, names: Names) -> dict[str, Any]:
+    """Qwen3.5: rotations in sections."""
+    sections = rope_of(config).get("mrope_section") or [11, 11, 10]
+    return {**delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}

@@ -1,0 +1,168 @@
+"""Encoders: BERT and RoBERTa, Nomic-BERT, ModernBERT, and classifiers on them.
+
+Sources: conversion/bert.py of llama.cpp, MODEL_TENSORS of the `gguf` package. Its converter leaves out the rows of
+positions that RoBERTa keeps for padding, so that a file of RoBERTa is one of BERT with another tokenizer. RoBERTa's
+head is computed as BERT's pooler and classifier: a product, tanh, a product.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.pooling import Task
+from twostroke.weights.gguf.families.family import Config, Family
+from twostroke.weights.gguf.families.names import Names
+from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.pooling import RANK, pooling_number
+
+NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
+HEAD, SCORE = "cls.weight", "cls.output.weight"
+"""Stored tensors of a classifier: its first product, and that whose rows are the labels."""
+
+BERT_OUTER: Names = {
+    "token_embd": "bert.embeddings.word_embeddings",
+    "position_embd": "bert.embeddings.position_embeddings",
+    "token_types": "bert.embeddings.token_type_embeddings",
+    "token_embd_norm": "bert.embeddings.LayerNorm",
+}
+BERT_LAYER: Names = {
+    **{f"attn_{letter}": f"attention.self.{name}" for letter, name in {"q": "query", "k": "key", "v": "value"}.items()},
+    "attn_output": "attention.output.dense",
+    "attn_output_norm": "attention.output.LayerNorm",
+    "ffn_up": "intermediate.dense",
+    "ffn_down": "output.dense",
+    "layer_output_norm": "output.LayerNorm",
+}
+NOMIC_OUTER: Names = {
+    "token_embd": "embeddings.word_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "token_embd_norm": "emb_ln",
+}
+NOMIC_LAYER: Names = {
+    "attn_qkv": "attn.Wqkv",
+    "attn_output": "attn.out_proj",
+    "attn_output_norm": "norm1",
+    "ffn_up": "mlp.fc11",
+    "ffn_gate": "mlp.fc12",
+    "ffn_down": "mlp.fc2",
+    "layer_output_norm": "norm2",
+}
+MODERN_OUTER: Names = {
+    "token_embd": "model.embeddings.tok_embeddings",
+    "token_embd_norm": "model.embeddings.norm",
+    "output_norm": "model.final_norm",
+}
+MODERN_LAYER: Names = {
+    "attn_norm": "attn_norm",
+    "attn_qkv": "attn.Wqkv",
+    "attn_output": "attn.Wo",
+    "ffn_norm": "mlp_norm",
+    "ffn_up": "mlp.Wi",
+    "ffn_down": "mlp.Wo",
+}
+
+
+def _scores(keys: Keys) -> str:
+    """A file whose pooling is a score, or which names none and has a classifier, is one of a reranker."""
+    number = pooling_number(keys)
+    return "bert-classifier" if number == RANK or (number is None and keys.has_tensor(SCORE)) else ""
+
+
+def _types(keys: Keys, _: Config) -> dict[str, Any]:
+    keys.same("attention.causal", False)
+    rows = keys.tensor_shape("token_types.weight")[0] if keys.has_tensor("token_types.weight") else 0
+    return {"type_vocab_size": rows, "hidden_act": "gelu"}
+
+
+def _classifier(keys: Keys, config: Config) -> dict[str, Any]:
+    if not keys.has_tensor(SCORE):
+        raise CorruptModel(
+            f"{keys.place} is said to score pairs of texts, and has no {SCORE}.",
+            why="bert.pooling_type is 4 (rank), and scores are the product with that tensor.",
+            fix="Use a file that was made of the whole reranker.",
+        )
+    if not keys.has_tensor(HEAD):
+        raise UnsupportedModel(
+            f"{keys.place} has {SCORE} and no {HEAD}.",
+            why="The converter leaves out BERT's pooler, and scores without it are not those of the model.",
+            fix="Use the model's original checkpoint.",
+        )
+    return {**_types(keys, config), "num_labels": keys.tensor_shape(SCORE)[0]}
+
+
+def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
+    said = _types(keys, config)
+    return {"type_vocab_size": said["type_vocab_size"], "rope_theta": keys.number("rope.freq_base", 10000.0)}
+
+
+def _modern(keys: Keys, config: Config) -> dict[str, Any]:
+    """Files before hidden_activation was written are of models with gelu."""
+    keys.same("attention.causal", False)
+    names = ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon")
+    epsilon = next((keys.number(name) for name in names if keys.has(name)), 1e-5)
+    full = config.get("rope_theta", 10_000.0)
+    every = keys.number("attention.sliding_window_pattern", 3)
+    return {
+        "norm_eps": epsilon,
+        "hidden_activation": keys.text("hidden_activation", "gelu"),
+        "global_attn_every_n_layers": every if config.get("sliding_window") else 1,
+        "local_rope_theta": keys.number("rope.freq_base_swa", full),
+        "norm_bias": keys.has_tensor("ffn_norm.bias"),
+        "mlp_bias": keys.has_tensor("ffn_up.bias"),
+    }
+
+
+FAMILIES: Mapping[str, Family] = {
+    "bert": Family(
+        "BertModel",
+        "bert",
+        BERT_OUTER,
+        BERT_LAYER,
+        layers="bert.encoder.layer.",
+        chosen=_scores,
+        renamed=NORM_EPS,
+        more=_types,
+        task=Task.EMBED,
+    ),
+    "bert-classifier": Family(
+        "BertForSequenceClassification",
+        "bert",
+        {**BERT_OUTER, "cls": "bert.pooler.dense", "cls.output": "classifier"},
+        BERT_LAYER,
+        layers="bert.encoder.layer.",
+        renamed=NORM_EPS,
+        more=_classifier,
+        task=Task.RERANK,
+    ),
+    "nomic-bert": Family(
+        "NomicBertModel",
+        "nomic_bert",
+        NOMIC_OUTER,
+        NOMIC_LAYER,
+        layers="encoder.layers.",
+        renamed=NORM_EPS,
+        more=_nomic,
+        task=Task.EMBED,
+    ),
+    "modern-bert": Family(
+        "ModernBertModel",
+        "modernbert",
+        MODERN_OUTER,
+        MODERN_LAYER,
+        layers="model.layers.",
+        windows=True,
+        renamed={
+            "sliding_window": "local_attention",
+            "rms_norm_eps": "",
+            "layer_norm_epsilon": "",
+            "rope_theta": "global_rope_theta",
+        },
+        more=_modern,
+        task=Task.EMBED,
+    ),
+}

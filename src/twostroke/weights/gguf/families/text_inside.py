@@ -1,0 +1,101 @@
+"""Decoders inside models of images: their GGUF names differ from those of the plain decoder, their layers do not.
+
+The parts that see images lie in a file of their own (mmproj), which is not read. Places of images turn by sections of a
+head; those of text turn as a whole head does, so that the sections change nothing here.
+Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of llama.cpp.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twostroke.ops.operands import I32Array
+from twostroke.weights.gguf.families.dense import GLM4, HEAD_NORMS
+from twostroke.weights.gguf.families.experts import COUNTS
+from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.names import DENSE, EXPERTS, OUTER
+from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.row_orders import pairs_of_halves
+
+More = Callable[[Keys, Config], dict[str, Any]]
+
+
+def _of_text(more: More) -> More:
+    """The fields of the plain decoder."""
+
+    def own(keys: Keys, config: Config) -> dict[str, Any]:
+        keys.ignore("rope.dimension_sections", "n_deepstack_layers")
+        return more(keys, config)
+
+    return own
+
+
+def _qwen(keys: Keys, config: Config) -> dict[str, Any]:
+    return {"use_sliding_window": False, "sliding_window": None}
+
+
+def _qwen_experts(keys: Keys, config: Config) -> dict[str, Any]:
+    return {"norm_topk_prob": keys.truth("expert_weights_norm", True), "sliding_window": None}
+
+
+def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
+    return {"use_bias": keys.has_tensor("attn_q.bias")}
+
+
+def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
+    """The base of rotations is stored as it is, and a larger one is computed of alpha."""
+    keys.ignore("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length")
+    if not keys.has("rope.scaling.alpha"):
+        return {}
+    theta, alpha = config.get("rope_theta", 10_000.0), keys.number("rope.scaling.alpha")
+    return {"rope_scaling": {"rope_type": "dynamic", "rope_theta": theta, "alpha": alpha, "factor": 1.0}}
+
+
+def _paired(config: Config, rows: int) -> I32Array:
+    """Rows that turn are stored as halves, where the plain decoder has them as pairs."""
+    dim = int(config["head_dim"])
+    return pairs_of_halves(rows, dim, int(dim * float(config.get("partial_rotary_factor", 1.0))))
+
+
+def _glm(keys: Keys, config: Config) -> dict[str, Any]:
+    """Few files say how wide a head is."""
+    return {"head_dim": keys.tensor_shape("attn_q.weight")[0] // int(config["num_attention_heads"])}
+
+
+FAMILIES: Mapping[str, Family] = {
+    "qwen2vl": Family("Qwen2ForCausalLM", "qwen2", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
+    "qwen3vl": Family("Qwen3ForCausalLM", "qwen3", OUTER, DENSE, windows=True, more=_of_text(_qwen)),
+    "qwen3vlmoe": Family(
+        "Qwen3MoeForCausalLM",
+        "qwen3_moe",
+        OUTER,
+        {**DENSE, **EXPERTS},
+        windows=True,
+        keys=COUNTS,
+        more=_of_text(_qwen_experts),
+    ),
+    "glm4v": Family(
+        "Glm4ForCausalLM",
+        "glm4",
+        OUTER,
+        {
+            **GLM4,
+            "attn_q": Place("self_attn.q_proj", order=_paired),
+            "attn_k": Place("self_attn.k_proj", order=_paired),
+        },
+        partial=True,
+        more=_of_text(_glm),
+    ),
+    "paddleocr": Family("PaddleOCRVLForConditionalGeneration", "paddleocr_vl", OUTER, DENSE, more=_of_text(_ernie)),
+    "hunyuan_vl": Family(
+        "HunYuanVLForConditionalGeneration",
+        "hunyuan_vl",
+        OUTER,
+        {**DENSE, **HEAD_NORMS},
+        more=_of_text(_hunyuan),
+    ),
+}

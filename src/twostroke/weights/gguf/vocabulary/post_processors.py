@@ -1,0 +1,58 @@
+"""The special tokens around one text and around two, as tokenizer.json says them.
+
+Knows: the post-processor TemplateProcessing of tokenizer.json, the keys that name special tokens.
+Must not know: how texts are split, models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twostroke.weights.gguf.vocabulary.token_list import TokenList
+
+Piece = tuple[str, int]
+"""A special token's text, or "A" or "B" for a text itself, and the token type."""
+
+TEXTS = ("A", "B")
+
+
+def around(vocabulary: TokenList, *, begins: bool, ends: bool = False) -> dict[str, Any] | None:
+    """BOS before and EOS behind a text, by the file's keys; begins, ends: what counts where it has none.
+
+    With add_sep_token a second text stands behind EOS and a separator, as RoBERTa has it; without, it is framed as the
+    first is.
+    """
+    first = vocabulary.text_of("bos_token_id") if vocabulary.truth("add_bos_token", begins) else None
+    last = vocabulary.text_of("eos_token_id") if vocabulary.truth("add_eos_token", ends) else None
+    if first is None and last is None:
+        return None
+    before, behind = ([] if text is None else [text] for text in (first, last))
+    single = _typed([*before, "A", *behind], 0)
+    if not vocabulary.truth("add_sep_token", False):
+        return template(vocabulary, single, [*single, *_typed([*before, "B", *behind], 1)])
+    separator = vocabulary.text_of("seperator_token_id")
+    middle = behind if separator is None else [separator]
+    return template(vocabulary, single, [*single, *_typed([*middle, "B", *behind], 0)])
+
+
+def template(vocabulary: TokenList, single: Sequence[Piece], pair: Sequence[Piece]) -> dict[str, Any]:
+    """TemplateProcessing. The first id of a special token's text counts."""
+    texts = dict.fromkeys(text for text, _ in (*single, *pair) if text not in TEXTS)
+    return {
+        "type": "TemplateProcessing",
+        "single": [_step(*piece) for piece in single],
+        "pair": [_step(*piece) for piece in pair],
+        "special_tokens": {
+            text: {"id": text, "ids": [vocabulary.tokens.index(text)], "tokens": [text]} for text in texts
+        },
+    }
+
+
+def _typed(texts: Sequence[str], token_type: int) -> list[Piece]:
+    return [(text, token_type) for text in texts]
+
+
+def _step(text: str, token_type: int) -> dict[str, Any]:
+    kind = "Sequence" if text in TEXTS else "SpecialToken"
+    return {kind: {"id": text, "type_id": token_type}}

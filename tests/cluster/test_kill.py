@@ -71,9 +71,11 @@ def test_a_replica_searches_beams_as_an_engine_without_replicas(running: Running
         prompt="The cache holds",
         n=2,
         max_tokens=12,
+        stop="cod",
         extra_body={"best_of": 4, "use_beam_search": True, "guided_choice": words},
     )
-    params = SamplingParams(n=2, best_of=4, use_beam_search=True, max_tokens=12, grammar=Grammar.choice(words))
+    grammar = Grammar.choice(words)
+    params = SamplingParams(n=2, best_of=4, use_beam_search=True, max_tokens=12, grammar=grammar, stop=("cod",))
     with LLM("spark", kv_memory="20MB", threads=1) as llm:
         expected = [each.text for each in llm.generate("The cache holds", params)[0].completions]
     assert [each.text for each in found.choices] == expected and set(expected) < set(words)

@@ -14,9 +14,10 @@ import numpy as np
 
 from twostroke.adapters.lora_folder import LoraFolder
 from twostroke.ops.device_memory import HOST, DeviceMemory
-from twostroke.ops.operands import F32Array, PackedWeight, pack_floats
+from twostroke.ops.operands import F32Array, PackedWeight, pack_columns, pack_floats
 from twostroke.ops.passes.with_adapters import AdaptedPart
 from twostroke.program.values import Weight
+from twostroke.quant.codec import quantize_columns
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import ConfigError
 
@@ -24,7 +25,7 @@ from twostroke.types.errors import ConfigError
 def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int:
     """What the banks of these parts take once all slots are filled."""
     banks = (bank for part in parts for bank in (part.down, part.up))
-    return sum(bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks)
+    return sum(bank.experts * weight_format.total_bytes(bank.rows, bank.columns) for bank in banks)
 
 
 class AdapterBank:
@@ -82,11 +83,18 @@ class AdapterBank:
         for weight, matrix in ((part.down, down.T), (part.up, rows)):
             room = np.zeros((weight.rows, weight.columns), np.float32)
             room[:, : matrix.shape[1]] = matrix
-            bank = self.matrices[weight.key]
-            self._memory.write(bank.expert(slot).data, pack_floats(room, bank.format))
+            own = self.matrices[weight.key].expert(slot)
+            if own.scales is None:
+                self._memory.write(own.data, pack_floats(room, own.format))
+            else:
+                numbers, scales = quantize_columns(room)
+                self._memory.write(own.data, pack_columns(numbers))
+                self._memory.write(own.scales, scales)
 
 
 def _empty(weight: Weight, weight_format: WeightFormat, memory: DeviceMemory) -> PackedWeight:
     """Zeros; on the host the system backs them with memory when they are written."""
-    size = weight.experts * weight_format.data_bytes(weight.rows, weight.columns)
-    return PackedWeight(weight_format, weight.rows, weight.columns, memory.zeros(size), experts=weight.experts)
+    rows, columns, count = weight.rows, weight.columns, weight.experts
+    size, scale_bytes = (count * each(rows, columns) for each in (weight_format.data_bytes, weight_format.scale_bytes))
+    scales = memory.zeros(scale_bytes).view(np.uint16) if scale_bytes else None
+    return PackedWeight(weight_format, rows, columns, memory.zeros(size), scales, experts=count)

@@ -11,7 +11,7 @@ from tests.serve.harness import Live, serving
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.errors import BackendError
 from twostroke.types.grammar import Grammar
 from twostroke.types.output import Delta, GenerationOutput
 from twostroke.types.request import FinishReason
@@ -124,16 +124,17 @@ def test_the_best_of_several_are_streamed_whole(beams: bool, llm: LLM, live: Liv
     fields = {"n": 2, "best_of": 4, "use_beam_search": beams, "max_tokens": 12, "seed": 5, "logprobs": 1}
     asked = {"model": "spark", "prompt": PROMPT, "temperature": 1.0, **fields}
     expected = live.post("/v1/completions", asked).json
-    events = live.post("/v1/completions", {**asked, "stream": True, "stream_options": {"include_usage": True}}).events
+    streamed = live.post("/v1/completions", {**asked, "stream": True, "stream_options": {"include_usage": True}})
+    events = streamed.events[:-1]
     choices = [choice for event in events for choice in event["choices"]]
     assert choices == expected["choices"] and events[-1]["usage"] == expected["usage"]
 
 
 def test_a_stop_string_ends_a_beam(llm: LLM) -> None:
     """Its answer is shorter, so that it is another search; no text holds the string, and the reason names it."""
-    free = llm.beam_search(PROMPT, 4, max_tokens=12)[0].completions
-    stop = free[0].text[3:6]
-    params = SamplingParams(n=4, use_beam_search=True, max_tokens=12, stop=(stop,), logprobs=1)
+    free = llm.beam_search(PROMPT, 4, max_tokens=12, ignore_eos=True)[0].completions
+    stop = free[0].text[10:14]
+    params = SamplingParams(n=4, use_beam_search=True, max_tokens=12, ignore_eos=True, stop=(stop,))
     found = llm.generate(PROMPT, params)[0].completions
     stopped = [each for each in found if each.stop_reason == stop]
     assert stopped and all(stop not in each.text for each in found)

@@ -162,9 +162,7 @@ class World:
         book = BeamBook(Scheduler(cache, limits, self._policy(limits)), lambda request: None)
         faults: list[BaseException] = []
         pages = PageExchange(cache, model)
-        core = ReplicaCore(
-            book, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages
-        )  # type: ignore[arg-type]
+        core = ReplicaCore(book, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages)  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)

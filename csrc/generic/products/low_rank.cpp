@@ -8,6 +8,7 @@
 #include "twostroke/linear.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
@@ -17,7 +18,8 @@ constexpr int kRowsOfTile = 4;
 #else
 constexpr int kRowsOfTile = 2;
 #endif
-constexpr int64_t kPanelChunk = 8;  // panels of `up` of one task
+constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
+constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
 constexpr int kVectors = kPanel / kLanes;
 
 struct LowRankTile {
@@ -32,7 +34,8 @@ struct LowRankJob {
 
 // Each kind of element: columns 2i and 2i + 1 of a panel, 16 rows of them.
 struct F32Factors {
-  static TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+  static constexpr int kBytes = 4;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
     const float* at = reinterpret_cast<const float*>(panel) + 2 * i * kPanel + vector * kLanes;
     *even = load(at);
     *odd = load(at + kPanel);
@@ -40,7 +43,8 @@ struct F32Factors {
 };
 
 struct Bf16Factors {
-  static TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+  static constexpr int kBytes = 2;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
     const Words words = load_words(panel + (i * kPanel + vector * kLanes) * 4);
     *even = low_halves(words);
     *odd = high_halves(words);
@@ -48,7 +52,8 @@ struct Bf16Factors {
 };
 
 struct Int8Factors {
-  static TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+  static constexpr int kBytes = 1;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
     const int8_t* at = reinterpret_cast<const int8_t*>(panel) + 2 * i * kPanel + vector * kLanes;
     *even = load_int8(at);
     *odd = load_int8(at + kPanel);
@@ -64,6 +69,11 @@ const uint8_t* matrix_at(const ts_weight& bank, int32_t index) {
 // What a column of an adapter's matrix is multiplied by.
 float scale_of(const ts_weight& bank, int32_t index, int64_t column) {
   return bank.scales == nullptr ? 1.0f : bf16_to_f32(bank.scales[index * bank.columns + column]);
+}
+
+template <int kLines>
+TS_INLINE void fetch(const uint8_t* line) {
+  TS_UNROLL for (int i = 0; i < kLines; ++i) Ahead{kFarOfOne, kNearOfOne}.prefetch(line + 64 * i);
 }
 
 // middle[row, rank .. rank + kRanks) = down.T x, with the scales of both matrices.
@@ -84,6 +94,7 @@ TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_
         from[r] = rest[r];
       }
     }
+    if (kRows == 1) fetch<kRanks * Factors::kBytes>(down + rank * kPanel * Factors::kBytes);
     TS_UNROLL for (int v = 0; v < kVectors; ++v) {
       Vec own[kRows];
       TS_UNROLL for (int r = 0; r < kRows; ++r) own[r] = load(from[r] + v * kLanes);
@@ -122,6 +133,7 @@ TS_INLINE void up_panel(const ts_low_rank_args& a, const uint8_t* panel, int64_t
   TS_UNROLL for (int r = 0; r < kRows; ++r) TS_UNROLL for (int v = 0; v < kVectors; ++v) sums[r][v] = zero();
   const float* middle = a.middle.data + row * a.middle.stride;
   for (int64_t i = 0; i < ranks / 2; ++i) {
+    if (kRows == 1) fetch<2 * Factors::kBytes>(panel + i * 2 * kPanel * Factors::kBytes);
     TS_UNROLL for (int v = 0; v < kVectors; ++v) {
       Vec even, odd;
       Factors::load_two(panel, i, v, &even, &odd);
@@ -184,6 +196,13 @@ void up_task(void* arg, int64_t index, int32_t) {
   chunk_for(job.a->up->kind)(*job.a, tile, chunk, ranks);
 }
 
+// Both halves of a tile, one behind the other.
+void tile_task(void* arg, int64_t index, int32_t thread) {
+  const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
+  for (int64_t block = 0; block < job.blocks; ++block) down_task(arg, index * job.blocks + block, thread);
+  for (int64_t chunk = 0; chunk < job.chunks; ++chunk) up_task(arg, index * job.chunks + chunk, thread);
+}
+
 int32_t check(const ts_low_rank_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
@@ -220,6 +239,11 @@ int32_t run(ts_context* context, const ts_low_rank_args& a) {
   const int64_t panels = (a.up->rows + kPanel - 1) / kPanel;
   LowRankJob job = {&a, tiles, find_tiles(a, tiles), a.down->columns / kRankStep, (panels + kPanelChunk - 1) / kPanelChunk};
   if (job.count == 0) return TS_OK;
+  const int64_t threads = ts_threads(context);
+  if (job.count % threads == 0 || job.count >= kTilesOfThread * threads) {  // no thread waits for another one's half
+    ts_parallel(context, job.count, tile_task, &job);
+    return TS_OK;
+  }
   ts_parallel(context, job.count * job.blocks, down_task, &job);
   ts_parallel(context, job.count * job.chunks, up_task, &job);
   return TS_OK;

@@ -3,8 +3,8 @@
 Of all continuations of all beams by one token, the best `width` are looked at. Those among them that end, by an end
 token, by a stop string or because the answer has its last token, are finished answers; their score is the sum of the
 scores of their tokens divided by (length ** length_penalty), the end token counted. A token's score is its log
-probability, with what the request changes. The best `width` finished answers are kept. The best `width` continuations that do not end are the
-next beams. Where scores are equal, the earlier beam is first, then the likelier token.
+probability, with what the request changes. The best `width` finished answers are kept. The best `width` continuations
+that do not end are the next beams. Where scores are equal, the earlier beam is first, then the likelier token.
 
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 

@@ -14,7 +14,8 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
-Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make it.
+Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make
+it.
 
 Knows: rounding rules.
 Must not know: files, models, kernels.

@@ -37,6 +37,7 @@ ASKED: list[dict[str, Any]] = [
         "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}},
     },
     {"temperature": 0.8, "seed": 9, "stop": ["KV"], "logit_bias": {"300": 2}},
+    {"n": 2, "stop": ["KV"], "max_tokens": 48, "extra_body": {"best_of": 3, "use_beam_search": True}},
 ]
 
 

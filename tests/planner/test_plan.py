@@ -56,7 +56,7 @@ def test_places_for_adapters_take_memory_and_time() -> None:
     linears = [call.weight for call in SEVENTY.plain.body if isinstance(call, Linear)]
     numbers = sum(rank * (weight.columns * len(weight.parts) + weight.rows) for weight in linears)
     room = found.expectation.room
-    assert room.adapter_bytes == pytest.approx(2 * count * numbers, rel=0.01)
+    assert room.adapter_bytes == pytest.approx(count * numbers, rel=0.01)  # int8 beside int4
     without = plain.expectation.room
     assert room.parameters == without.parameters and room.weight_bytes == pytest.approx(without.weight_bytes, rel=1e-6)
     assert room.active_parameters == room.parameters and room.sequences < without.sequences

@@ -14,9 +14,9 @@ namespace twostroke {
 namespace {
 
 #if defined(TS_LEVEL_AVX512)
-constexpr int kRowsOfTile = 4;
+constexpr int kRowsOfTile = 4, kRanksOfRow = 16;
 #else
-constexpr int kRowsOfTile = 2;
+constexpr int kRowsOfTile = 2, kRanksOfRow = 8;
 #endif
 constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
 constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
@@ -115,15 +115,20 @@ TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_
   }
 }
 
+// Ranks [rank, last), whole steps.
 template <typename Factors>
-void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank) {
+void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank, int64_t last) {
   const uint8_t* down = matrix_at(*a.down, a.adapters.data[tile.first]);
   int64_t row = tile.first;
   const int64_t end = row + tile.rows;
   for (; row + kRowsOfTile <= end; row += kRowsOfTile) {
-    for (int64_t k = 0; k < kRankStep; k += 4) down_ranks<Factors, kRowsOfTile, 4>(a, down, row, rank + k);
+    for (int64_t k = rank; k < last; k += 4) down_ranks<Factors, kRowsOfTile, 4>(a, down, row, k);
   }
-  for (; row < end; ++row) down_ranks<Factors, 1, kRankStep>(a, down, row, rank);
+  for (; row < end; ++row) {
+    int64_t k = rank;
+    for (; k + kRanksOfRow <= last; k += kRanksOfRow) down_ranks<Factors, 1, kRanksOfRow>(a, down, row, k);
+    for (; k < last; k += kRankStep) down_ranks<Factors, 1, kRankStep>(a, down, row, k);
+  }
 }
 
 // out[row, 64 of its columns] += up middle
@@ -175,7 +180,7 @@ int64_t ranks_of(const ts_low_rank_args& a, int64_t row) {
   return adapter < 0 ? 0 : round_up(static_cast<int64_t>(a.ranks.data[adapter]), kRankStep);
 }
 
-using Block = void (*)(const ts_low_rank_args&, LowRankTile, int64_t);
+using Block = void (*)(const ts_low_rank_args&, LowRankTile, int64_t, int64_t);
 using Chunk = void (*)(const ts_low_rank_args&, LowRankTile, int64_t, int64_t);
 
 Block block_for(int32_t kind) { return kind == TS_W_F32 ? down_block<F32Factors> : kind == TS_W_BF16 ? down_block<Bf16Factors> : down_block<Int8Factors>; }
@@ -185,8 +190,7 @@ void down_task(void* arg, int64_t index, int32_t) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
   const LowRankTile tile = job.tiles[index / job.blocks];
   const int64_t rank = index % job.blocks * kRankStep;
-  if (rank >= ranks_of(*job.a, tile.first)) return;
-  block_for(job.a->down->kind)(*job.a, tile, rank);
+  if (rank < ranks_of(*job.a, tile.first)) block_for(job.a->down->kind)(*job.a, tile, rank, rank + kRankStep);
 }
 
 void up_task(void* arg, int64_t index, int32_t) {
@@ -199,7 +203,8 @@ void up_task(void* arg, int64_t index, int32_t) {
 // Both halves of a tile, one behind the other.
 void tile_task(void* arg, int64_t index, int32_t thread) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
-  for (int64_t block = 0; block < job.blocks; ++block) down_task(arg, index * job.blocks + block, thread);
+  const LowRankTile tile = job.tiles[index];
+  block_for(job.a->down->kind)(*job.a, tile, 0, ranks_of(*job.a, tile.first));
   for (int64_t chunk = 0; chunk < job.chunks; ++chunk) up_task(arg, index * job.chunks + chunk, thread);
 }
 

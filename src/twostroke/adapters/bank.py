@@ -1,6 +1,7 @@
 """The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
 
-Untouched slots take no memory until an adapter is put there. A slot must not be filled while rows are computed with it.
+A slot must not be filled while rows are computed with it. All banks lie in one array: where the system gives it large
+pages, a step reads adapters quicker.
 
 Knows: packed layouts, the parts of an adapted program.
 Must not know: names of adapters, requests.
@@ -38,9 +39,7 @@ class AdapterBank:
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
     ) -> None:
         self._parts, self._memory = parts, memory
-        self.matrices = {
-            bank.key: _empty(bank, weight_format, memory) for part in parts for bank in (part.down, part.up)
-        }
+        self.matrices = _empty([bank for part in parts for bank in (part.down, part.up)], weight_format, memory)
         self._ranks = {part.ranks.key: np.zeros(part.ranks.length, np.float32) for part in parts}
         self.vectors: dict[str, F32Array] = {
             key: memory.zeros(ranks.nbytes).view(np.float32) for key, ranks in self._ranks.items()
@@ -92,9 +91,14 @@ class AdapterBank:
                 self._memory.write(own.scales, scales)
 
 
-def _empty(weight: Weight, weight_format: WeightFormat, memory: DeviceMemory) -> PackedWeight:
-    """Zeros; on the host the system backs them with memory when they are written."""
-    rows, columns, count = weight.rows, weight.columns, weight.experts
-    size, scale_bytes = (count * each(rows, columns) for each in (weight_format.data_bytes, weight_format.scale_bytes))
-    scales = memory.zeros(scale_bytes).view(np.uint16) if scale_bytes else None
-    return PackedWeight(weight_format, rows, columns, memory.zeros(size), scales, experts=count)
+def _empty(banks: list[Weight], weight_format: WeightFormat, memory: DeviceMemory) -> dict[str, PackedWeight]:
+    """Zeros, by key; on the host the system backs them with memory when they are written. Every size is a whole number
+    of cache lines."""
+    sizes = [bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks]
+    room, made, end = memory.zeros(sum(sizes)), dict[str, PackedWeight](), 0
+    for bank, size in zip(banks, sizes, strict=True):
+        scale_bytes = bank.experts * weight_format.scale_bytes(bank.rows, bank.columns)
+        scales = memory.zeros(scale_bytes).view(np.uint16) if scale_bytes else None
+        data, end = room[end : end + size], end + size
+        made[bank.key] = PackedWeight(weight_format, bank.rows, bank.columns, data, scales, experts=bank.experts)
+    return made

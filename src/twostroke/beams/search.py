@@ -105,7 +105,8 @@ class BeamSearch:
         rules = self._rules
         self.length += 1
         full = self.length >= rules.max_tokens
-        divisor, going_on = self.length**rules.length_penalty, []
+        divisor = self.length**rules.length_penalty
+        going_on: list[Beam] = []
         for rank, beam in enumerate(self._continuations(sampled, at_s)):
             last = beam.last
             ended = last is not None and last.token.token_id in rules.end_ids

@@ -255,8 +255,8 @@ def unpack(weight: PackedWeight) -> F32Array:
         full = bf16_to_f32(pairs.reshape(-1, columns))
     elif weight.format.has_column_scales:
         assert weight.scales is not None
-        panels = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
-        full = panels.reshape(-1, columns) * bf16_to_f32(weight.scales)
+        numbers = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
+        full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
     elif weight.format.kind.is_stored:
         from twostroke.ops.stored_layout import unpack_stored
 

@@ -253,8 +253,7 @@ def unpack(weight: PackedWeight) -> F32Array:
     elif weight.format.kind is WeightKind.BF16:
         pairs = weight.data.view(np.uint16).reshape(-1, columns // 2, PANEL_ROWS, 2).transpose(0, 2, 1, 3)
         full = bf16_to_f32(pairs.reshape(-1, columns))
-    elif weight.format.has_column_scales:
-        assert weight.scales is not None
+    elif weight.format.has_column_scales and weight.scales is not None:
         numbers = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
         full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
     elif weight.format.kind.is_stored:

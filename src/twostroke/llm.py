@@ -175,16 +175,11 @@ class LLM:
     def stream(
         self, prompt: TextOrTokens, params: SamplingParams | None = None, *, adapter: str | None = None
     ) -> Iterator[Delta]:
-        """The answer piece by piece. Closing the iterator ends the request. Raises as `generate` does."""
-        asked = params or self.default_params()
-        if asked.chooses:
-            raise InvalidRequest(
-                "The best of several answers cannot be streamed.",
-                param="use_beam_search" if asked.use_beam_search else "best_of",
-                why="It is known only when all of them are there.",
-                fix="Use generate.",
-            )
-        return self.engine.stream([self._prompt(prompt, asked, adapter)])
+        """The answer piece by piece. Closing the iterator ends the request. Raises as `generate` does.
+
+        The best of several answers (best_of, beam search) come whole, one piece each, when all of them are there.
+        """
+        return self.engine.stream([self._prompt(prompt, params or self.default_params(), adapter)])
 
     @property
     def adapters(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.fuse import fuse
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32, KVKind
+from twostroke.spec.formats import F32, KVKind, WeightFormat
 
 SIZES = MemorySizes(16, 256, 80, 80, state_slots=2)
 
@@ -44,11 +44,14 @@ def write_lora(judge: Any, folder: Path, seed: int = 1, **config: Any) -> Any:
 class Adapted:
     """A checkpoint with adapters in their slots, on the native ops."""
 
-    def __init__(self, folder: Path, adapters: Sequence[Path], ops: CpuOps, rank: int = 8) -> None:
+    def __init__(
+        self, folder: Path, adapters: Sequence[Path], ops: CpuOps, rank: int = 8, factors: WeightFormat = F32
+    ) -> None:
+        """factors: the format of the adapters' matrices."""
         self.model, weights = load_folder(folder, F32)
         spec = AdapterSpec(len(adapters), dict.fromkeys(linear_tensors(self.model.plain), rank))
         made = with_adapters(self.model.plain, spec)
-        self.bank = AdapterBank(made.parts, F32)
+        self.bank = AdapterBank(made.parts, factors)
         for slot, path in enumerate(adapters):
             with LoraFolder.open(path, self.model) as opened:
                 self.bank.fill(slot, opened)

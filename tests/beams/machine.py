@@ -18,7 +18,7 @@ import transformers
 from tests.models.families.whole import make_checkpoint
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
-from twostroke.beams.book import BeamBook
+from twostroke.beams.book import BeamBook, TextOf
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
 from twostroke.ops.step_memory import MemorySizes, StepMemory
@@ -99,7 +99,7 @@ def load(family: str, folder: Path) -> Loaded:
 
 @contextmanager
 def machine(
-    loaded: Loaded, pages: int, limits: SchedulerLimits, kv: KVKind = KVKind.F32
+    loaded: Loaded, pages: int, limits: SchedulerLimits, kv: KVKind = KVKind.F32, text_of: TextOf = lambda request: None
 ) -> Iterator[tuple[EngineCore, CacheManager]]:
     """An engine core over pools of this size; a window's pool has its least, where that is more."""
     groups = cache_groups(loaded.model.program)
@@ -113,7 +113,7 @@ def machine(
     ops = CpuOps(None, 1)
     try:
         runner = ModelRunner(ops.compile(loaded.model.program, memory), memory, lambda: 0.0)
-        yield EngineCore(BeamBook(Scheduler(cache, limits)), runner), cache
+        yield EngineCore(BeamBook(Scheduler(cache, limits), text_of), runner), cache
     finally:
         ops.close()
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import StoppingCriteriaList
 
 from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, members
 from tests.tiers import fewer, thinned
 from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.text.stop_text import stop_text
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
 
@@ -25,6 +29,22 @@ GRID = list(itertools.product((2, 4), (True, False, "never"), (-1.0, 0.0, 0.5, 1
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return load("llama3-grouped", tmp_path_factory.mktemp("llama"))
+
+
+class Letters:
+    """A vocabulary of six letters, which its tokens have in turn. Satisfies text.detokenizer.Vocabulary."""
+
+    byte_level = True
+    special_ids: frozenset[int] = frozenset()
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return "".join("abcdef"[token_id % 6] for token_id in token_ids)
+
+    def has(self, token_id: int) -> bool:
+        return True
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.decode([token_id]).encode()
 
 
 def judged(loaded: Loaded, params: SamplingParams, size: int, ends: frozenset[int], **others: Any) -> list[Found]:
@@ -111,6 +131,28 @@ def test_penalties_bans_and_masks_change_scores_as_in_transformers(llama: Loaded
     for ours, theirs in zip(found, judged(llama, params, 14, ENDS, **others), strict=True):
         assert ours.tokens == theirs.tokens and ours.score == pytest.approx(theirs.score, abs=2e-5, rel=2e-5)
         assert ours.score < sum(each.logprob for each in ours.logprobs) / len(ours.tokens)
+
+
+@pytest.mark.parametrize(("width", "early", "ends"), [(2, False, ENDS), (4, "never", frozenset()), (4, True, ENDS)])
+def test_stop_strings_end_beams_as_in_transformers(
+    width: int, early: bool | str, ends: frozenset[int], llama: Loaded
+) -> None:
+    """With a criterion of our own there: its StopStringCriteria looks at the prompt's text, too."""
+    params = SamplingParams(n=width, use_beam_search=True, early_stopping=early, stop=("ab", "ed", "f"))
+
+    def stopped(ids: torch.Tensor, scores: object) -> torch.Tensor:
+        texts = [Letters().decode(row[len(PROMPT) :]) for row in ids.tolist()]
+        return torch.tensor([any(stop in text for stop in params.stop) for text in texts])
+
+    with machine(llama, 40, SchedulerLimits(64, 8), text_of=partial(stop_text, Letters())) as (core, cache):
+        found = list(drive(core, cache, [(0, members("b", PROMPT, params, 14, ends))]).values())
+    theirs = judged(llama, params, 14, ends, stopping_criteria=StoppingCriteriaList([stopped]))
+    by_stop_string = 0
+    for ours, other in zip(found, theirs, strict=True):
+        assert ours.score == pytest.approx(other.score, abs=2e-5, rel=2e-5)
+        assert ours.tokens == other.tokens[: len(ours.tokens)]  # behind its end transformers pads
+        by_stop_string += any(stop in Letters().decode(ours.tokens) for stop in params.stop)
+    assert by_stop_string > 0
 
 
 def test_searches_end_in_all_ways(llama: Loaded) -> None:

@@ -11,7 +11,7 @@ from tests.serve.harness import Live, serving
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.llm import LLM
 from twostroke.server.build import build_server
-from twostroke.types.errors import BackendError, InvalidRequest
+from twostroke.types.errors import BackendError
 from twostroke.types.grammar import Grammar
 from twostroke.types.output import Delta, GenerationOutput
 from twostroke.types.request import FinishReason
@@ -112,14 +112,34 @@ def test_beams_find_what_greedy_misses(llm: LLM) -> None:
     assert best.score > sum(each.logprob for each in greedy.completions[0].logprobs)
 
 
-def test_the_best_of_several_is_not_streamed(llm: LLM) -> None:
-    for params, name in (
-        (SamplingParams(best_of=2), "best_of"),
-        (SamplingParams(n=2, use_beam_search=True), "use_beam_search"),
-    ):
-        with pytest.raises(InvalidRequest) as error:
-            llm.stream(PROMPT, params)
-        assert error.value.param == name
+@pytest.mark.parametrize("beams", [True, False], ids=["beams", "best_of"])
+def test_the_best_of_several_are_streamed_whole(beams: bool, llm: LLM, live: Live) -> None:
+    """One piece each, best first, with the reasons and the usage of an answer that is not streamed."""
+    params = SamplingParams(n=2, best_of=4, use_beam_search=beams, max_tokens=12, seed=5, temperature=1.0)
+    whole = llm.generate(PROMPT, params)[0]
+    pieces = list(llm.stream(PROMPT, params))
+    assert [(each.index, each.text, each.token_ids, each.finish_reason, each.score) for each in pieces] == [
+        (each.index, each.text, each.token_ids, each.finish_reason, each.score) for each in whole.completions
+    ]
+    fields = {"n": 2, "best_of": 4, "use_beam_search": beams, "max_tokens": 12, "seed": 5, "logprobs": 1}
+    asked = {"model": "spark", "prompt": PROMPT, "temperature": 1.0, **fields}
+    expected = live.post("/v1/completions", asked).json
+    streamed = live.post("/v1/completions", {**asked, "stream": True, "stream_options": {"include_usage": True}})
+    events = streamed.events[:-1]
+    choices = [choice for event in events for choice in event["choices"]]
+    assert choices == expected["choices"] and events[-1]["usage"] == expected["usage"]
+
+
+def test_a_stop_string_ends_a_beam(llm: LLM) -> None:
+    """Its answer is shorter, so that it is another search; no text holds the string, and the reason names it."""
+    free = llm.beam_search(PROMPT, 4, max_tokens=12, ignore_eos=True)[0].completions
+    stop = free[0].text[10:14]
+    params = SamplingParams(n=4, use_beam_search=True, max_tokens=12, ignore_eos=True, stop=(stop,))
+    found = llm.generate(PROMPT, params)[0].completions
+    stopped = [each for each in found if each.stop_reason == stop]
+    assert stopped and all(stop not in each.text for each in found)
+    assert all(each.finish_reason is FinishReason.STOP and each.num_output_tokens < 12 for each in stopped)
+    assert [each.score for each in found] == sorted((each.score or 0.0 for each in found), reverse=True)
 
 
 def test_the_server_gives_the_same_beams(live: Live, llm: LLM) -> None:
@@ -136,7 +156,6 @@ def test_the_server_gives_the_same_beams(live: Live, llm: LLM) -> None:
     chat = live.post("/v1/chat/completions", {"model": "spark", "messages": ask, **fields})
     texts = [choice["message"]["content"] for choice in chat.json["choices"]]
     assert texts == [each.text for each in llm.generate([llm.chat_tokens("What is prefill?")], beams)[0].completions]
-    assert live.chat(stream=True, **fields).error["param"] == "use_beam_search"
 
 
 def test_usage_counts_the_tokens_of_all_of_best_of(live: Live) -> None:

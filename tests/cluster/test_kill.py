@@ -40,6 +40,7 @@ ASKED: list[dict[str, Any]] = [
         "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}},
     },
     {"temperature": 0.8, "seed": 9, "stop": ["KV"], "logit_bias": {"300": 2}},
+    {"n": 2, "stop": ["KV"], "max_tokens": 48, "extra_body": {"best_of": 3, "use_beam_search": True}},
 ]
 
 
@@ -83,9 +84,11 @@ def test_a_replica_searches_beams_as_an_engine_without_replicas(running: Running
         prompt="The cache holds",
         n=2,
         max_tokens=12,
+        stop="cod",
         extra_body={"best_of": 4, "use_beam_search": True, "guided_choice": words},
     )
-    params = SamplingParams(n=2, best_of=4, use_beam_search=True, max_tokens=12, grammar=Grammar.choice(words))
+    grammar = Grammar.choice(words)
+    params = SamplingParams(n=2, best_of=4, use_beam_search=True, max_tokens=12, grammar=grammar, stop=("cod",))
     with LLM("spark", kv_memory="20MB", threads=1) as llm:
         expected = [each.text for each in llm.generate("The cache holds", params)[0].completions]
     assert [each.text for each in found.choices] == expected and set(expected) < set(words)

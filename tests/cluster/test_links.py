@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from tests.fleet.invented import InventedModel, whole_answer
 from tests.fleet.world import ARITHMETIC, SameTime, explainer, request_of
 from tests.serve.harness import WAIT_S
+from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cli.server.cluster import command as cluster
 from twostroke.cluster.framing import encode
@@ -54,8 +55,8 @@ class SlowGrammars:
 
 
 def core() -> ReplicaCore:
-    scheduler = Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1))
-    return ReplicaCore(scheduler, InventedModel(), time.monotonic, SameTime(), print, lambda: None, explainer())  # type: ignore[arg-type]
+    book = BeamBook(Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1)), lambda request: None)
+    return ReplicaCore(book, InventedModel(), time.monotonic, SameTime(), print, lambda: None, explainer())  # type: ignore[arg-type]
 
 
 @contextmanager

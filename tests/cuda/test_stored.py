@@ -14,7 +14,7 @@ from tests.ops.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
 
 
 @pytest.mark.parametrize(("kind", "columns"), thinned(list(shapes()), "stored weights on a device"))
@@ -48,7 +48,7 @@ def test_take_columns(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     same_bits(cpu, gpu, "take_columns", (np.zeros((5, width), np.float32), random_rows(5, width), order))
 
 
-@pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
+@pytest.mark.parametrize("weight_format", [F32, BF16, COLUMNS8], ids=format_id)
 @pytest.mark.parametrize(
     ("ranks", "columns", "rows"), [((1, 8, 3, 0), 1, 1), ((8, 5, 16, 0), 64, 96), ((7, 24, 9, 0), 300, 577)]
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tests.faults.expected import Expected, text_of
 from tests.faults.memory import VOCAB_SIZE, begin, link
 from twostroke.beams.search import BeamSearch, Rules
 from twostroke.engine.executor import Executor
+from twostroke.types.many_answers import num_offered
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import FinishReason
@@ -41,6 +42,21 @@ class Offering:
         return offered(self._chain_at(planned), request.num_offered, frozenset() if may_end else request.end_token_ids)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A BeamText by its definition."""
+
+    stops: tuple[str, ...]
+    text: str = ""
+
+    @property
+    def stopped(self) -> bool:
+        return any(stop in self.text for stop in self.stops)
+
+    def after(self, token_id: int) -> Written:
+        return replace(self, text=self.text + text_of([token_id]))
+
+
 def offered(chain: int, count: int, banned: frozenset[int]) -> tuple[Continuation, ...]:
     """The best `count` tokens behind a chain."""
     scores = {token: -(hash((chain, token)) % SCORES) / SCORES for token in range(VOCAB_SIZE) if token not in banned}
@@ -52,7 +68,8 @@ def expected_beams(prompt: Prompt, max_tokens: int, end_ids: frozenset[int]) -> 
     """All answers of a prompt that asks for a beam search, best first, and how each ends."""
     params = prompt.params
     ends = (frozenset() if params.ignore_eos else end_ids) | frozenset(params.stop_token_ids)
-    search = BeamSearch(Rules(params.num_answers, ends, max_tokens, params.length_penalty, params.early_stopping))
+    rules = Rules(params.num_answers, ends, max_tokens, params.length_penalty, params.early_stopping)
+    search = BeamSearch(rules, Written(params.stop) if params.stop else None)
     start = begin(prompt.cache_salt)
     for token_id in prompt.token_ids:
         start = link(start, token_id)
@@ -63,13 +80,14 @@ def expected_beams(prompt: Prompt, max_tokens: int, end_ids: frozenset[int]) -> 
             chain = start
             for each in beam.tokens():
                 chain = link(chain, each.token.token_id)
-            sampled.append(SampledToken(0, None, offered(chain, params.num_answers + len(ends), banned)))
+            sampled.append(SampledToken(0, None, offered(chain, num_offered(params, len(ends)), banned)))
         search.step(sampled, 0.0)
     found = []
     for answer in search.answers:
         made = [each.token.token_id for each in answer.tokens()]
         told = made[:-1] if answer.ended else made
-        reason = FinishReason.STOP if answer.ended else FinishReason.LENGTH
+        told = told[: min([len(told), *(text_of(told).find(stop) for stop in params.stop if stop in text_of(told))])]
+        reason = FinishReason.STOP if answer.ended or answer.stopped else FinishReason.LENGTH
         found.append(Expected(tuple(told), text_of(told), reason, len(made)))
     return found
 
@@ -86,7 +104,6 @@ def searching(dice: random.Random, prompt: Prompt) -> Prompt:
     params = replace(
         prompt.params,
         n=dice.choice([2, 3, 4]),
-        stop=(),
         use_beam_search=True,
         length_penalty=dice.choice([0.5, 1.0, 2.0]),
         early_stopping=dice.choice([True, False, "never"]),

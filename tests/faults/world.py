@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tests.faults.beams import Offering, expected_beams, some_searches
 from tests.faults.expected import Expected, Letters, expected
@@ -31,6 +32,7 @@ from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.clock import VirtualClock
 from twostroke.sim.predicted import PredictedExecutor
+from twostroke.text.stop_text import stop_text
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.event import FinishedEvent
@@ -147,7 +149,7 @@ class World:
         self.fairness = Fairness(self.scheduler, self.page_tokens)
         self.engine_limits = EngineLimits(CONTEXT_TOKENS, VOCAB_SIZE, self.cache.most_positions, self.end_ids)
         self.watcher = Watcher(Counter())
-        self.heard = HeardScheduler(BeamBook(self.scheduler))
+        self.heard = HeardScheduler(BeamBook(self.scheduler, partial(stop_text, Letters())))
         self.session = Session(
             self.heard,
             Letters(),

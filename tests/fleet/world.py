@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.fleet.invented import PAGE_TOKENS, VOCABULARY, PagedModel
 from tests.scheduler.fakes import LineCost
+from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cluster.framing import FrameReader, encode
 from twostroke.cluster.page_exchange import PageExchange
@@ -158,12 +159,10 @@ class World:
     def _begin(self, name: str) -> None:
         cache, model = CacheManager(self.num_pages, PAGE_TOKENS), PagedModel()
         limits = SchedulerLimits(max_step_tokens=16, max_sequences=4, watermark_pages=1)
-        scheduler = Scheduler(cache, limits, self._policy(limits))
+        book = BeamBook(Scheduler(cache, limits, self._policy(limits)), lambda request: None)
         faults: list[BaseException] = []
         pages = PageExchange(cache, model)
-        core = ReplicaCore(
-            scheduler, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages
-        )  # type: ignore[arg-type]
+        core = ReplicaCore(book, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages)  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)

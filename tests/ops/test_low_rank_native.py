@@ -16,7 +16,7 @@ from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import low_rank
 from twostroke.quant.codec import pack_weight
 from twostroke.quant.formats import INT8
-from twostroke.spec.formats import BF16, F32, WeightFormat
+from twostroke.spec.formats import BF16, COLUMNS8, F32, WeightFormat
 from twostroke.types.errors import BackendError
 
 ADAPTERS = np.array([0, 0, 2, -1, *[1] * 37, -1, -1, 0, 2, 1, 3, 3, 2], np.int32)
@@ -49,7 +49,7 @@ def adapted(
     return out
 
 
-@pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
+@pytest.mark.parametrize("weight_format", [F32, BF16, COLUMNS8], ids=format_id)
 @pytest.mark.parametrize(
     ("ranks", "columns", "rows"), [((1, 8, 3, 0), 1, 1), ((8, 5, 16, 0), 64, 96), ((7, 24, 9, 0), 300, 577)]
 )
@@ -84,14 +84,15 @@ def test_a_result_may_lie_where_the_product_is(ops: CpuOps) -> None:
     assert np.array_equal(inside, adapted(ops, product, x, *banks, ranks, who))
 
 
-def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps) -> None:
+@pytest.mark.parametrize("weight_format", [BF16, COLUMNS8], ids=format_id)
+def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps, weight_format: WeightFormat) -> None:
     """Zeros behind an adapter's rank change no bit; a bank of more room gives the same bits."""
     x, product, who = random_rows(3, 100), random_rows(3, 200), np.zeros(3, np.int32)
     small, large = (
-        [ranked_bank(size, 8, (5, 5, 5, 5), BF16) for size in (100, 190)],
-        [ranked_bank(size, 8, (5, 5, 5, 5), BF16) for size in (100, 190)],
+        [ranked_bank(size, 8, (5, 5, 5, 5), weight_format) for size in (100, 190)],
+        [ranked_bank(size, 8, (5, 5, 5, 5), F32) for size in (100, 190)],
     )
-    wide = [joined([pack_weight(np.pad(_matrix(bank), ((0, 0), (0, 24))), BF16)] * 4) for bank in large]
+    wide = [joined([pack_weight(np.pad(_matrix(bank), ((0, 0), (0, 24))), weight_format)] * 4) for bank in large]
     found = adapted(ops, product, x, *small, np.full(4, 5, np.float32), who)
     for rank in (5, 8, 32):
         assert np.array_equal(adapted(ops, product, x, *wide, np.full(4, rank, np.float32), who), found)

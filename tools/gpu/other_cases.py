@@ -17,7 +17,7 @@ from twostroke.ops.attention.kv_pages import write_latents
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, new_kv_layer
 from twostroke.ops.stored_layout import pack_stored
 from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
+from twostroke.spec.formats import BF16, COLUMNS8, F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
 from twostroke.weights.packed.blobs import aligned_bytes
 
 LATENTS = (((16, 8), (70, 1, 130), (3, 1, 66)), ((512, 64), (65,), (2,)))
@@ -37,7 +37,7 @@ def other_cases() -> Iterator[OpCase]:
         yield OpCase("head_linear", weight_format.kind.name.lower(), operands)
     for stored_kind in KINDS:
         yield from _stored(stored_kind)
-    for weight_format in (F32, BF16):
+    for weight_format in (F32, BF16, COLUMNS8):
         yield from _adapters(weight_format)
     yield from _rows()
     yield from _rwkv()

@@ -10,7 +10,7 @@ namespace {
 LowRankArgs with_bank(LowRankArgs args, const ts_weight& bank, int64_t parts) {
   args.data = static_cast<const uint8_t*>(bank.data);
   args.panels = divide_up(bank.rows, kPanel);
-  args.panel_bytes = panel_bytes(bank.kind, padded_columns(bank.kind, bank.columns));
+  args.panel_bytes = panel_bytes(bank.kind, bank.columns);  // whole steps of ranks: no kind pads them
   args.width = bank.rows;
   args.kind = bank.kind;
   args.parts = parts;
@@ -27,6 +27,8 @@ int32_t launch(ts_context& device, const ts_low_rank_args& a) {
   args.middle = a.middle.data;
   args.x = a.x.data;
   args.ranks = a.ranks.data;
+  args.down_scales = a.down->scales;
+  args.up_scales = a.up->scales;
   args.adapters = mirrored(device, a.adapters.data, a.adapters.count);
   if (args.adapters == nullptr) return TS_BAD_POINTER;
   args.out_stride = a.out.stride;

@@ -8,16 +8,18 @@
 #include "twostroke/linear.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
 
 #if defined(TS_LEVEL_AVX512)
-constexpr int kRowsOfTile = 4;
+constexpr int kRowsOfTile = 4, kRanksOfRow = 16;
 #else
-constexpr int kRowsOfTile = 2;
+constexpr int kRowsOfTile = 2, kRanksOfRow = 8;
 #endif
-constexpr int64_t kPanelChunk = 8;  // panels of `up` of one task
+constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
+constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
 constexpr int kVectors = kPanel / kLanes;
 
 struct LowRankTile {
@@ -30,24 +32,52 @@ struct LowRankJob {
   int64_t count, blocks, chunks;
 };
 
-// Columns 2i and 2i + 1 of a panel, 16 rows of them.
-template <bool kBf16>
-TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
-  if (kBf16) {
-    const Words words = load_words(panel + (i * kPanel + vector * kLanes) * 4);
-    *even = low_halves(words);
-    *odd = high_halves(words);
-  } else {
+// Each kind of element: columns 2i and 2i + 1 of a panel, 16 rows of them.
+struct F32Factors {
+  static constexpr int kBytes = 4;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
     const float* at = reinterpret_cast<const float*>(panel) + 2 * i * kPanel + vector * kLanes;
     *even = load(at);
     *odd = load(at + kPanel);
   }
+};
+
+struct Bf16Factors {
+  static constexpr int kBytes = 2;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+    const Words words = load_words(panel + (i * kPanel + vector * kLanes) * 4);
+    *even = low_halves(words);
+    *odd = high_halves(words);
+  }
+};
+
+struct Int8Factors {
+  static constexpr int kBytes = 1;
+  TS_VECTOR_INLINE void load_two(const uint8_t* panel, int64_t i, int vector, Vec* even, Vec* odd) {
+    const int8_t* at = reinterpret_cast<const int8_t*>(panel) + 2 * i * kPanel + vector * kLanes;
+    *even = load_int8(at);
+    *odd = load_int8(at + kPanel);
+  }
+};
+
+// Columns are whole steps of ranks: no kind pads them.
+const uint8_t* matrix_at(const ts_weight& bank, int32_t index) {
+  const int64_t panels = (bank.rows + kPanel - 1) / kPanel;
+  return static_cast<const uint8_t*>(bank.data) + index * panels * panel_bytes(bank.kind, bank.columns);
 }
 
-const uint8_t* matrix_at(const ts_weight& bank, int32_t index) { return static_cast<const uint8_t*>(matrix_of(bank, index).data); }
+// What a column of an adapter's matrix is multiplied by.
+float scale_of(const ts_weight& bank, int32_t index, int64_t column) {
+  return bank.scales == nullptr ? 1.0f : bf16_to_f32(bank.scales[index * bank.columns + column]);
+}
 
-// middle[row, rank .. rank + kRanks) = down.T x
-template <bool kBf16, int kRows, int kRanks>
+template <int kLines>
+TS_INLINE void fetch(const uint8_t* line) {
+  TS_UNROLL for (int i = 0; i < kLines; ++i) Ahead{kFarOfOne, kNearOfOne}.prefetch(line + 64 * i);
+}
+
+// middle[row, rank .. rank + kRanks) = down.T x, with the scales of both matrices.
+template <typename Factors, int kRows, int kRanks>
 TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_t row, int64_t rank) {
   const int64_t columns = a.down->rows, bytes = panel_bytes(a.down->kind, a.down->columns);
   const float* x = a.x.data + row * a.x.stride;
@@ -64,12 +94,13 @@ TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_
         from[r] = rest[r];
       }
     }
+    if (kRows == 1) fetch<kRanks * Factors::kBytes>(down + rank * kPanel * Factors::kBytes);
     TS_UNROLL for (int v = 0; v < kVectors; ++v) {
       Vec own[kRows];
       TS_UNROLL for (int r = 0; r < kRows; ++r) own[r] = load(from[r] + v * kLanes);
       TS_UNROLL for (int k = 0; k < kRanks; k += 2) {
         Vec even, odd;
-        load_two<kBf16>(down, (rank + k) / 2, v, &even, &odd);
+        Factors::load_two(down, (rank + k) / 2, v, &even, &odd);
         TS_UNROLL for (int r = 0; r < kRows; ++r) {
           sums[r][k] = fma(own[r], even, sums[r][k]);
           sums[r][k + 1] = fma(own[r], odd, sums[r][k + 1]);
@@ -77,33 +108,40 @@ TS_INLINE void down_ranks(const ts_low_rank_args& a, const uint8_t* down, int64_
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    float* middle = a.middle.data + (row + r) * a.middle.stride + rank;
-    for (int k = 0; k < kRanks; ++k) middle[k] = reduce_add(sums[r][k]);
+  const int32_t adapter = a.adapters.data[row];
+  for (int k = 0; k < kRanks; ++k) {
+    const float scale = scale_of(*a.down, adapter, rank + k) * scale_of(*a.up, adapter, rank + k);
+    for (int r = 0; r < kRows; ++r) a.middle.data[(row + r) * a.middle.stride + rank + k] = reduce_add(sums[r][k]) * scale;
   }
 }
 
-template <bool kBf16>
-void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank) {
+// Ranks [rank, last), whole steps.
+template <typename Factors>
+void down_block(const ts_low_rank_args& a, LowRankTile tile, int64_t rank, int64_t last) {
   const uint8_t* down = matrix_at(*a.down, a.adapters.data[tile.first]);
   int64_t row = tile.first;
   const int64_t end = row + tile.rows;
   for (; row + kRowsOfTile <= end; row += kRowsOfTile) {
-    for (int64_t k = 0; k < kRankStep; k += 4) down_ranks<kBf16, kRowsOfTile, 4>(a, down, row, rank + k);
+    for (int64_t k = rank; k < last; k += 4) down_ranks<Factors, kRowsOfTile, 4>(a, down, row, k);
   }
-  for (; row < end; ++row) down_ranks<kBf16, 1, kRankStep>(a, down, row, rank);
+  for (; row < end; ++row) {
+    int64_t k = rank;
+    for (; k + kRanksOfRow <= last; k += kRanksOfRow) down_ranks<Factors, 1, kRanksOfRow>(a, down, row, k);
+    for (; k < last; k += kRankStep) down_ranks<Factors, 1, kRankStep>(a, down, row, k);
+  }
 }
 
 // out[row, 64 of its columns] += up middle
-template <bool kBf16, int kRows>
+template <typename Factors, int kRows>
 TS_INLINE void up_panel(const ts_low_rank_args& a, const uint8_t* panel, int64_t row, int64_t first, int64_t width, int64_t ranks) {
   Vec sums[kRows][kVectors];
   TS_UNROLL for (int r = 0; r < kRows; ++r) TS_UNROLL for (int v = 0; v < kVectors; ++v) sums[r][v] = zero();
   const float* middle = a.middle.data + row * a.middle.stride;
   for (int64_t i = 0; i < ranks / 2; ++i) {
+    if (kRows == 1) fetch<2 * Factors::kBytes>(panel + i * 2 * kPanel * Factors::kBytes);
     TS_UNROLL for (int v = 0; v < kVectors; ++v) {
       Vec even, odd;
-      load_two<kBf16>(panel, i, v, &even, &odd);
+      Factors::load_two(panel, i, v, &even, &odd);
       TS_UNROLL for (int r = 0; r < kRows; ++r) {
         const float* two = middle + r * a.middle.stride + 2 * i;
         sums[r][v] = fma(odd, set1(two[1]), fma(even, set1(two[0]), sums[r][v]));
@@ -124,7 +162,7 @@ TS_INLINE void up_panel(const ts_low_rank_args& a, const uint8_t* panel, int64_t
   }
 }
 
-template <bool kBf16>
+template <typename Factors>
 void up_chunk(const ts_low_rank_args& a, LowRankTile tile, int64_t chunk, int64_t ranks) {
   const uint8_t* up = matrix_at(*a.up, a.adapters.data[tile.first]);
   const int64_t bytes = panel_bytes(a.up->kind, a.up->columns), width = a.up->rows;
@@ -132,8 +170,8 @@ void up_chunk(const ts_low_rank_args& a, LowRankTile tile, int64_t chunk, int64_
     const int64_t first = a.first + panel * kPanel, own = width - panel * kPanel;
     int64_t row = tile.first;
     const int64_t end = row + tile.rows;
-    for (; row + kRowsOfTile <= end; row += kRowsOfTile) up_panel<kBf16, kRowsOfTile>(a, up + panel * bytes, row, first, own, ranks);
-    for (; row < end; ++row) up_panel<kBf16, 1>(a, up + panel * bytes, row, first, own, ranks);
+    for (; row + kRowsOfTile <= end; row += kRowsOfTile) up_panel<Factors, kRowsOfTile>(a, up + panel * bytes, row, first, own, ranks);
+    for (; row < end; ++row) up_panel<Factors, 1>(a, up + panel * bytes, row, first, own, ranks);
   }
 }
 
@@ -142,19 +180,32 @@ int64_t ranks_of(const ts_low_rank_args& a, int64_t row) {
   return adapter < 0 ? 0 : round_up(static_cast<int64_t>(a.ranks.data[adapter]), kRankStep);
 }
 
+using Block = void (*)(const ts_low_rank_args&, LowRankTile, int64_t, int64_t);
+using Chunk = void (*)(const ts_low_rank_args&, LowRankTile, int64_t, int64_t);
+
+Block block_for(int32_t kind) { return kind == TS_W_F32 ? down_block<F32Factors> : kind == TS_W_BF16 ? down_block<Bf16Factors> : down_block<Int8Factors>; }
+Chunk chunk_for(int32_t kind) { return kind == TS_W_F32 ? up_chunk<F32Factors> : kind == TS_W_BF16 ? up_chunk<Bf16Factors> : up_chunk<Int8Factors>; }
+
 void down_task(void* arg, int64_t index, int32_t) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
   const LowRankTile tile = job.tiles[index / job.blocks];
   const int64_t rank = index % job.blocks * kRankStep;
-  if (rank >= ranks_of(*job.a, tile.first)) return;
-  job.a->down->kind == TS_W_BF16 ? down_block<true>(*job.a, tile, rank) : down_block<false>(*job.a, tile, rank);
+  if (rank < ranks_of(*job.a, tile.first)) block_for(job.a->down->kind)(*job.a, tile, rank, rank + kRankStep);
 }
 
 void up_task(void* arg, int64_t index, int32_t) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
   const LowRankTile tile = job.tiles[index / job.chunks];
   const int64_t ranks = ranks_of(*job.a, tile.first), chunk = index % job.chunks;
-  job.a->up->kind == TS_W_BF16 ? up_chunk<true>(*job.a, tile, chunk, ranks) : up_chunk<false>(*job.a, tile, chunk, ranks);
+  chunk_for(job.a->up->kind)(*job.a, tile, chunk, ranks);
+}
+
+// Both halves of a tile, one behind the other.
+void tile_task(void* arg, int64_t index, int32_t thread) {
+  const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
+  const LowRankTile tile = job.tiles[index];
+  block_for(job.a->down->kind)(*job.a, tile, 0, ranks_of(*job.a, tile.first));
+  for (int64_t chunk = 0; chunk < job.chunks; ++chunk) up_task(arg, index * job.chunks + chunk, thread);
 }
 
 int32_t check(const ts_low_rank_args& a) {
@@ -193,6 +244,11 @@ int32_t run(ts_context* context, const ts_low_rank_args& a) {
   const int64_t panels = (a.up->rows + kPanel - 1) / kPanel;
   LowRankJob job = {&a, tiles, find_tiles(a, tiles), a.down->columns / kRankStep, (panels + kPanelChunk - 1) / kPanelChunk};
   if (job.count == 0) return TS_OK;
+  const int64_t threads = ts_threads(context);
+  if (job.count % threads == 0 || job.count >= kTilesOfThread * threads) {  // no thread waits for another one's half
+    ts_parallel(context, job.count, tile_task, &job);
+    return TS_OK;
+  }
   ts_parallel(context, job.count * job.blocks, down_task, &job);
   ts_parallel(context, job.count * job.chunks, up_task, &job);
   return TS_OK;

@@ -65,10 +65,19 @@ inline int32_t check_shapes(const ts_experts_args& a) {
   return width_of(a.routes) % 2 != 0 ? TS_BAD_SHAPE : TS_OK;
 }
 
+// Whether a bank's elements are int8 with a scale for each column of each matrix; no other op takes such a weight.
+inline bool has_column_scales(const ts_weight& w) { return w.kind == TS_W_INT8 && w.group == 0; }
+
 inline int32_t check_bank(const ts_weight* w, int64_t adapters) {
-  const int32_t status = check_weight(w);
-  if (status != TS_OK) return status;
-  if (w->kind != TS_W_F32 && w->kind != TS_W_BF16) return TS_BAD_FORMAT;
+  if (w == nullptr || w->data == nullptr) return TS_BAD_POINTER;
+  if (has_column_scales(*w)) {
+    if (w->scales == nullptr) return TS_BAD_POINTER;
+    if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
+  } else {
+    const int32_t status = check_weight(w);
+    if (status != TS_OK) return status;
+    if (w->kind != TS_W_F32 && w->kind != TS_W_BF16) return TS_BAD_FORMAT;
+  }
   return w->experts < 1 || w->experts != adapters || w->columns % kRankStep != 0 ? TS_BAD_SHAPE : TS_OK;
 }
 

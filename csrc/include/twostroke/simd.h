@@ -40,6 +40,9 @@ TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 // Sixteen 32-bit words, each two bf16 numbers.
 struct Words {
   __m512i v;
@@ -92,6 +95,10 @@ TS_VECTOR_INLINE __m256 widen_bf16(const uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+TS_VECTOR_INLINE __m256 widen_int8(const int8_t* p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) { return {widen_int8(p), widen_int8(p + 8)}; }
 struct Words {
   __m256i lo, hi;
 };
@@ -158,6 +165,7 @@ TS_VECTOR_INLINE float widen_bf16(uint16_t bits) {
   return value;
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { TS_EACH_LANE(widen_bf16(p[i])); }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) { TS_EACH_LANE(static_cast<float>(p[i])); }
 struct Words {
   uint16_t x[2 * kLanes];
 };

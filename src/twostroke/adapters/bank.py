@@ -1,6 +1,7 @@
 """The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
 
-Untouched slots take no memory until an adapter is put there. A slot must not be filled while rows are computed with it.
+A slot must not be filled while rows are computed with it. All banks lie in one array: where the system gives it large
+pages, a step reads adapters quicker.
 
 Knows: packed layouts, the parts of an adapted program.
 Must not know: names of adapters, requests.
@@ -14,9 +15,10 @@ import numpy as np
 
 from twostroke.adapters.lora_folder import LoraFolder
 from twostroke.ops.device_memory import HOST, DeviceMemory
-from twostroke.ops.operands import F32Array, PackedWeight, pack_floats
+from twostroke.ops.operands import F32Array, PackedWeight, pack_columns, pack_floats
 from twostroke.ops.passes.with_adapters import AdaptedPart
 from twostroke.program.values import Weight
+from twostroke.quant.codec import quantize_columns
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import ConfigError
 
@@ -24,7 +26,7 @@ from twostroke.types.errors import ConfigError
 def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int:
     """What the banks of these parts take once all slots are filled."""
     banks = (bank for part in parts for bank in (part.down, part.up))
-    return sum(bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks)
+    return sum(bank.experts * weight_format.total_bytes(bank.rows, bank.columns) for bank in banks)
 
 
 class AdapterBank:
@@ -37,9 +39,7 @@ class AdapterBank:
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
     ) -> None:
         self._parts, self._memory = parts, memory
-        self.matrices = {
-            bank.key: _empty(bank, weight_format, memory) for part in parts for bank in (part.down, part.up)
-        }
+        self.matrices = _empty([bank for part in parts for bank in (part.down, part.up)], weight_format, memory)
         self._ranks = {part.ranks.key: np.zeros(part.ranks.length, np.float32) for part in parts}
         self.vectors: dict[str, F32Array] = {
             key: memory.zeros(ranks.nbytes).view(np.float32) for key, ranks in self._ranks.items()
@@ -82,11 +82,23 @@ class AdapterBank:
         for weight, matrix in ((part.down, down.T), (part.up, rows)):
             room = np.zeros((weight.rows, weight.columns), np.float32)
             room[:, : matrix.shape[1]] = matrix
-            bank = self.matrices[weight.key]
-            self._memory.write(bank.expert(slot).data, pack_floats(room, bank.format))
+            own = self.matrices[weight.key].expert(slot)
+            if own.scales is None:
+                self._memory.write(own.data, pack_floats(room, own.format))
+            else:
+                numbers, scales = quantize_columns(room)
+                self._memory.write(own.data, pack_columns(numbers))
+                self._memory.write(own.scales, scales)
 
 
-def _empty(weight: Weight, weight_format: WeightFormat, memory: DeviceMemory) -> PackedWeight:
-    """Zeros; on the host the system backs them with memory when they are written."""
-    size = weight.experts * weight_format.data_bytes(weight.rows, weight.columns)
-    return PackedWeight(weight_format, weight.rows, weight.columns, memory.zeros(size), experts=weight.experts)
+def _empty(banks: list[Weight], weight_format: WeightFormat, memory: DeviceMemory) -> dict[str, PackedWeight]:
+    """Zeros, by key; on the host the system backs them with memory when they are written. Every size is a whole number
+    of cache lines."""
+    sizes = [bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks]
+    room, made, end = memory.zeros(sum(sizes)), dict[str, PackedWeight](), 0
+    for bank, size in zip(banks, sizes, strict=True):
+        scale_bytes = bank.experts * weight_format.scale_bytes(bank.rows, bank.columns)
+        scales = memory.zeros(scale_bytes).view(np.uint16) if scale_bytes else None
+        data, end = room[end : end + size], end + size
+        made[bank.key] = PackedWeight(weight_format, bank.rows, bank.columns, data, scales, experts=bank.experts)
+    return made

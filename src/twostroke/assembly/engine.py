@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -85,6 +86,7 @@ from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.proposer import Proposer
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.stop_text import stop_text
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
@@ -262,7 +264,7 @@ def build_heart(
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = Scheduler(cache, scheduler_limits(resolved, spec), _policy(found, resolved), guesser)
-    book = BeamBook(scheduler)
+    book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)

@@ -11,11 +11,13 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.task import require_generating
+from twostroke.beams.book import BeamBook
 from twostroke.cluster.arithmetic import arithmetic_of
 from twostroke.cluster.link import secret_key
 from twostroke.cluster.page_exchange import PageExchange
@@ -27,6 +29,7 @@ from twostroke.env import asked_by_environment
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
@@ -88,7 +91,7 @@ def build_replica(
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     core = ReplicaCore(
-        heart.scheduler,
+        BeamBook(heart.scheduler, partial(stop_text, heart.tokenizer)),
         stepper.executor,
         stepper.clock,
         times,

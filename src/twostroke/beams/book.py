@@ -7,16 +7,16 @@ shares the other's full pages. When the search is done, each member gets one ans
 the time at which it was computed.
 
 Knows: the scheduler's three ways to change a request, its steering, the search.
-Must not know: executors, text, what a reader gets.
+Must not know: executors, how text is made, what a reader gets.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from twostroke.beams.search import BeamSearch, FinishedBeam, Rules
+from twostroke.beams.search import BeamSearch, BeamText, FinishedBeam, Rules
 from twostroke.scheduler.gauges import Gauges
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
@@ -24,6 +24,10 @@ from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
+TextOf = Callable[[Request], BeamText | None]
+"""The empty text of a request; None where it has no stop strings."""
+
+TEXT_FAULT = "The text of a beam could not be made."
 TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
 
 
@@ -42,8 +46,8 @@ class _Group:
 class BeamBook:
     """Satisfies Planner and RequestBook. Requests that are no beams go to the scheduler as they are."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, scheduler: Scheduler, text_of: TextOf) -> None:
+        self._scheduler, self._text_of = scheduler, text_of
         self._groups: dict[str, _Group] = {}
 
     @property
@@ -65,8 +69,9 @@ class BeamBook:
         if not request.steered:
             self._scheduler.add(request)
         elif group is None:
+            search = BeamSearch(_rules(request), self._text_of(request))
             self._scheduler.add(request)
-            self._groups[request.group_id] = _Group(BeamSearch(_rules(request)), [request], [request])
+            self._groups[request.group_id] = _Group(search, [request], [request])
         else:
             group.members.append(request)
 
@@ -123,7 +128,10 @@ class BeamBook:
     def _go_on(self, group: _Group, now: float) -> list[Event]:
         """All beams are computed: begin the next ones, or give the answers."""
         search, beams = group.search, group.beams
-        search.step([group.computed[beam.request_id] for beam in beams], now)
+        try:
+            search.step([group.computed[beam.request_id] for beam in beams], now)
+        except Exception:  # one request's text must not end the others
+            return self._end(group, FinishedEvent("", FinishReason.ERROR, now, 0, 0, 0, 0, None, error=TEXT_FAULT), now)
         group.computed.clear()
         if search.done:
             return self._give(group, now)
@@ -204,7 +212,7 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
 
 
 def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
-    """The events of one answer, the last of which ends it."""
+    """The events of one answer, the last of which ends it. Whoever makes text of them finds its stop string again."""
     asked = request.params.logprobs
     tokens = [
         (each.token.token_id, None if asked is None else replace(each.token, top=each.token.top[:asked]), each.at_s)
@@ -215,7 +223,7 @@ def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -
         yield TokenEvent(request.request_id, token_id, logprob, at_s)
     yield replace(
         end,
-        reason=FinishReason.LENGTH if last is None else FinishReason.STOP,
+        reason=FinishReason.STOP if answer.ended or answer.stopped else FinishReason.LENGTH,
         num_output_tokens=len(tokens),
         stopped_by=None if last is None else last[0],
         end_logprob=None if last is None else last[1],

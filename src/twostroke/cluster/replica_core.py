@@ -23,7 +23,6 @@ from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.scheduler.estimates.step_time import StepTime
-from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
@@ -72,7 +71,7 @@ class ReplicaCore:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        book: BeamBook,
         executor: Executor,
         clock: Callable[[], float],
         times: StepTime,
@@ -84,7 +83,7 @@ class ReplicaCore:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
         self.page_rate = 0.0
-        self._book = BeamBook(scheduler)
+        self._book = book
         self._forgiving = ForgivingExecutor(executor, report)
         self._core = EngineCore(self._book, self._forgiving, self._computed)
         self._clock = clock

@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
+from twostroke.types.many_answers import num_offered
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.pooling import Task
@@ -155,10 +156,11 @@ class EngineLimits:
                 fix="Leave it out.",
             )
         ends = self.end_token_ids.union(params.stop_token_ids)
-        if params.num_answers + len(ends) > self.vocab_size:
+        needed = num_offered(params, len(ends))
+        if needed > self.vocab_size:
             raise InvalidRequest(
-                f"{params.num_answers} beams and {len(ends)} end tokens are more than the {self.vocab_size} tokens of "
-                "the vocabulary.",
+                f"{params.num_answers} beams and {len(ends)} end tokens need {needed} tokens to choose from, and the "
+                f"vocabulary has {self.vocab_size}.",
                 param="best_of",
             )
 

@@ -203,6 +203,7 @@ class Session:
                     speculate=prompt.speculate,
                     adapter=adapter.slot,
                     pooling=prompt.pooling,
+                    shown_token_ids=prompt.shown_token_ids,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

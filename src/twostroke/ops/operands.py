@@ -58,7 +58,7 @@ INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
 class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
 
-    data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16 or None.
+    data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16, or (columns,), or None.
     bias: (rows,) float32 or None. experts: of a bank, how many such matrices lie one after the other in data, scales
     and bias; 0 for one matrix alone.
     """
@@ -173,6 +173,14 @@ def pack_floats(values: F32Array, weight_format: WeightFormat) -> U8Array:
     return np.ascontiguousarray(pairs.transpose(0, 2, 1, 3)).reshape(-1).view(np.uint8)
 
 
+def pack_columns(values: NDArray[np.int8]) -> U8Array:
+    """(rows, columns) int8 -> packed bytes of a format whose columns have scales."""
+    rows, columns = values.shape
+    full = np.zeros((padded_rows(rows), columns), np.int8)
+    full[:rows] = values
+    return np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, columns).transpose(0, 2, 1)).reshape(-1).view(np.uint8)
+
+
 def pack_integers(
     values: NDArray[np.int8], multipliers: U8Array | None, scales: U16Array, weight_format: WeightFormat
 ) -> tuple[U8Array, U16Array]:
@@ -244,6 +252,9 @@ def unpack(weight: PackedWeight) -> F32Array:
     elif weight.format.kind is WeightKind.BF16:
         pairs = weight.data.view(np.uint16).reshape(-1, columns // 2, PANEL_ROWS, 2).transpose(0, 2, 1, 3)
         full = bf16_to_f32(pairs.reshape(-1, columns))
+    elif weight.format.has_column_scales and weight.scales is not None:
+        numbers = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
+        full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
     elif weight.format.kind.is_stored:
         from twostroke.ops.stored_layout import unpack_stored
 

@@ -14,6 +14,9 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
+Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make
+it.
+
 Knows: rounding rules.
 Must not know: files, models, kernels.
 """
@@ -30,6 +33,7 @@ from twostroke.ops.operands import (
     U16Array,
     bf16_to_f32,
     f32_to_bf16,
+    pack_columns,
     pack_floats,
     pack_integers,
 )
@@ -59,6 +63,9 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
     rows, columns = values.shape
     if weight_format.kind in (WeightKind.F32, WeightKind.BF16):
         return PackedWeight(weight_format, rows, columns, _aligned(pack_floats(values, weight_format)), bias=bias)
+    if weight_format.has_column_scales:
+        q, scales = quantize_columns(values)
+        return PackedWeight(weight_format, rows, columns, _aligned(pack_columns(q)), scales, bias)
     multipliers = None
     if weight_format.kind is WeightKind.INT8:
         q, scales = quantize_int8(values, weight_format.group)
@@ -76,6 +83,13 @@ def quantize_int8(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Ar
     bits = _round_up_to_bf16(np.where(usable, amax / np.float32(127), np.float32(0)))
     q = _round(groups, bf16_to_f32(bits)[..., None], -127, 127)
     return _flat(q, values).astype(np.int8), bits
+
+
+def quantize_columns(values: F32Array) -> tuple[NDArray[np.int8], U16Array]:
+    """(rows, columns) float32, finite -> q (rows, columns) int8 and scales (columns,) bf16 bits."""
+    amax = np.max(np.abs(values), axis=0)
+    bits = _round_up_to_bf16(np.where(amax >= _ZERO_BELOW, amax / np.float32(127), np.float32(0)))
+    return _round(values, bf16_to_f32(bits), -127, 127).astype(np.int8), bits
 
 
 def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Array, U16Array]:

@@ -13,7 +13,7 @@ Must not know: how numbers are rounded.
 from __future__ import annotations
 
 from twostroke.program.op import FormatChoice
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
 
 INT8 = WeightFormat(WeightKind.INT8, group=256)
 """8.06 bits a weight."""
@@ -49,8 +49,11 @@ ADAPTERS = "adapter"
 
 
 def adapter_format(name: str) -> WeightFormat:
-    """The format of adapters' matrices beside a model in the format called `name`: 16 bits at the least."""
-    return F32 if name == "f32" else BF16
+    """The format of adapters' matrices beside a model in the format called `name`: as many bits, 8 at the least.
+
+    Int8 has one scale for each rank of A and of B, so that what it errs is a share of the adapter's own part.
+    """
+    return {"f32": F32, "int8": COLUMNS8, "int4": COLUMNS8}.get(name, BF16)
 
 
 def format_choice(name: str) -> FormatChoice:

@@ -225,14 +225,6 @@ def _call(
             f"at most {parts.limits.choices} are made in one request.",
             param=param,
         )
-    if request.stream and params[0].chooses:
-        param = "use_beam_search" if request.use_beam_search else "best_of"
-        raise InvalidRequest(
-            f"{param} cannot be streamed.",
-            param=param,
-            why="The best answers are known only when all of them are there.",
-            fix="Leave out stream.",
-        )
     response_id = prefix + parts.new_id()
     prompts = tuple(
         Prompt(

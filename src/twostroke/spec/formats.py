@@ -145,7 +145,8 @@ class WeightFormat:
     """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats).
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
-    shorter.
+    shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
+    are so.
     """
 
     kind: WeightKind
@@ -161,6 +162,11 @@ class WeightFormat:
         """The bits of a weight with its scales and multipliers, without padding."""
         return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group and not self.kind.is_stored else 0)
 
+    @property
+    def has_column_scales(self) -> bool:
+        """Whether each column has one scale for all its rows."""
+        return self.kind is WeightKind.INT8 and self.group == 0
+
     def padded_columns(self, columns: int) -> int:
         """Columns stored for a matrix of `columns` input features."""
         return -(-columns // self.padding) * self.padding
@@ -175,6 +181,8 @@ class WeightFormat:
 
     def scale_bytes(self, rows: int, columns: int) -> int:
         """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats, and where they lie among the elements."""
+        if self.has_column_scales:
+            return columns * 2
         return 0 if self.kind.is_stored else padded_rows(rows) * self.num_groups(columns) * 2
 
     def total_bytes(self, rows: int, columns: int) -> int:
@@ -227,3 +235,4 @@ _STORED_BITS_64 = {
 
 F32 = WeightFormat(WeightKind.F32)
 BF16 = WeightFormat(WeightKind.BF16)
+COLUMNS8 = WeightFormat(WeightKind.INT8)

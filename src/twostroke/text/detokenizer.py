@@ -14,6 +14,7 @@ Must not know: requests, stop strings.
 from __future__ import annotations
 
 import codecs
+import copy
 import itertools
 from collections.abc import Sequence
 from typing import Protocol
@@ -43,6 +44,9 @@ class Detokenizer(Protocol):
     @property
     def holding(self) -> bool:
         """True while the last token's text is not out yet."""
+
+    def fork(self) -> Detokenizer:
+        """Another one, which has been fed the same."""
 
     def feed(self, token_id: int) -> str:
         """The text that is sure after this token, and was not before."""
@@ -102,6 +106,12 @@ class ByteDetokenizer:
         """True while part of a character is held back."""
         return self._holding
 
+    def fork(self) -> ByteDetokenizer:
+        """See Detokenizer."""
+        made = copy.copy(self)
+        made._utf8 = copy.copy(self._utf8)
+        return made
+
     def feed(self, token_id: int) -> str:
         """The characters that this token completes; special tokens have no text."""
         if token_id in self._special_ids:
@@ -140,6 +150,12 @@ class WindowDetokenizer:
     def holding(self) -> bool:
         """True while part of a character is held back."""
         return len(self._ids) > self._read
+
+    def fork(self) -> WindowDetokenizer:
+        """See Detokenizer."""
+        made = copy.copy(self)
+        made._utf8, made._ids = copy.copy(self._utf8), list(self._ids)
+        return made
 
     def feed(self, token_id: int) -> str:
         """The text that is sure after this token."""

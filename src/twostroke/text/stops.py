@@ -9,6 +9,7 @@ Must not know: tokens, requests.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 
@@ -25,6 +26,12 @@ class StopMatcher:
         self._matched = [0] * len(self._stops)
         self._held = ""
         self._done = False
+
+    def fork(self) -> StopMatcher:
+        """Another one, which has been fed the same."""
+        made = copy.copy(self)
+        made._matched = list(self._matched)
+        return made
 
     def feed(self, piece: str) -> tuple[str, str | None]:
         """Take more text."""

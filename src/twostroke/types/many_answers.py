@@ -22,10 +22,22 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "top_k": (0,),
     "top_p": (1,),
     "min_p": (0,),
-    "stop": ((),),
 }
 """What a beam search does not honour, with the values that ask for nothing. Nothing is drawn, so that a temperature of
 0 asks for nothing, and one of 1 is that of the scores."""
+
+
+def num_looked_at(width: int, num_ends: int) -> int:
+    """The continuations of all beams that a search looks at, best first: with up to `num_ends` end tokens, at least
+    `width` of them do not end by one. As in transformers, the number is the same with stop strings."""
+    return max(2, 1 + num_ends) * width
+
+
+def num_offered(params: SamplingParams, num_ends: int) -> int:
+    """The tokens that a search needs of each beam. All that it looks at may be those of one beam; where only end tokens
+    end an answer, `width` that do not end are enough."""
+    width = params.num_answers
+    return num_looked_at(width, num_ends) if params.stop else width + num_ends
 
 
 def early_stopping(name: str, value: Any) -> bool | str:
@@ -66,6 +78,6 @@ def _check_beams(params: SamplingParams) -> None:
             raise InvalidRequest(
                 f"{name} cannot be kept in a beam search.",
                 param=name,
-                why="A search draws nothing, and it compares tokens, not texts.",
+                why="A search draws nothing.",
                 fix=f"Leave out {name}, or use_beam_search.",
             )

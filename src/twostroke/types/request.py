@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass, field
 
 from twostroke.types.grammar import TokenMask
+from twostroke.types.many_answers import num_offered
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.pooling import PooledRows
 from twostroke.types.sampling_params import SamplingParams
@@ -38,7 +39,7 @@ class Request:
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
     sent again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
     none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
-    request has no output.
+    request has no output. shown_token_ids: special tokens that are part of its text.
     """
 
     request_id: str
@@ -57,6 +58,7 @@ class Request:
     resumed_token_ids: tuple[int, ...] = ()
     adapter: int = -1
     pooling: PooledRows | None = None
+    shown_token_ids: frozenset[int] = frozenset()
 
     @property
     def wants_rows(self) -> bool:
@@ -78,8 +80,8 @@ class Request:
 
     @property
     def num_offered(self) -> int:
-        """How many tokens a search looks at for a beam: enough that the number of beams stays, whatever ends."""
-        return self.params.num_answers + len(self.end_token_ids) if self.steered else 0
+        """How many tokens a search looks at for a beam; 0 without a search."""
+        return num_offered(self.params, len(self.end_token_ids)) if self.steered else 0
 
     @property
     def num_top(self) -> int | None:

@@ -1,6 +1,6 @@
 // low_rank: what adapters add to a product. low_rank_down: sums over inputs in 16 lanes and then over the lanes; low_rank_up: over ranks one
 // after the other.
-// Knows: packed float panels. Must not know: which adapters there are.
+// Knows: packed panels. Must not know: which adapters there are.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
 
@@ -9,8 +9,9 @@ namespace cuda {
 
 constexpr int64_t kRankStep = 8;  // what banks are padded to
 
-// Element (row, column) of a packed panel of floats.
+// Element (row, column) of a packed panel, without its column's scale.
 TS_DEVICE_INLINE float float_at(const uint8_t* panel, int32_t kind, int64_t lane, int64_t column) {
+  if (kind == TS_W_INT8) return static_cast<float>(reinterpret_cast<const int8_t*>(panel)[column * kPanel + lane]);
   if (kind == TS_W_F32) return reinterpret_cast<const float*>(panel)[column * kPanel + lane];
   return widen(reinterpret_cast<const uint16_t*>(panel)[(column / 2 * kPanel + lane) * 2 + column % 2]);
 }
@@ -26,6 +27,8 @@ TS_DEVICE_INLINE int64_t ranks_of(const LowRankArgs& args, int64_t row) {
 TS_DEVICE_INLINE const uint8_t* bank_of(const LowRankArgs& args, int64_t row) {
   return args.data + args.adapters[row] * args.panels * args.panel_bytes;
 }
+
+TS_DEVICE_INLINE float scale_at(const uint16_t* scales, int64_t at) { return scales == nullptr ? 1.0f : widen(scales[at]); }
 
 // A thread a rank of a row. Lanes behind the last input are zeros, as on the CPU.
 TS_KERNEL(low_rank_down, LowRankArgs) {
@@ -44,7 +47,9 @@ TS_KERNEL(low_rank_down, LowRankArgs) {
       lanes[i] = fma(input, float_at(panel, args.kind, first % kPanel + i, rank), lanes[i]);
     }
   }
-  args.middle[row * args.middle_stride + rank] = sum_tree(lanes);
+  const int64_t column = args.adapters[row] * args.most_ranks + rank;
+  const float scale = scale_at(args.down_scales, column) * scale_at(args.up_scales, column);
+  args.middle[row * args.middle_stride + rank] = sum_tree(lanes) * scale;
 }
 
 // A thread an element of a row.

@@ -21,6 +21,16 @@ TS_VECTOR_INLINE void store(float* p, Vec a) {
   _Pragma("clang loop unroll(full)") for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
 }
 TS_VECTOR_INLINE Vec load_bf16(const uint16_t* p) { TS_EACH_REGISTER(vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16))); }
+TS_VECTOR_INLINE Vec load_int8(const int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+  Vec r;
+  r.v[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
+  r.v[1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(low)));
+  r.v[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
+  r.v[3] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)));
+  return r;
+}
 // Sixteen 32-bit words, each two bf16 numbers.
 struct Words {
   uint32x4_t v[4];

@@ -92,7 +92,8 @@ _OPENAI_SAMPLING = {
     "best_of": {
         **_between(1, 128, "integer"),
         "description": "How many answers are made; the n with the highest mean log probability are given, best "
-        "first. With use_beam_search: the number of beams. Not streamed. usage counts the tokens of all of them.",
+        "first. With use_beam_search: the number of beams. Streamed, each answer is one event, when all are there. "
+        "usage counts the tokens of all of them.",
     },
     "use_beam_search": {
         **maybe({"type": "boolean"}),

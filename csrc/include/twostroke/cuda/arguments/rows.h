@@ -59,7 +59,8 @@ struct SharesArgs {  // stream_shares
 struct LowRankArgs {  // low_rank_down: middle (rows, ranks) of x; low_rank_up: out += of middle
   float *out, *middle;
   const float *x, *ranks;
-  const uint8_t* data;  // a bank of float matrices
+  const uint8_t* data;  // a bank of matrices
+  const uint16_t *down_scales, *up_scales;  // a column's of each matrix; nullptr for floats
   const int32_t* adapters;
   int64_t out_stride, middle_stride, x_stride, width, most_ranks, panels, panel_bytes, adapters_known, parts;
   int32_t kind;

@@ -1,0 +1,45 @@
+"""The text of a beam, as far as stop strings need it: does the answer end with this token?
+
+Knows: tokens, text, stop strings.
+Must not know: beams, scores, what a reader gets.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from twostroke.text.detokenizer import CONTEXT_TOKENS, Vocabulary, detokenizer_for, showing
+from twostroke.text.stops import StopMatcher
+from twostroke.types.request import Request
+
+
+class StopText:
+    """`after` gives a new text and changes none, so that beams with a common beginning share it.
+
+    stopped: the last token completes a stop string. As in CompletionText, one that is complete before min_tokens does
+    not count.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, request: Request) -> None:
+        params, context_ids = request.params, request.prompt_token_ids[-CONTEXT_TOKENS:]
+        self._detokenizer = detokenizer_for(showing(vocabulary, request.shown_token_ids), context_ids)
+        self._matcher = StopMatcher(params.stop)
+        self._min_tokens, self._num_tokens = params.min_tokens, 0
+        self.stopped = False
+
+    def after(self, token_id: int) -> StopText:
+        """The text with one more token."""
+        made = copy.copy(self)
+        made._detokenizer, made._matcher = self._detokenizer.fork(), self._matcher.fork()
+        made._num_tokens += 1
+        text = made._detokenizer.feed(token_id)
+        if made._num_tokens < made._min_tokens:
+            made._matcher.feed_unstopped(text)
+        else:
+            made.stopped = made._matcher.feed(text)[1] is not None
+        return made
+
+
+def stop_text(vocabulary: Vocabulary, request: Request) -> StopText | None:
+    """The empty text of a request; None where it has no stop strings."""
+    return StopText(vocabulary, request) if request.params.stop else None

@@ -58,7 +58,9 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
     return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
 
 
-def scheduler_limits(settings: Resolved, spec: Model) -> SchedulerLimits:
-    """What a step may hold."""
+def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
+    """What a step may hold. plans: that are computed at a time."""
     sizes = (settings["max_step_tokens"], settings["max_sequences"])
-    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts)
+    return SchedulerLimits(
+        *sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts, plans_in_flight=plans
+    )

@@ -20,6 +20,7 @@ from twostroke.cost.shape import Segment
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
@@ -75,7 +76,7 @@ class ReplicaCore:
     explainer: its ledger hears of each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
-    second of pages that came, as measured by who calls `pages_came`.
+    second of pages that came, as measured by who calls `pages_came`. flight: the plans that are computed at a time.
     """
 
     def __init__(
@@ -88,13 +89,14 @@ class ReplicaCore:
         probe: Probe,
         explainer: Explainer,
         pages: PageExchange | None = None,
+        flight: PlansInFlight | None = None,
     ) -> None:
         self.pulls = None if pages is None else PagePulls(pages)
         self._feeds = None if pages is None else PageFeeds(pages)
         self.page_rate = 0.0
         self._book = BeamBook(scheduler)
         self._forgiving = ForgivingExecutor(executor, report)
-        self._core = EngineCore(self._book, self._forgiving, self._computed)
+        self._core = EngineCore(self._book, self._forgiving, self._computed, flight)
         self._clock = clock
         self._times = times
         self._probe = probe
@@ -105,8 +107,8 @@ class ReplicaCore:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
-        return self._book.has_work
+        """True while a request is waiting or running, or a plan is in flight."""
+        return self._core.has_work
 
     @property
     def idle(self) -> bool:

@@ -1,5 +1,7 @@
 """The engine core: schedule, execute, commit. Nothing else happens in a step, in production, simulator and tests.
 
+A pipeline has several plans in flight (`plans_in_flight.py`): the next ones are made before the first is executed.
+
 Knows: the scheduler's side of a step, the Executor protocol.
 Must not know: clocks (an argument), text, threads, which executor.
 """
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from twostroke.engine.executor import Executor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.types.event import Event
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -55,32 +58,57 @@ def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) 
 
 
 class EngineCore:
-    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit."""
+    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit.
 
-    def __init__(self, scheduler: Planner, executor: Executor, computed: Computed = do_nothing) -> None:
+    flight: the plans that may be made before the first of them is executed; one by default.
+    """
+
+    def __init__(
+        self,
+        scheduler: Planner,
+        executor: Executor,
+        computed: Computed = do_nothing,
+        flight: PlansInFlight | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self._executor = executor
         self._computed = computed
-        self.interrupted: Step | None = None
+        self._flight = PlansInFlight() if flight is None else flight
+        self.interrupted: Sequence[Step] = ()
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running, and while a plan is in flight, if only for requests that have
+        ended."""
+        return len(self._flight) > 0 or self.scheduler.has_work
 
     def step(self, clock: Callable[[], float]) -> Step | None:
         """One step, or None where nothing can be computed.
 
-        What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
-        events are in `interrupted`.
+        What the executor raises goes through. The requests of all plans in flight have failed then, or their pages
+        would never be free; their events are in `interrupted`.
         """
-        begin_s = clock()
-        plan = self.scheduler.schedule(begin_s)
-        if plan is None:
+        flight = self._flight
+        while flight.room:
+            begin_s = clock()
+            plan = self.scheduler.schedule(begin_s)
+            if plan is None:
+                break
+            flight.begin(plan, begin_s)
+        oldest = flight.oldest()
+        if oldest is None:
             return None
         try:
-            result = self._executor.execute(plan)
+            result = self._executor.execute(oldest[0])
         except BaseException:
-            self.interrupted = self._commit(plan, all_failed(plan), begin_s, clock())
+            self.interrupted = [self._land(None, clock) for _ in range(len(flight))]
             raise
-        return self._commit(plan, result, begin_s, clock())
+        return self._land(result, clock)
 
-    def _commit(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> Step:
+    def _land(self, result: StepResult | None, clock: Callable[[], float]) -> Step:
+        """Commit the oldest plan; without a result it has failed."""
+        plan, begin_s = self._flight.landed()
+        result, commit_s = result or all_failed(plan), clock()
         self._computed(plan, result, begin_s, commit_s)
         return Step(plan, result, self.scheduler.commit(plan, result, commit_s), begin_s, commit_s)
 

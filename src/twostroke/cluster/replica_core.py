@@ -96,11 +96,13 @@ class ReplicaCore:
         self.page_rate = 0.0
         self._book = BeamBook(scheduler)
         self._forgiving = ForgivingExecutor(executor, report)
-        self._core = EngineCore(self._book, self._forgiving, self._computed, flight)
         self._clock = clock
         self._times = times
         self._probe = probe
         self._explainer, self._ledger = explainer, explainer.ledger
+        self.flight = PlansInFlight() if flight is None else flight
+        self.flight.listener = self._ledger.begun
+        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight)
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0

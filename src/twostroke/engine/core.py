@@ -40,7 +40,10 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One finished step: its plan, its result, its events; when it began, when it was committed."""
+    """One finished step: its plan, its result, its events; when it began, when it was committed.
+
+    A step of a pipeline begins when the one before it has ended, though the first stages may have begun its plan earlier.
+    """
 
     plan: Plan
     result: StepResult
@@ -88,27 +91,23 @@ class EngineCore:
         What the executor raises goes through. The requests of all plans in flight have failed then, or their pages
         would never be free; their events are in `interrupted`.
         """
-        flight = self._flight
-        while flight.room:
-            begin_s = clock()
-            plan = self.scheduler.schedule(begin_s)
-            if plan is None:
-                break
+        flight, begin_s = self._flight, clock()
+        while flight.room and (plan := self.scheduler.schedule(begin_s)) is not None:
             flight.begin(plan, begin_s)
-        oldest = flight.oldest()
+        oldest = flight.oldest
         if oldest is None:
             return None
         try:
-            result = self._executor.execute(oldest[0])
+            result = self._executor.execute(oldest)
         except BaseException:
-            self.interrupted = [self._land(None, clock) for _ in range(len(flight))]
+            self.interrupted = [self._land(None, begin_s, clock()) for _ in range(len(flight))]
             raise
-        return self._land(result, clock)
+        return self._land(result, begin_s, clock())
 
-    def _land(self, result: StepResult | None, clock: Callable[[], float]) -> Step:
+    def _land(self, result: StepResult | None, begin_s: float, commit_s: float) -> Step:
         """Commit the oldest plan; without a result it has failed."""
-        plan, begin_s = self._flight.landed()
-        result, commit_s = result or all_failed(plan), clock()
+        plan = self._flight.landed()
+        result = result or all_failed(plan)
         self._computed(plan, result, begin_s, commit_s)
         return Step(plan, result, self.scheduler.commit(plan, result, commit_s), begin_s, commit_s)
 

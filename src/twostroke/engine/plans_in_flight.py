@@ -22,13 +22,22 @@ def begin_nothing(_plan: Plan) -> None:
     """The beginning of executors that compute all of a plan when they are asked for its result: it does nothing."""
 
 
+Begun = Callable[[Plan, float], None]
+"""(plan, now): a plan was begun behind others that are in flight."""
+
+
+def tell_nobody(_plan: Plan, _now: float) -> None:
+    """The listener of those that do not ask which plans are in flight: it does nothing."""
+
+
 class PlansInFlight:
     """most: plans whose results are still to come. begin: called once for each plan, in their order; it must not wait
     for a result, and must not raise: what goes wrong is raised when the plan is executed."""
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:
         self._most, self._begin = most, begin
-        self._open: deque[tuple[Plan, float]] = deque()
+        self._open: deque[Plan] = deque()
+        self.listener: Begun = tell_nobody
 
     def __len__(self) -> int:
         return len(self._open)
@@ -38,15 +47,18 @@ class PlansInFlight:
         """Whether another plan may be begun."""
         return len(self._open) < self._most
 
-    def begin(self, plan: Plan, now: float) -> None:
-        """The plan was made now."""
-        self._open.append((plan, now))
-        self._begin(plan)
-
-    def oldest(self) -> tuple[Plan, float] | None:
-        """The plan whose result is next, and when it was made; it is in flight until `landed`."""
+    @property
+    def oldest(self) -> Plan | None:
+        """The plan whose result is next; it is in flight until it has `landed`."""
         return self._open[0] if self._open else None
 
-    def landed(self) -> tuple[Plan, float]:
-        """The oldest plan, which is not in flight any more, and when it was made."""
+    def begin(self, plan: Plan, now: float) -> None:
+        """The plan was made now."""
+        if self._open:
+            self.listener(plan, now)
+        self._open.append(plan)
+        self._begin(plan)
+
+    def landed(self) -> Plan:
+        """The oldest plan, which is not in flight any more."""
         return self._open.popleft()

@@ -62,6 +62,7 @@ class Stepper:
         self._scheduler = scheduler
         self._forgiving = ForgivingExecutor(executor, report_fault)
         self.flight = PlansInFlight() if flight is None else flight
+        self.flight.listener = session.ledger.begun
         self._core = EngineCore(scheduler, self._forgiving, self._computed, self.flight)
         self.session = session
         self.clock = clock

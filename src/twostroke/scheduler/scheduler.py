@@ -129,7 +129,8 @@ class Scheduler:
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
         decoding, share = self._under_way.turn(all_decoding)
-        drafts = self._drafts.of_step(decoding[:share], prompts_wait)
+        # What guesses learns from one plan at a time.
+        drafts = {} if self._under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room)
         for sequence in decoding:

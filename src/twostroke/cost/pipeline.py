@@ -1,0 +1,53 @@
+"""Steps of a pipeline: what each stage takes for a plan, and how long a round of plans takes.
+
+Knows: a StepCost of each stage.
+Must not know: programs, which stage has what, schedulers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.cost.shape import Part, PartPrediction, StepCost, StepPrediction
+from twostroke.types.plan import Role
+
+
+class StageTimes:
+    """costs: of each stage, first to last, with what it hands over. The last one schedules and samples."""
+
+    def __init__(self, costs: Sequence[StepCost]) -> None:
+        self._costs = costs
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def seconds(self, segments: Sequence[Part]) -> list[float]:
+        """What each stage takes for a plan with these sequences. The host's part is the last one's."""
+        found = [cost.predict(segments) for cost in self._costs]
+        members = [sum(part.seconds for part in each.parts if part.name != "host") for each in found[:-1]]
+        return [*members, found[-1].seconds]
+
+
+class RoundCost:
+    """Satisfies `cost.shape.StepCost` for streams that are shared out among as many plans as there are stages.
+
+    A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
+    takes through all stages, whichever is more. whole: of a step through all stages, whose parts are scaled to that.
+    """
+
+    def __init__(self, whole: StepCost, stages: StageTimes) -> None:
+        self._whole, self._stages = whole, stages
+
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
+        """The time of a round with these sequences, all prompts in its first plan."""
+        found = self._whole.predict(segments)
+        streams = [each for each in segments if each.role is Role.DECODE]
+        plans = [streams[first :: len(self._stages)] for first in range(len(self._stages))]
+        plans[0] = [*plans[0], *(each for each in segments if each.role is not Role.DECODE)]
+        by_plan = [self._stages.seconds(plan) for plan in plans if plan]
+        slowest_s = max((sum(by_stage) for by_stage in zip(*by_plan, strict=True)), default=0.0)
+        seconds = max([slowest_s, *map(sum, by_plan)])
+        share = seconds / found.seconds if found.seconds else 1.0
+        return StepPrediction(
+            tuple(PartPrediction(part.name, part.seconds * share, part.work, part.bound) for part in found.parts)
+        )

@@ -1,7 +1,7 @@
 // The exchange through shared memory. A rank writes a piece into one of its two slots, raises its count, and waits for the counts of the
 // others. After that wait all ranks have read the piece before it, so two slots are enough and there is one wait a piece.
 // A wait of ranks polls while the clock of the other's process runs, and then sleeps: where ranks share cores, a rank that polls takes a
-// core from a rank that computes. A wait of stages, which compute in turn, polls for a few microseconds only.
+// core from a rank that computes. A wait of stages polls for a few microseconds only: they are as far apart as their parts differ.
 // Knows: counts, slots, futexes. Must not know: sockets, ops.
 #include <stdlib.h>
 #include <string.h>

@@ -61,6 +61,4 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
     """What a step may hold. plans: that are computed at a time."""
     sizes = (settings["max_step_tokens"], settings["max_sequences"])
-    return SchedulerLimits(
-        *sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts, plans_in_flight=plans
-    )
+    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts, plans_in_flight=plans)

@@ -42,7 +42,7 @@ class Planner(Protocol):
 class Step:
     """One finished step: its plan, its result, its events; when it began, when it was committed.
 
-    A step of a pipeline begins when the one before it has ended, though the first stages may have begun its plan earlier.
+    A step of a pipeline begins when the one before it has ended, though its first stages may have begun earlier.
     """
 
     plan: Plan

@@ -43,8 +43,8 @@ class Stepper:
 
     The session's observer is called for each step; `report_fault` gets every fault in full. probe: raises where the
     machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
-    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on. flight: of an executor with several
-    stages, the plans that it computes at a time.
+    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on. flight:
+    of an executor with several stages, the plans that it computes at a time.
     """
 
     def __init__(

@@ -211,8 +211,8 @@ def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
     )
     if divided.division.way == PIPELINE:
         yield (
-            f"a step passes through the stages one after the other, and {count} are under way at a time; that chunks of "
-            "one prompt may follow one another is not counted"
+            f"a step passes through the stages one after the other, and {count} are under way at a time; that chunks "
+            "of one prompt may follow one another is not counted"
         )
     else:
         yield "ranks compute at the same time; that those of one machine share its bandwidth is not counted"

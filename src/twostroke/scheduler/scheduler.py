@@ -112,7 +112,7 @@ class Scheduler:
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
-        """What the next step computes; None where nothing can be. Paused sequences give way where nothing else could."""
+        """What the next step computes; None where nothing can be. Paused sequences give way if nothing else can."""
         self._now = max(self._now, now)
         if not self._under_way.room:
             return None

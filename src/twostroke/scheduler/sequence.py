@@ -31,8 +31,8 @@ class Sequence:
     where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
     probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
     ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
-    comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed. under_way:
-    plans that hold it and are not committed; their positions count as computed.
+    comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed.
+    under_way: plans that hold it and are not committed; their positions count as computed.
     """
 
     request: Request

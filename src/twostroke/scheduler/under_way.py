@@ -93,4 +93,3 @@ class UnderWay:
             sequence.under_way -= 1
         self._since_s = now
         return max(now - since_s, result.model_s + result.sampling_s), held
-

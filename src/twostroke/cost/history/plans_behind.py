@@ -10,7 +10,7 @@ from twostroke.types.plan import Plan
 
 
 class PlansBehind:
-    """The plans in flight behind the one that is executed next. `request_id in behind`: whether one of them holds it."""
+    """The plans behind the one that is executed next. `request_id in behind`: whether one of them holds it."""
 
     def __init__(self) -> None:
         self._held: dict[int, frozenset[str]] = {}

@@ -138,7 +138,7 @@ def test_what_a_step_fails_on_ends_the_whole_search(loaded: Load) -> None:
         with pytest.raises(RuntimeError):
             while True:
                 core.step(lambda: 0.0)
-        ended = [event for each in core.interrupted for event in each.events]
+        ended = core.interrupted.events if core.interrupted else ()
         assert [(event.request_id, event.reason) for event in ended] == [
             (request.request_id, FinishReason.ERROR) for request in group
         ]

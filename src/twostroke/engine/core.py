@@ -77,7 +77,7 @@ class EngineCore:
         self._executor = executor
         self._computed = computed
         self._flight = PlansInFlight() if flight is None else flight
-        self.interrupted: Sequence[Step] = ()
+        self.interrupted: Step | None = None
 
     @property
     def has_work(self) -> bool:
@@ -88,8 +88,8 @@ class EngineCore:
     def step(self, clock: Callable[[], float]) -> Step | None:
         """One step, or None where nothing can be computed.
 
-        What the executor raises goes through. The requests of all plans in flight have failed then, or their pages
-        would never be free; their events are in `interrupted`.
+        What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
+        events are in `interrupted`. Other plans stay in flight: the first stages compute them.
         """
         flight, begin_s = self._flight, clock()
         while flight.room and (plan := self.scheduler.schedule(begin_s)) is not None:
@@ -100,14 +100,12 @@ class EngineCore:
         try:
             result = self._executor.execute(oldest)
         except BaseException:
-            self.interrupted = [self._land(None, begin_s, clock()) for _ in range(len(flight))]
+            self.interrupted = self._land(all_failed(oldest), begin_s, clock())
             raise
         return self._land(result, begin_s, clock())
 
-    def _land(self, result: StepResult | None, begin_s: float, commit_s: float) -> Step:
-        """Commit the oldest plan; without a result it has failed."""
+    def _land(self, result: StepResult, begin_s: float, commit_s: float) -> Step:
         plan = self._flight.landed()
-        result = result or all_failed(plan)
         self._computed(plan, result, begin_s, commit_s)
         return Step(plan, result, self.scheduler.commit(plan, result, commit_s), begin_s, commit_s)
 

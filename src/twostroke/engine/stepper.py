@@ -115,9 +115,9 @@ class Stepper:
         try:
             step = self._core.step(self.clock)
         except BaseException:  # Ctrl-C and the like
-            interrupted, self._core.interrupted = self._core.interrupted, ()
-            for each in interrupted:
-                self._late += self.session.consume(each.events, each.commit_s)
+            interrupted, self._core.interrupted = self._core.interrupted, None
+            if interrupted is not None:
+                self._late += self.session.consume(interrupted.events, interrupted.commit_s)
             raise
         if step is None:
             return None

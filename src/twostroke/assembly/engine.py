@@ -116,11 +116,6 @@ class Found:
         return self.spec if self.places is None else self.places.division.own(self.spec)
 
     @property
-    def plans(self) -> int:
-        """How many plans are computed at a time."""
-        return 1 if self.places is None else self.places.division.plans
-
-    @property
     def name(self) -> str:
         """See `name_of`."""
         return name_of(self.folder)
@@ -266,7 +261,9 @@ def build_heart(
     runner = place.runner(forward, memory, spec.vocab_size, RunDelay(), readers)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    scheduler = Scheduler(cache, scheduler_limits(resolved, spec, found.plans), _policy(found, resolved), guesser)
+    scheduler = Scheduler(
+        cache, scheduler_limits(resolved, spec, ranks.plans_of(found.places)), _policy(found, resolved), guesser
+    )
     book = BeamBook(scheduler)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
@@ -285,12 +282,9 @@ def build_heart(
     report_fault = _fault_report("engine fault", report)
     watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
+    stepped = (book, executor, session, time.perf_counter, report_fault)
     stepper = Stepper(
-        book,
-        executor,
-        session,
-        time.perf_counter,
-        report_fault,
+        *stepped,
         probe=place.probe,
         require_sound=ranks.sound_with(weights_check.require_sound, group),
         alarm=ranks.alarm_of(group),

@@ -140,6 +140,11 @@ class StartedGroup:
         self.exchange.close()
 
 
+def plans_of(places: RankPlaces | None) -> int:
+    """How many plans are computed at a time."""
+    return 1 if places is None else places.division.plans
+
+
 def executor_of(
     runner: ModelRunner, group: StartedGroup | None, witness: Witness | None
 ) -> tuple[Executor, PlansInFlight]:

@@ -66,7 +66,7 @@ class Scheduler:
         self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
         # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
-        self._under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
+        self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
 
     @property
     def has_work(self) -> bool:
@@ -114,12 +114,12 @@ class Scheduler:
     def schedule(self, now: float) -> Plan | None:
         """What the next step computes; None where nothing can be. Paused sequences give way if nothing else can."""
         self._now = max(self._now, now)
-        if not self._under_way.room:
+        if not self.under_way.room:
             return None
         if not self._queues.running:
-            self._under_way.nothing_waited(now)
+            self.under_way.nothing_waited(now)
         plan = self._plan(now)
-        while plan is None and not self._under_way and (idle := self._queues.idle_holder) is not None:
+        while plan is None and not self.under_way and (idle := self._queues.idle_holder) is not None:
             self._give_up(idle, self._queues.waiting[0].request.request_id)
             plan = self._plan(now)
         return plan
@@ -128,9 +128,9 @@ class Scheduler:
         queues = self._queues
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
-        decoding, share = self._under_way.turn(all_decoding)
+        decoding, share = self.under_way.turn(all_decoding)
         # What guesses learns from one plan at a time.
-        drafts = {} if self._under_way else self._drafts.of_step(decoding[:share], prompts_wait)
+        drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room)
         for sequence in decoding:
@@ -138,7 +138,7 @@ class Scheduler:
                 break
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
-        step.load.beside = self._under_way.beside(all_decoding, step.planned)
+        step.load.beside = self.under_way.beside(all_decoding, step.planned)
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
@@ -146,7 +146,7 @@ class Scheduler:
         load, queues = step.load, self._queues
         load.num_decode_tokens = load.num_tokens
         held: Hold | None = None
-        may_plan = self._under_way.may_plan
+        may_plan = self.under_way.may_plan
         may_run, to_go_on = True, len(list(filter(may_plan, queues.prefilling)))
         for sequence in filter(may_plan, self._policy.prefills(queues, step.now)):
             if load.full:
@@ -168,14 +168,14 @@ class Scheduler:
         self._given_up.clear()
         self.steering.planned()
         plan = step.plan(self._num_steps, held, Copies(self._cache.take_copies(), self._cache.take_page_copies()))
-        self._under_way.open(plan, load)
+        self.under_way.open(plan, load)
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
         self._now = max(self._now, now)
-        measured_s, held = self._under_way.close(plan, result, now)
+        measured_s, held = self.under_way.close(plan, result, now)
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
         elif not result.faulty:  # steps that failed say nothing of the next ones
@@ -242,7 +242,7 @@ class Scheduler:
         while tables is None and (tables := self._cache.reserve(request_id, end)) is None:
             victim = self._queues.last_resort(self._in_step(step))
             if victim is None or victim is sequence:
-                if not self._under_way:  # else pages may become free, or another one may be preempted
+                if not self.under_way:  # else pages may become free, or another one may be preempted
                     self._preempt(sequence, request_id, step.preempted)
                 return
             self._preempt(victim, request_id, step.preempted)

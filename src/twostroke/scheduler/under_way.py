@@ -6,7 +6,7 @@ once. The rules of several plans under way:
 
     a sequence is in one plan at a time. Chunks of its prompt may follow one another: a chunk needs no result of the one
         before, only its K and V, which every stage has by then
-    sequences that decode are shared out among the plans, so that each stage has some to compute
+    sequences that decode may be shared out among the plans, so that each stage has some to compute
     a sequence that is in a plan is not preempted
     a result counts where the sequence is still in the admission in which the plan was made: it may have ended meanwhile
 
@@ -16,7 +16,7 @@ Must not know: pages, stages, executors, why a sequence is planned.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from twostroke.scheduler.limits.limits import StepLoad
 from twostroke.scheduler.sequence import Sequence
@@ -27,11 +27,19 @@ Held = list[tuple[Sequence, int | None]]
 """The sequences of a plan in its order, each with its admission when the plan was made."""
 
 
+Share = Callable[[list[Sequence]], int]
+"""(all sequences that decode) -> the most of them that a plan should hold."""
+
+
 class UnderWay:
-    """most: plans at a time. follows: whether chunks of a prompt may follow one another before they are computed."""
+    """most: plans at a time. follows: whether chunks of a prompt may follow one another before they are computed.
+
+    share: how the sequences that decode are shared out; evenly by default.
+    """
 
     def __init__(self, most: int, follows: bool) -> None:
         self._most, self._follows = most, follows
+        self.share: Share = self._evenly
         self._open: dict[int, tuple[float, Held]] = {}
         self._since_s = 0.0
 
@@ -54,11 +62,14 @@ class UnderWay:
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
         """(those of the decoding sequences that the next plan may hold, the most of them that it should).
 
-        No sequence waits for ever: plans that all had their share without it would hold more than there are.
+        No sequence waits for ever: as many plans as there may be, all with their share, would hold more than there are.
         """
         if self._most == 1:
             return decoding, len(decoding)
-        return [each for each in decoding if not each.under_way], -(-len(decoding) // self._most)
+        return [each for each in decoding if not each.under_way], self.share(decoding)
+
+    def _evenly(self, decoding: list[Sequence]) -> int:
+        return -(-len(decoding) // self._most)
 
     def beside(self, decoding: list[Sequence], planned: Container[str]) -> list[Sequence]:
         """The decoding sequences that wait for another plan than this one, and so for this one, too."""

@@ -22,6 +22,7 @@ from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.program.model import Model
 from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.limits.plan_share import PredictedShare
 from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
@@ -76,10 +77,13 @@ class ReplicaSetup:
     def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
         cache = CacheManager(self.pools, self.page_tokens)
-        if not self.acceptance:
-            return cache, make(cache, self.limits, self._policy())
-        limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
-        return cache, Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
+        if self.acceptance:
+            limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
+            scheduler = Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
+        else:
+            scheduler = make(cache, self.limits, self._policy())
+        scheduler.under_way.share = PredictedShare(self.cost, self.limits.plans_in_flight)
+        return cache, scheduler
 
     def _policy(self) -> Policy | None:
         if self.promised.any:

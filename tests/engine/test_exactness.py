@@ -190,7 +190,7 @@ def drive(engine: EngineCore, arrivals: list[tuple[int, Request]], vocab: int = 
                 scores[event.request_id] += event.logprobs
             else:
                 tokens[event.request_id].append(event)
-        if not waiting and not engine.scheduler.has_work:
+        if not waiting and not engine.has_work:
             break
     gauges = engine.scheduler.gauges()
     assert (gauges.running, gauges.waiting, gauges.pages_used, gauges.waste_tokens) == (0, 0, 0, 0)

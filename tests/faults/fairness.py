@@ -33,7 +33,7 @@ class Fairness:
         running, waiting = self._queues.running, self._queues.waiting
         by_id = {each.request.request_id: each for each in (*running, *waiting)}
         self._check_victims([by_id[each.request_id] for each in plan.preemptions])
-        self._check_order(running, waiting)
+        self._check_order(running, waiting, {each.request.request_id: each.start for each in plan.sequences})
         planned = {by_id[each.request.request_id] for each in plan.sequences}
         for sequence in by_id.values():
             wait = self._waits.setdefault(sequence, Wait(sequence))
@@ -62,12 +62,16 @@ class Fairness:
                 before = (other.admission or 0) < (admission or 0)
                 assert before or rank(other) < rank(victim), f"{victim.request.request_id} gave way to a later one"
 
-    def _check_order(self, running: list[Sequence], waiting: list[Sequence]) -> None:
-        """No sequence is admitted before one of better rank, unless that one waits for a sibling's pages."""
+    def _check_order(self, running: list[Sequence], waiting: list[Sequence], starts: dict[str, int]) -> None:
+        """No sequence is admitted before one of better rank, unless that one waits for a sibling's pages.
+
+        starts: of the planned sequences, what was computed before.
+        """
         new = [each for each in running if each not in self._admissions]
         for passed in waiting:
             held = any(
-                other.request.group_id == passed.request.group_id and other.computed < self._shared(other)
+                other.request.group_id == passed.request.group_id
+                and starts.get(other.request.request_id, other.computed) < self._shared(other)
                 for other in running
             )
             if not held:

@@ -49,11 +49,13 @@ def token_after(seed: int, chain: int) -> int:
 
 class Memory:
     """Chains by group, page and offset, and by slot of states. `next_token` reads the last position's chain from the
-    memory, not from the plan."""
+    memory, not from the plan. lives: whether a request has not ended: what a plan in flight computes for one that has
+    is not looked at, but it is written."""
 
-    def __init__(self, page_tokens: int, pools: CachePools) -> None:
+    def __init__(self, page_tokens: int, pools: CachePools, lives: Callable[[Request], bool] = lambda _: True) -> None:
         self._page_tokens = page_tokens
         self._pools = pools
+        self._lives = lives
         self._slots: dict[Place, int] = {}
         self._states: dict[int, int] = {}
         self._chains: dict[int, tuple[Request, list[int]]] = {}  # by identity: ids may come again
@@ -68,7 +70,7 @@ class Memory:
         written: set[Place] = set()
         for planned in plan.sequences:
             name, chain = planned.request.request_id, self._rows(planned)
-            for group, position in self._read(planned):
+            for group, position in self._read(planned) if self._lives(planned.request) else ():
                 found = self._slots.get(self._place(planned, group, position))
                 assert found == chain[position], f"position {position} of {name} was lost"
             for place in self._written(planned):

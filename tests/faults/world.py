@@ -24,6 +24,7 @@ from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, Stepper
 from twostroke.sampling.random_draw import sibling_seed
@@ -38,7 +39,7 @@ from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Delta, Prompt, Timings
 from twostroke.types.plan import Plan
-from twostroke.types.request import FinishReason
+from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
 
@@ -132,7 +133,10 @@ class World:
         step_tokens = dice.choice([1, 5, 12, 40, 200])
         guesses = random.Random(-2 - seed)
         sequences, watermark = min(step_tokens, dice.choice([1, 3, 8])), dice.choice([0, 0, 2])
-        self.limits = SchedulerLimits(step_tokens, sequences, watermark, guesses.choice([0, 0, 1, 4, 20]))
+        plans = random.Random(-4 - seed).choice([1, 1, 2, 3])
+        self.limits = SchedulerLimits(
+            step_tokens, sequences, watermark, guesses.choice([0, 0, 1, 4, 20]), plans_in_flight=plans
+        )
         self.end_ids = frozenset(dice.sample(range(VOCAB_SIZE), dice.choice([0, 2])))
         self.prompts = some_searches(random.Random(-3 - seed), make_prompts(dice))
         self.searches = any(prompt.params.use_beam_search for _, prompt in self.prompts)
@@ -158,7 +162,7 @@ class World:
             sibling_seed=sibling_seed,
             observer=self.watcher,
         )
-        memory = Memory(self.page_tokens, self.pools)
+        memory = Memory(self.page_tokens, self.pools, self._lives)
         honest = Offering(PredictedExecutor(RowCost(), self.clock, memory.next_token), memory.last_chain)
         checked = CheckedExecutor(honest, memory, self.limits)
         rates = rates or dice.choice(RATES)
@@ -167,7 +171,8 @@ class World:
         isolated = self.pools.state_slots > 0 and guesses.random() < 0.5
         stepped = IsolatingExecutor(self.executor, only_injected) if isolated else self.executor
         watched = Watched(stepped, self._watch)
-        self.stepper = Stepper(self.heard, watched, self.session, self.clock, only_injected)
+        flight = PlansInFlight(plans)
+        self.stepper = Stepper(self.heard, watched, self.session, self.clock, only_injected, flight=flight)
         self.open: dict[Key, Answer] = {}
         self.closed: list[tuple[Key, Answer]] = []
         self.asked: Counter[Key] = Counter()
@@ -222,6 +227,10 @@ class World:
         self.hung_up.add(name)
         self._take(self.stepper.abort(name))
 
+    def _lives(self, request: Request) -> bool:
+        sequence = self.scheduler._queues.find(request.request_id)
+        return sequence is not None and sequence.request is request
+
     def _hang_up_completion(self, request_id: str) -> None:
         self._hang_up(request_id.rpartition("/")[0])
 
@@ -233,7 +242,8 @@ class World:
             )
         if plan.preemptions:
             self._say(f"  step {plan.step_id}: preempted {[each.request_id for each in plan.preemptions]}")
-        if not self.searches:  # the proof is about sequences that need no other one to go on
+        # The proof is about sequences that need no other one to go on, and about one plan at a time.
+        if not self.searches and self.limits.plans_in_flight == 1:
             self.fairness.watch(plan)
 
     def _take(self, deltas: list[Delta]) -> None:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import zlib
+from collections import deque
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import OutOfMemory
@@ -31,8 +33,18 @@ class Inventor:
         self.limits = limits
         self.fail_at_step = fail_at_step
         self.failed: set[str] = set()
+        self.begun: deque[Plan] = deque()
+        self.most_begun = 0
+
+    def begin(self, plan: Plan) -> None:
+        """A plan is in flight: what it holds must not hang on a result that is still to come."""
+        self.begun.append(plan)
+        self.most_begun = max(self.most_begun, len(self.begun))
+        sampled = [s.request.request_id for each in self.begun for s in each.sequences if s.samples]
+        assert len(set(sampled)) == len(sampled)
 
     def execute(self, plan: Plan) -> StepResult:
+        assert self.begun.popleft() is plan
         assert 0 < plan.num_tokens <= self.limits.max_step_tokens
         assert len(plan.sequences) <= self.limits.max_sequences
         written: set[tuple[int, int]] = set()
@@ -55,10 +67,11 @@ class Inventor:
 def run(
     requests: list[tuple[int, Request]], pages: int, limits: SchedulerLimits, aborts: dict[int, str], fail_at: int = 0
 ) -> tuple[dict[str, list[int]], dict[str, FinishReason], Scheduler]:
-    """Drive until nothing is left; every invariant after every step."""
+    """Drive until nothing is left; every invariant after every step. As many plans are in flight as the limits say."""
     cache = CacheManager(pages, 4)
     scheduler = Scheduler(cache, limits)
-    core = EngineCore(scheduler, Inventor(limits, fail_at))
+    inventor = Inventor(limits, fail_at)
+    core = EngineCore(scheduler, inventor, flight=PlansInFlight(limits.plans_in_flight, inventor.begin))
     waiting = sorted(requests, key=lambda pair: pair[0])
     tokens: dict[str, list[int]] = {r.request_id: [] for _, r in requests}
     ended: dict[str, FinishReason] = {}
@@ -77,7 +90,7 @@ def run(
         cache.check()
         gauges = scheduler.gauges()
         assert gauges.pages_free + gauges.pages_used + gauges.pages_cached == pages
-        if not waiting and not scheduler.has_work:
+        if not waiting and not core.has_work:
             break
         assert step is not None or waiting, "work is left and nothing can be planned"
     gauges = scheduler.gauges()
@@ -111,7 +124,8 @@ def test_every_schedule_gives_the_solo_tokens_and_leaves_nothing_behind(seed: in
     dice = random.Random(seed)
     requests = random_requests(dice)
     limits = SchedulerLimits(dice.choice([1, 7, 30, 500]), 1, dice.choice([0, 2]))
-    limits = SchedulerLimits(limits.max_step_tokens, min(limits.max_step_tokens, dice.choice([1, 3, 64])), 0)
+    sequences, plans = min(limits.max_step_tokens, dice.choice([1, 3, 64])), dice.choice([1, 1, 2, 3, 4])
+    limits = SchedulerLimits(limits.max_step_tokens, sequences, 0, plans_in_flight=plans)
     longest = max(len(r.prompt_token_ids) + r.max_tokens for _, r in requests)
     pages = longest // 4 + 2 + dice.choice([0, 1, 10, 100])
     aborts = {dice.randint(0, 60): dice.choice(requests)[1].request_id for _ in range(dice.choice([0, 0, 3]))}

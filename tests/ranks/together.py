@@ -10,13 +10,14 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.ops.passes.division import Division
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
@@ -101,7 +102,7 @@ def running(
     policy: Policy | None = None,
     over_sockets: bool = False,
 ) -> Running:
-    """As `core` of tests/engine/test_exactness.py, over ranks."""
+    """As `core` of tests/engine/test_exactness.py, over ranks; of stages, each has a plan in flight."""
     model, division = parts.model, parts.division
     groups = cache_groups(model.program)
     counts = tuple(
@@ -139,9 +140,10 @@ def running(
     plain = backends[division.leader].compile(part.program, held)
     forward = LeadingForward(plain, group, head_needs_members=division.way == "tensor")
     executor = LeadingExecutor(ModelRunner(forward, held, lambda: 0.0), group)
-    return Running(
-        EngineCore(Scheduler(cache, limits, policy), executor), group, exchanges, backends, threads, keeps, errors
-    )
+    scheduler = Scheduler(cache, replace(limits, plans_in_flight=division.plans), policy)
+    flight = PlansInFlight(division.plans, executor.begin) if division.plans > 1 else None
+    core = EngineCore(scheduler, executor, flight=flight)
+    return Running(core, group, exchanges, backends, threads, keeps, errors)
 
 
 def _follow(follow: Callable[[], None], line: socket.socket, errors: list[BaseException]) -> None:

@@ -1,7 +1,7 @@
 // The exchange through shared memory. A rank writes a piece into one of its two slots, raises its count, and waits for the counts of the
 // others. After that wait all ranks have read the piece before it, so two slots are enough and there is one wait a piece.
 // A wait of ranks polls while the clock of the other's process runs, and then sleeps: where ranks share cores, a rank that polls takes a
-// core from a rank that computes. A wait of stages, which compute in turn, polls for a few microseconds only.
+// core from a rank that computes. A wait of stages polls for a few microseconds only: they are as far apart as their parts differ.
 // Knows: counts, slots, futexes. Must not know: sockets, ops.
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ void poll_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int3
 }
 
 // Until the count is `wanted` or beyond; counts go round. rank: whose count it is. together: whether it computes at the same time.
-bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank, bool together) {
+// limit_ns: the longest wait.
+bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank, bool together, int64_t limit_ns) {
   const int64_t began = now_ns();
   bool polled = !together;
   for (;;) {
@@ -56,7 +57,7 @@ bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int3
       continue;
     }
     const int64_t waited = now_ns() - began;
-    if (waited > e.limit_ns) {
+    if (waited > limit_ns) {
       end(e);
       return false;
     }
@@ -117,7 +118,7 @@ int32_t gather(ts_exchange& e, const ts_value& out, const ts_value& part, int64_
     const int64_t count = out.rows - first < step ? out.rows - first : step;
     put(e, part, group, first, count);
     for (int32_t r = 0; r < e.ranks; ++r)
-      if (r != e.rank && !wait_for(e, e.shared->written[r].value, e.pieces, r, true)) return TS_RANK_LOST;
+      if (r != e.rank && !wait_for(e, e.shared->written[r].value, e.pieces, r, true, e.limit_ns)) return TS_RANK_LOST;
     if (!take_all(e, out, part, first, count)) {
       end(e);
       return TS_BAD_SHAPE;
@@ -132,8 +133,8 @@ int32_t hand_over(ts_exchange& e, const ts_value& value) {
   if (e.shared == nullptr) return hand_over_by_sockets(e, value);
   const int64_t step = rows_of_a_piece(e, width_of(value), value.rows);
   for (int64_t first = 0; first < value.rows; first += step) {
-    // The slot's piece before this one was read.
-    if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), e.rank + 1, false)) return TS_RANK_LOST;
+    // The slot's piece before this one was read. The next stage takes it when it comes to this plan: see kNoLimit.
+    if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), e.rank + 1, false, kNoLimit)) return TS_RANK_LOST;
     put(e, value, 0, first, value.rows - first < step ? value.rows - first : step);
   }
   return TS_OK;
@@ -144,7 +145,7 @@ int32_t receive(ts_exchange& e, const ts_value& out) {
   if (e.rank < 1) return TS_BAD_SHAPE;
   if (e.shared == nullptr) return receive_by_sockets(e, out);
   for (int64_t first = 0; first < out.rows;) {
-    if (!wait_for(e, e.shared->written[e.rank - 1].value, e.received + 1, e.rank - 1, false)) return TS_RANK_LOST;
+    if (!wait_for(e, e.shared->written[e.rank - 1].value, e.received + 1, e.rank - 1, false, e.limit_ns)) return TS_RANK_LOST;
     const char* from = slot(e, e.rank - 1, e.received);
     PieceHead head;
     memcpy(&head, from, sizeof(head));

@@ -57,6 +57,7 @@ struct Round {
   int32_t first, last;
   int64_t send_bytes;             // 0: nothing is sent
   int64_t receive_rows, most_width;  // 0 rows: nothing is received
+  int64_t limit_ns;
 
   bool sends(const Peer& peer) const { return peer.went < send_bytes; }
   bool receives(const Peer& peer) const { return receive_rows > 0 && !all_came(peer); }
@@ -101,7 +102,7 @@ struct Round {
         since = now;
       }
       idle = moved == 0;
-      if (moved < 0 || (left && now_ns() - since > e.limit_ns)) {
+      if (moved < 0 || (left && now_ns() - since > limit_ns)) {
         end(e);
         return TS_RANK_LOST;
       }
@@ -126,7 +127,7 @@ bool write_mine(ts_exchange& e, const ts_value& value, int64_t group) {
 int32_t gather_by_sockets(ts_exchange& e, const ts_value& out, const ts_value& part, int64_t group) {
   if (out.rows == 0) return TS_OK;
   if (!write_mine(e, part, group)) return TS_NO_MEMORY;
-  const int32_t status = Round{e, 0, e.ranks - 1, kHead + part.rows * row_bytes(width_of(part), group), out.rows, width_of(out)}.run();
+  const int32_t status = Round{e, 0, e.ranks - 1, kHead + part.rows * row_bytes(width_of(part), group), out.rows, width_of(out), e.limit_ns}.run();
   if (status != TS_OK) return status;
   int64_t width = width_of(part);
   for (int32_t r = 0; r < e.ranks; ++r) width += r == e.rank ? 0 : e.peers[r].head.width;
@@ -146,12 +147,12 @@ int32_t gather_by_sockets(ts_exchange& e, const ts_value& out, const ts_value& p
 int32_t hand_over_by_sockets(ts_exchange& e, const ts_value& value) {
   if (value.rows == 0) return TS_OK;
   if (!write_mine(e, value, 0)) return TS_NO_MEMORY;
-  return Round{e, e.rank + 1, e.rank + 1, kHead + 4 * value.rows * width_of(value), 0, 0}.run();
+  return Round{e, e.rank + 1, e.rank + 1, kHead + 4 * value.rows * width_of(value), 0, 0, kNoLimit}.run();
 }
 
 int32_t receive_by_sockets(ts_exchange& e, const ts_value& out) {
   if (out.rows == 0) return TS_OK;
-  const int32_t status = Round{e, e.rank - 1, e.rank - 1, 0, out.rows, width_of(out)}.run();
+  const int32_t status = Round{e, e.rank - 1, e.rank - 1, 0, out.rows, width_of(out), e.limit_ns}.run();
   if (status != TS_OK) return status;
   if (e.peers[e.rank - 1].head.width != width_of(out) || e.peers[e.rank - 1].head.group != 0) return TS_BAD_SHAPE;
   unpack_rows(e.peers[e.rank - 1].room, width_of(out), 0, out, 0, out.rows, 0);

@@ -1,5 +1,6 @@
 // How the ranks of one model give numbers to one another inside a step: through memory that they share, or over connections.
-// Every wait has a bound; where it ends, or another rank has ended, the exchange is over for good: TS_RANK_LOST, in this call and all later.
+// Every wait for numbers has a bound; where it ends, or another rank has ended, the exchange is over for good: TS_RANK_LOST, in this call and
+// all later. A stage that hands over waits without a bound: the last stage decides when a plan goes on, and it finds a stage that hangs.
 // Knows: forms of rows, how ranks wait. Must not know: what the numbers mean.
 #pragma once
 #include <stdint.h>
@@ -15,6 +16,7 @@ constexpr int32_t kMostRanks = 64;
 constexpr int64_t kSpinNs = 20000;      // a wait that is longer sleeps, where nothing says that the other rank works
 constexpr int64_t kWorkNs = 5000000;    // and this long a rank polls for one whose process has a core: ranks of one step are seldom further apart
 constexpr int64_t kNapNs = 50000000;    // the longest sleep before the end of the exchange is looked for
+constexpr int64_t kNoLimit = INT64_MAX;
 constexpr int64_t kSlots = 2;           // of each rank: what it wrote last, and what others may still be reading
 
 // A line of the cache each: ranks look at one another's counts all the time.

@@ -1,4 +1,4 @@
-"""Pools and arrays of the caches, from the plan of memory, and the largest step.
+"""Pools and arrays of the caches, from the plan of memory; the largest step; the scheduler over them.
 
 Knows: settings, the rooms below.
 Must not know: how an engine is put together, servers.
@@ -11,14 +11,19 @@ from collections.abc import Callable
 from twostroke.cache.manager import CacheManager
 from twostroke.config import Resolved, kv_kind
 from twostroke.cost.memory import KVPlan
+from twostroke.cost.shape import StepCost
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.program.program import Program
 from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.limits.plan_share import PredictedShare
+from twostroke.scheduler.policy import Policy
+from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.speculate.guesser import Guesser
 from twostroke.types.cache_pools import CachePools
 from twostroke.weights.loaded import ModelWeights
 
@@ -58,7 +63,16 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
     return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
 
 
-def scheduler_limits(settings: Resolved, spec: Model) -> SchedulerLimits:
-    """What a step may hold."""
+def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
+    """What a step may hold. plans: that are computed at a time."""
     sizes = (settings["max_step_tokens"], settings["max_sequences"])
-    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts)
+    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts, plans_in_flight=plans)
+
+
+def scheduler_of(
+    cache: CacheManager, limits: SchedulerLimits, policy: Policy, guesser: Guesser, cost: StepCost
+) -> Scheduler:
+    """A scheduler. cost: by which streams are shared out, where there are several plans at a time."""
+    made = Scheduler(cache, limits, policy, guesser)
+    made.under_way.share = PredictedShare(cost, limits.plans_in_flight)
+    return made

@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Any
 
 from twostroke.adapters.shelf import AdapterShelf
+from twostroke.assembly import caches, ranks
 from twostroke.assembly import device as placing
-from twostroke.assembly import ranks
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.ahead import AheadModel, build_ahead
-from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, scheduler_limits, step_memory
+from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
     DraftModel,
@@ -263,7 +263,8 @@ def build_heart(
     runner = place.runner(forward, memory, spec.vocab_size, RunDelay(), readers)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    scheduler = Scheduler(cache, scheduler_limits(resolved, spec), _policy(found, resolved), guesser)
+    limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
+    scheduler = caches.scheduler_of(cache, limits, _policy(found, resolved), guesser, found.costs.now)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
@@ -280,17 +281,15 @@ def build_heart(
         adapters=shelf,
     )
     report_fault = _fault_report("engine fault", report)
-    watched = ranks.executor_of(runner, group, witness)
+    watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
+    stepped = (book, executor, session, time.perf_counter, report_fault)
     stepper = Stepper(
-        book,
-        executor,
-        session,
-        time.perf_counter,
-        report_fault,
+        *stepped,
         probe=place.probe,
         require_sound=ranks.sound_with(weights_check.require_sound, group),
         alarm=ranks.alarm_of(group),
+        flight=flight,
     )
     weights_check.start()
     settler.start()
@@ -385,7 +384,7 @@ def _policy(found: Found, resolved: Resolved) -> Policy:
         return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)
     if not objectives_of(resolved).any:
         return ArrivalPolicy()
-    limits = scheduler_limits(resolved, found.spec)
+    limits = caches.scheduler_limits(resolved, found.spec)
     return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
 
 

@@ -83,13 +83,13 @@ def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank
             sock, address = listener.accept()
         except TimeoutError:
             raise RankLineLost("the other ranks did not come") from None
-        line = RankLine(sock)
         try:
+            line = RankLine(sock)  # a connection that is gone already may refuse its options
             line.prove(secret, leads=False)
             frame = line.receive()
         except (RankLineLost, OSError) as error:
             report(f"{address[0]} was turned away: {error}")
-            line.close()
+            sock.close()
             continue
         if isinstance(frame, RankJoin):
             joined[frame.rank] = (frame, line)

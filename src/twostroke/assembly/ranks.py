@@ -24,6 +24,7 @@ from twostroke.config import Resolved, Resolver
 from twostroke.cost.memory import KVPlan
 from twostroke.engine.alarm import Alarm
 from twostroke.engine.executor import Executor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, process_environment
 from twostroke.ops.passes.division import TENSOR, Division
@@ -139,13 +140,26 @@ class StartedGroup:
         self.exchange.close()
 
 
-def executor_of(runner: ModelRunner, group: StartedGroup | None, witness: Witness | None) -> Executor:
-    """What runs plans: the runner, or with a group a leader, which sends each plan to the members before it runs it.
+def plans_of(places: RankPlaces | None) -> int:
+    """How many plans are computed at a time."""
+    return 1 if places is None else places.division.plans
+
+
+def executor_of(
+    runner: ModelRunner, group: StartedGroup | None, witness: Witness | None
+) -> tuple[Executor, PlansInFlight]:
+    """What runs plans, and how many at a time: the runner, or with a group a leader, which sends each plan to the
+    members. Stages compute as many plans at a time as there are stages.
 
     With a witness, the witness stands around that executor.
     """
-    plain: Executor = runner if group is None else LeadingExecutor(runner, group.group)
-    return plain if witness is None else WitnessedExecutor(plain, witness)
+    plain: Executor = runner
+    flight = PlansInFlight()
+    if group is not None:
+        plain = leader = LeadingExecutor(runner, group.group)
+        if group.division.plans > 1:
+            flight = PlansInFlight(group.division.plans, leader.begin)
+    return plain if witness is None else WitnessedExecutor(plain, witness), flight
 
 
 def start_ranks(

@@ -99,6 +99,7 @@ def build_replica(
         stepper.probe,
         heart.explainer,
         exchange,
+        stepper.flight,
     )
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
     shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}

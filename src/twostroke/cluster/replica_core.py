@@ -22,6 +22,7 @@ from twostroke.cost.shape import Segment
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
@@ -67,6 +68,7 @@ class ReplicaCore:
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
+    flight: the plans that are computed at a time.
     """
 
     def __init__(
@@ -79,25 +81,28 @@ class ReplicaCore:
         probe: Callable[[], None],
         explainer: Explainer,
         pages: PageExchange | None = None,
+        flight: PlansInFlight | None = None,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
         self.page_rate = 0.0
         self._book = book
         self._forgiving = ForgivingExecutor(executor, report)
-        self._core = EngineCore(self._book, self._forgiving, self._computed)
         self._clock = clock
         self._times = times
         self._probe = probe
         self._explainer, self._ledger = explainer, explainer.ledger
+        self.flight = PlansInFlight() if flight is None else flight
+        self.flight.listener = self._ledger.begun
+        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight)
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running."""
-        return self._book.has_work
+        """True while a request is waiting or running, or a plan is in flight."""
+        return self._core.has_work
 
     @property
     def idle(self) -> bool:

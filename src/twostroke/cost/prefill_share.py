@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.cost.history.step_history import device_seconds
+from twostroke.cost.history.step_history import Row, device_seconds
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.types.plan import Role
 
@@ -27,3 +27,13 @@ def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
         return 1 - sum(segment.num_tokens for segment in decoding) / sum(segment.num_tokens for segment in segments)
     whole_s = device_seconds(cost.predict(segments))
     return 1 - min(1.0, device_seconds(cost.predict(decoding)) / whole_s) if whole_s else 1.0
+
+
+def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> dict[str, float]:
+    """What each chunk adds to a step of these rows, in seconds by request id; within a step chunks share by rows."""
+    chunks = [row for row in rows if row.role is Role.PREFILL]
+    if not chunks:
+        return {}
+    added = busy_s * prefill_share([row.segment() for row in rows], cost)
+    chunk_rows = sum(row.num_tokens for row in chunks)
+    return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}

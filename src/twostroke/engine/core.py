@@ -1,5 +1,7 @@
 """The engine core: schedule, execute, commit. Nothing else happens in a step, in production, simulator and tests.
 
+A pipeline has several plans in flight (`plans_in_flight.py`): the next ones are made before the first is executed.
+
 Knows: the scheduler's side of a step, the Executor protocol.
 Must not know: clocks (an argument), text, threads, which executor.
 """
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from twostroke.engine.executor import Executor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.types.event import Event
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -37,7 +40,10 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One finished step: its plan, its result, its events; when it began, when it was committed."""
+    """One finished step: its plan, its result, its events; when it began, when it was committed.
+
+    A step of a pipeline begins when the one before it has ended, though its first stages may have begun earlier.
+    """
 
     plan: Plan
     result: StepResult
@@ -55,32 +61,51 @@ def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) 
 
 
 class EngineCore:
-    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit."""
+    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit.
 
-    def __init__(self, scheduler: Planner, executor: Executor, computed: Computed = do_nothing) -> None:
+    flight: the plans that may be made before the first of them is executed; one by default.
+    """
+
+    def __init__(
+        self,
+        scheduler: Planner,
+        executor: Executor,
+        computed: Computed = do_nothing,
+        flight: PlansInFlight | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self._executor = executor
         self._computed = computed
+        self._flight = PlansInFlight() if flight is None else flight
         self.interrupted: Step | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running, and while a plan is in flight, if only for requests that have
+        ended."""
+        return len(self._flight) > 0 or self.scheduler.has_work
 
     def step(self, clock: Callable[[], float]) -> Step | None:
         """One step, or None where nothing can be computed.
 
         What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
-        events are in `interrupted`.
+        events are in `interrupted`. Other plans stay in flight: the first stages compute them.
         """
-        begin_s = clock()
-        plan = self.scheduler.schedule(begin_s)
-        if plan is None:
+        flight, begin_s = self._flight, clock()
+        while flight.room and (plan := self.scheduler.schedule(begin_s)) is not None:
+            flight.begin(plan, begin_s)
+        oldest = flight.oldest
+        if oldest is None:
             return None
         try:
-            result = self._executor.execute(plan)
+            result = self._executor.execute(oldest)
         except BaseException:
-            self.interrupted = self._commit(plan, all_failed(plan), begin_s, clock())
+            self.interrupted = self._land(all_failed(oldest), begin_s, clock())
             raise
-        return self._commit(plan, result, begin_s, clock())
+        return self._land(result, begin_s, clock())
 
-    def _commit(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> Step:
+    def _land(self, result: StepResult, begin_s: float, commit_s: float) -> Step:
+        plan = self._flight.landed()
         self._computed(plan, result, begin_s, commit_s)
         return Step(plan, result, self.scheduler.commit(plan, result, commit_s), begin_s, commit_s)
 

@@ -13,6 +13,7 @@ from twostroke.engine.alarm import Alarm
 from twostroke.engine.core import EngineCore, Planner
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.session import Session
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta, Prompt
@@ -42,7 +43,8 @@ class Stepper:
 
     The session's observer is called for each step; `report_fault` gets every fault in full. probe: raises where the
     machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
-    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on.
+    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on. flight:
+    of an executor with several stages, the plans that it computes at a time.
     """
 
     def __init__(
@@ -55,10 +57,13 @@ class Stepper:
         probe: Callable[[], None] = no_probe,
         require_sound: Callable[[], None] = no_doubt,
         alarm: Alarm | None = None,
+        flight: PlansInFlight | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._forgiving = ForgivingExecutor(executor, report_fault)
-        self._core = EngineCore(scheduler, self._forgiving, self._computed)
+        self.flight = PlansInFlight() if flight is None else flight
+        self.flight.listener = session.ledger.begun
+        self._core = EngineCore(scheduler, self._forgiving, self._computed, self.flight)
         self.session = session
         self.clock = clock
         self.report_fault = report_fault
@@ -77,8 +82,9 @@ class Stepper:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running, and where the alarm was rung: then `step` says why."""
-        return self._scheduler.has_work or self.alarm.rung
+        """True while a request is waiting or running, or a plan is in flight, and where the alarm was rung: then `step`
+        says why."""
+        return self._core.has_work or self.alarm.rung
 
     def gauges(self) -> Any:
         """The scheduler's counts."""

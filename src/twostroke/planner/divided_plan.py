@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.cost.memory import KEPT_FREE_SHARE, MemoryNeeds
-from twostroke.cost.shape import Segment, StepPrediction
-from twostroke.models.common.divided import Divided, cost_of
+from twostroke.cost.pipeline import RoundCost, StageTimes
+from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.models.common.divided import Divided, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.passes.division import MOST_RANKS, PIPELINE, TENSOR, Division
 from twostroke.planner.ask import Ask
@@ -113,11 +114,17 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
         divided,
         tuple(parts),
         tuple(steps),
-        closed_loop(ask, cost, step_tokens, streams),
+        closed_loop(ask, _loop_cost(spec, ask, target, divided, cost), step_tokens, streams),
         sequences,
         whole_sequences=_sequences(memory_needs(spec, [spec], sizes), target.memory_bytes),
         assumptions=(*_assumptions(divided, ask), *target.assumptions),
     )
+
+
+def _loop_cost(spec: Model, ask: Ask, target: Target, divided: Divided, cost: StepCost) -> StepCost:
+    """What streams wait for, from one token to the next."""
+    stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
+    return RoundCost(cost, StageTimes(stages)) if stages else cost
 
 
 def _named_parts(spec: Model, division: Division) -> Iterator[tuple[str, Model]]:
@@ -203,7 +210,10 @@ def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
         f"{link.source}; sending a plan to the others is not counted"
     )
     if divided.division.way == PIPELINE:
-        yield f"stages compute one step at a time: while one works, {count - 1} wait"
+        yield (
+            f"a step passes through the stages one after the other, and {count} are under way at a time; that chunks "
+            "of one prompt may follow one another is not counted"
+        )
     else:
         yield "ranks compute at the same time; that those of one machine share its bandwidth is not counted"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -129,18 +130,24 @@ class RankGroup:
             )
         )
 
-    def tell(self, frame: Frame) -> None:
-        """Send a frame to all members: each runs a pass of the program. Raises EngineStopped."""
-        self.require_whole()
+    def tell(self, frame: Frame) -> int:
+        """Send a frame to all members: each runs a pass of the program. The number of that pass.
+
+        Where a member was lost, nobody runs it; `meet` says so.
+        """
         self._passes += 1
-        for index, line in enumerate(self._lines):
+        for index, line in enumerate(self._lines if self.whole else ()):
             try:
                 line.send(frame)
             except RankLineLost as error:
                 self.lose(self._gone(index, error))
-        if self._meeting is not None:
-            self._meeting.begin(self._passes)
+        return self._passes
+
+    def meet(self, number: int) -> None:
+        """The leader runs this pass from now on. Raises EngineStopped where a member was lost."""
         self.require_whole()
+        if self._meeting is not None:
+            self._meeting.begin(number)
 
     def lose(self, error: TwostrokeError) -> None:
         """The group is over. The first reason counts."""
@@ -189,15 +196,28 @@ class RankGroup:
 
 
 class LeadingExecutor:
-    """Satisfies `engine.executor.Executor`: the same plan on all ranks at once."""
+    """Satisfies `engine.executor.Executor`: the same plan on all ranks.
+
+    Stages compute one after the other, the leader last: they can `begin` a plan while it executes the one before.
+    """
 
     def __init__(self, inner: Executor, group: RankGroup) -> None:
         self._inner, self._group, self._encoder = inner, group, StepEncoder()
+        self._begun: deque[tuple[Plan, int]] = deque()
+
+    def begin(self, plan: Plan) -> None:
+        """The members compute their part of this plan behind those before it. See `engine.plans_in_flight`."""
+        self._begun.append((plan, self._group.tell(self._encoder.step(plan))))
 
     def execute(self, plan: Plan) -> StepResult:
         """See Executor. Raises EngineStopped where a rank was lost or the step failed here."""
+        if not self._begun:
+            self.begin(plan)
+        begun, number = self._begun.popleft()
+        if begun is not plan:
+            self._group.lose(EngineStopped("A plan was to be executed before another one that its ranks began first."))
         before = self._group.exchanged()
-        self._group.tell(self._encoder.step(plan))
+        self._group.meet(number)
         try:
             result = self._inner.execute(plan)
             return replace(result, exchange=self._group.exchanged() - before)
@@ -229,5 +249,5 @@ class LeadingForward:
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
         if self._head_needs_members:
-            self._group.tell(RankRows(rows.tolist()))
+            self._group.meet(self._group.tell(RankRows(rows.tolist())))
         return self._inner.logits(rows, sizes)

@@ -20,6 +20,11 @@ class PageAdmission:
         self._watermark_pages = watermark_pages
         self._most_positions = cache.most_positions
 
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """How many of its known tokens are in the prefix tree at this moment, so that they need not be computed."""
+        matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+        return self._cache.spared_tokens(matched, len(sequence.known))
+
     def fits_ever(self, sequence: Sequence) -> bool:
         """Would it fit an empty pool, with one more token?"""
         return len(sequence.known) < self._most_positions
@@ -45,7 +50,7 @@ class SiblingRule:
         """True where the sequence should wait."""
         group = sequence.request.group_id
         siblings = [other for other in running if other.request.group_id == group]
-        return any(other.computed < self._shared(other) for other in siblings)
+        return any(other.prompt_under_way or other.computed < self._shared(other) for other in siblings)
 
     def _shared(self, sequence: Sequence) -> int:
         """Tokens of the prompt's full pages that a sibling can take over."""

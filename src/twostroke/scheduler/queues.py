@@ -115,9 +115,15 @@ class Queues:
         self._by_id[sequence.request.request_id] = sequence
         self._with_adapters += sequence.request.adapter >= 0
 
+    @property
+    def idle_holder(self) -> Sequence | None:
+        """A paused sequence that should give its pages to one that waits, where nothing can be computed otherwise."""
+        idle = self.last_resort(set()) if self.waiting else None
+        return idle if idle is not None and idle.paused else None
+
     def last_resort(self, kept: set[str]) -> Sequence | None:
-        """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept`."""
-        candidates = [s for s in self.running if s.request.request_id not in kept]
+        """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept` nor in a plan."""
+        candidates = [s for s in self.running if not s.under_way and s.request.request_id not in kept]
         if self.paused:
             candidates += [s for s in self.paused if s.admission is not None]
         return max(candidates, key=lambda s: (s.request.priority, s.admission or 0), default=None)

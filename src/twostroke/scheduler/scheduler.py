@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Positions
+from functools import partial
 
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager
 from twostroke.cost.shape import Part
@@ -30,6 +31,7 @@ from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
 from twostroke.scheduler.sequence import NO_SCORES, Sequence
 from twostroke.scheduler.steering import Steering
+from twostroke.scheduler.under_way import UnderWay
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.plan import Copies, Hold, Plan, PlannedSequence, Preemption, Role
@@ -63,7 +65,8 @@ class Scheduler:
         self._query_tokens = 0
         self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
-        self._since_s = 0.0  # from when the streams of the step under way wait for it
+        # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
+        self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
 
     @property
     def has_work(self) -> bool:
@@ -109,29 +112,33 @@ class Scheduler:
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
-        """What the next step computes; None where nothing can be computed.
-
-        Sequences that are paused give way where nothing could be computed otherwise.
-        """
+        """What the next step computes; None where nothing can be. Paused sequences give way if nothing else can."""
         self._now = max(self._now, now)
+        if not self.under_way.room:
+            return None
         if not self._queues.running:
-            self._since_s = now
+            self.under_way.nothing_waited(now)
         plan = self._plan(now)
-        while plan is None and self._queues.waiting and (idle := self._queues.last_resort(set())) and idle.paused:
+        while plan is None and not self.under_way and (idle := self._queues.idle_holder) is not None:
             self._give_up(idle, self._queues.waiting[0].request.request_id)
             plan = self._plan(now)
         return plan
 
     def _plan(self, now: float) -> Plan | None:
         queues = self._queues
-        decoding = list(self._policy.decodes(queues))
-        prompts_wait = len(decoding) < len(queues.running) or bool(queues.waiting)
-        drafts = self._drafts.of_step(decoding, prompts_wait)
+        all_decoding = list(self._policy.decodes(queues))
+        prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
+        decoding, share = self.under_way.turn(all_decoding)
+        # What guesses learns from one plan at a time.
+        drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room)
         for sequence in decoding:
+            if len(step.planned) == share:
+                break
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
+        step.load.beside = self.under_way.beside(all_decoding, step.planned)
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
@@ -139,8 +146,9 @@ class Scheduler:
         load, queues = step.load, self._queues
         load.num_decode_tokens = load.num_tokens
         held: Hold | None = None
-        may_run, to_go_on = True, len(queues.prefilling)
-        for sequence in self._policy.prefills(queues, step.now):
+        may_plan = self.under_way.may_plan
+        may_run, to_go_on = True, len(list(filter(may_plan, queues.prefilling)))
+        for sequence in filter(may_plan, self._policy.prefills(queues, step.now)):
             if load.full:
                 break
             if sequence.admission is not None:
@@ -159,28 +167,24 @@ class Scheduler:
         self._num_steps += 1
         self._given_up.clear()
         self.steering.planned()
-        copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
-        return step.plan(self._num_steps, held, copies)
+        plan = step.plan(self._num_steps, held, Copies(self._cache.take_copies(), self._cache.take_page_copies()))
+        self.under_way.open(plan, load)
+        return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave. Requests that ended in between are left out."""
         events: list[Event] = []
-        find = self._queues.find
         self._now = max(self._now, now)
-        # What streams wait for: from one step's end to the next one's, what the driver does in between included, or the
-        # executor's own time where that is more. Steps that failed say nothing of the next ones.
-        measured_s = max(now - self._since_s, result.model_s + result.sampling_s)
+        measured_s, held = self.under_way.close(plan, result, now)
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
-        elif not result.faulty:
+        elif not result.faulty:  # steps that failed say nothing of the next ones
             self._policy.observe(self._parts(plan), measured_s, now)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
-        self._since_s = now
         self._cache.settle_copies(result.faulty)
         self.steering.settle(result.faulty)
-        for planned in plan.sequences:
-            sequence = find(planned.request.request_id)
-            if sequence is not None and sequence.admission is not None:
+        for planned, (sequence, admission) in zip(plan.sequences, held, strict=True):
+            if sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence:
                 self._commit_one(sequence, planned, result, now, events)
         for sequence, refusal in self._policy.overdue(self._queues, now):
             events.append(self._end(sequence, Ending(FinishReason.ERROR, refusal=refusal), now))
@@ -205,12 +209,7 @@ class Scheduler:
 
     def _assign_rank(self, sequence: Sequence) -> None:
         """Ask the policy for its rank."""
-
-        def cached_tokens() -> int:
-            matched = self._cache.match(sequence.request.cache_salt, sequence.known)
-            return self._cache.spared_tokens(matched, len(sequence.known))
-
-        self._policy.accept(sequence, cached_tokens, self._queues, self._now)
+        self._policy.accept(sequence, partial(self._pages.cached_tokens, sequence), self._queues, self._now)
 
     def _parts(self, plan: Plan) -> Iterable[Part]:
         """What a step held, for what learns from its time."""
@@ -243,7 +242,8 @@ class Scheduler:
         while tables is None and (tables := self._cache.reserve(request_id, end)) is None:
             victim = self._queues.last_resort(self._in_step(step))
             if victim is None or victim is sequence:
-                self._preempt(sequence, request_id, step.preempted)
+                if not self.under_way:  # else pages may become free, or another one may be preempted
+                    self._preempt(sequence, request_id, step.preempted)
                 return
             self._preempt(victim, request_id, step.preempted)
         if sequence.first_scheduled_s is None:
@@ -318,18 +318,17 @@ class Scheduler:
             events.append(self._end(sequence, Ending(FinishReason.ERROR, error=result.failed[request_id]), now))
             return
         if request_id in result.undone:
-            sequence.alone_before = planned.start + planned.num_tokens
+            sequence.alone_before, sequence.computed = planned.end, planned.start
             return self._give_up(sequence, request_id)
         if planned.scores:
             sequence.scored = planned.scores.stop
             sequence.pooled = result.pooled.get(request_id, b"")
             logprobs = result.prompt_logprobs.get(request_id, ())
             events.append(PromptEvent(request_id, logprobs, sequence.pooled))
-        sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
         ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
         if planned.draft_token_ids:
             self._settle_guesses(sequence, planned)
-        self._cache.commit(request_id, sequence.computed, sequence.known)
+        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.known)
         if ending is not None:
             events.append(self._end(sequence, ending, now))
 
@@ -354,7 +353,7 @@ class Scheduler:
         K and V of guesses that were right are computed; of the others, as if they had never been.
         """
         if not planned.samples:
-            return Ending(FinishReason.LENGTH) if sequence.remaining == 0 else None
+            return Ending(FinishReason.LENGTH) if planned.end == len(sequence.known) else None
         if not sampled:
             return Ending(FinishReason.ERROR, error="the step gave no token")
         ending = self._take_token(sequence, sampled[0], now, events)

@@ -32,6 +32,7 @@ class Sequence:
     probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
     ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
     comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed.
+    under_way: plans that hold it and are not committed; their positions count as computed.
     """
 
     request: Request
@@ -54,6 +55,7 @@ class Sequence:
     points: tuple[int, ...] = ()
     paused: bool = False
     alone_before: int = 0
+    under_way: int = 0
 
     @property
     def remaining(self) -> int:
@@ -64,6 +66,11 @@ class Sequence:
     def num_output(self) -> int:
         """Output tokens so far."""
         return len(self.known) - len(self.request.prompt_token_ids)
+
+    @property
+    def prompt_under_way(self) -> bool:
+        """Is a chunk of its prompt in a plan that is not committed? Then nobody can share its pages yet."""
+        return self.under_way > 0 and self.role is Role.PREFILL
 
     @property
     def to_score(self) -> range:

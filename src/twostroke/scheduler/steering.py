@@ -10,6 +10,7 @@ Must not know: why a token is chosen, scores.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Positions
 from dataclasses import replace
@@ -30,7 +31,7 @@ class Steering:
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
         self._copied: list[str] = []  # whose last page, or state, the next plan copies
-        self._in_flight: list[str] = []
+        self._in_flight: deque[list[str]] = deque()  # of each plan that is not committed, in order
 
     def extend(self, request_id: str, token_id: int) -> None:
         """This is the next token of a paused sequence, which goes on. Raises KeyError for an unknown one."""
@@ -64,15 +65,16 @@ class Steering:
 
     def planned(self) -> None:
         """The copies that were asked for so far are in the plan."""
-        self._in_flight, self._copied = self._copied, []
+        self._in_flight.append(self._copied)
+        self._copied = []
 
     def settle(self, failed: bool) -> None:
-        """The plan with the last copies was run. failed: perhaps not all of them were made."""
-        for request_id in self._in_flight if failed else ():
+        """The oldest of the plans was run. failed: perhaps not all of its copies were made."""
+        copied = self._in_flight.popleft()
+        for request_id in copied if failed else ():
             sequence = self._queues.find(request_id)
             if sequence is not None and sequence.admission is not None:
                 self._give_up(sequence, request_id)
-        self._in_flight = []
 
     def _paused(self, request_id: str) -> Sequence:
         sequence = self._queues.find(request_id)

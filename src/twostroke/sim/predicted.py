@@ -15,6 +15,9 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
+NextToken = Callable[[PlannedSequence, int], int]
+"""(planned, place): the token that follows the known ones and `place` more of a draft."""
+
 OUTPUT_TOKEN_BASE = 1 << 52
 """Invented output tokens begin here, far from those of invented prompts, so that only equal requests share pages."""
 
@@ -30,6 +33,16 @@ def invented_token(sequence: PlannedSequence, place: int) -> int:
     return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens + place
 
 
+def tokens_of(planned: PlannedSequence, next_token: NextToken = invented_token) -> tuple[SampledToken, ...]:
+    """What a sequence that samples gets: the tokens of its draft that are right, and the one behind them."""
+    found = [next_token(planned, 0)]
+    for place, guess in enumerate(planned.draft_token_ids, 1):
+        if found[-1] != guess:
+            break
+        found.append(next_token(planned, place))
+    return tuple(map(SampledToken, found))
+
+
 class PredictedExecutor:
     """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan.
 
@@ -40,7 +53,7 @@ class PredictedExecutor:
         self,
         cost: SteadyCost,
         clock: VirtualClock,
-        next_token: Callable[[PlannedSequence, int], int] = invented_token,
+        next_token: NextToken = invented_token,
         beside: Callable[[], Sequence[int]] = tuple,
     ) -> None:
         self._cost = cost
@@ -53,14 +66,6 @@ class PredictedExecutor:
         one behind them."""
         planned, starts = plan.sequences, self._beside()
         prediction = self._cost.predict_beside(starts, planned) if starts else self._cost.predict(planned)
-        sampled = {each.request.request_id: self._tokens(each) for each in planned if each.samples}
+        sampled = {each.request.request_id: tokens_of(each, self._next_token) for each in planned if each.samples}
         self._clock.advance(prediction.seconds)
         return StepResult(sampled, model_s=device_seconds(prediction))
-
-    def _tokens(self, planned: PlannedSequence) -> tuple[SampledToken, ...]:
-        found = [self._next_token(planned, 0)]
-        for place, guess in enumerate(planned.draft_token_ids, 1):
-            if found[-1] != guess:
-                break
-            found.append(self._next_token(planned, place))
-        return tuple(map(SampledToken, found))

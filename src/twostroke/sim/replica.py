@@ -20,7 +20,7 @@ from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.sim.ahead.scheduler import LookAheadScheduler
 from twostroke.sim.clock import VirtualClock
-from twostroke.sim.predicted import PredictedExecutor, invented_tokens
+from twostroke.sim.predicted import invented_tokens
 from twostroke.sim.setup import ReplicaSetup
 from twostroke.types.errors import OutOfMemory, Overloaded
 from twostroke.types.event import Event, FinishedEvent
@@ -84,7 +84,7 @@ class Replica:
     outstanding: requests submitted and not ended; arrived or not.
     skips: steps in which nothing but one more token for each stream can happen are done many at a time, with the same
     result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters,
-    whose number decides what a step reads.
+    whose number decides what a step reads, nor with stages, whose plans overlap.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Replica:
         self.clock = VirtualClock()
         self._ahead: LookAheadScheduler | None = None
         self.cache, self.scheduler = setup.heart(
-            self._looking_ahead if skips and watch is None and not setup.adapters else Scheduler
+            self._looking_ahead if skips and watch is None and not (setup.adapters or setup.stages) else Scheduler
         )
         self.busy_s = 0.0
         self.steps = 0
         self.last_step_s = 0.0
         self.outstanding: dict[str, Request] = {}
-        executor = PredictedExecutor(setup.cost, self.clock, beside=self._beside)
-        self._core = EngineCore(self.scheduler, executor, self._computed)
+        executor, flight = setup.executor(self.clock, self._beside)
+        self._core = EngineCore(self.scheduler, executor, self._computed, flight)
         self._listener = listener
         self._watch = watch
         self._ends_s = array("d")  # when the streams' steps from _first_end on ended

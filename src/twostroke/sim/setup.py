@@ -7,21 +7,29 @@ Must not know: workloads, other replicas, where a calibration is kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Positions
 from dataclasses import dataclass, replace
 
 from twostroke.cache.manager import CacheManager
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.memory import plan_kv
+from twostroke.cost.pipeline import StageTimes
 from twostroke.cost.shape import SteadyCost
-from twostroke.models.common.divided import Divided, cost_of
+from twostroke.engine.executor import Executor
+from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.models.common.divided import Divided, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.program.model import Model
 from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.scheduler.limits.plan_share import PredictedShare
 from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
+from twostroke.sim.clock import VirtualClock
 from twostroke.sim.guessing import simulated_guesser
+from twostroke.sim.predicted import PredictedExecutor
+from twostroke.sim.staged import StagedExecutor
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.speculate.guess_limiter import GUESS_ROWS
@@ -42,7 +50,8 @@ class ReplicaSetup:
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
     that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
     is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
-    sequences that run together. adapters: their number; each request uses one, and all are equally likely.
+    sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: of
+    a pipeline, the cost of each one, which has a plan of its own in flight.
     """
 
     cost: SteadyCost
@@ -56,14 +65,25 @@ class ReplicaSetup:
     acceptance: float = 0.0
     kv_tokens: int = 0
     adapters: int = 0
+    stages: tuple[SteadyCost, ...] = ()
+
+    def executor(self, clock: VirtualClock, beside: Callable[[], Positions[int]]) -> tuple[Executor, PlansInFlight]:
+        """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor."""
+        if not self.stages:
+            return PredictedExecutor(self.cost, clock, beside=beside), PlansInFlight()
+        staged = StagedExecutor(StageTimes(self.stages), clock)
+        return staged, PlansInFlight(len(self.stages), staged.begin)
 
     def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
         """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
         cache = CacheManager(self.pools, self.page_tokens)
-        if not self.acceptance:
-            return cache, make(cache, self.limits, self._policy())
-        limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
-        return cache, Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
+        if self.acceptance:
+            limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
+            scheduler = Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
+        else:
+            scheduler = make(cache, self.limits, self._policy())
+        scheduler.under_way.share = PredictedShare(self.cost, self.limits.plans_in_flight)
+        return cache, scheduler
 
     def _policy(self) -> Policy | None:
         if self.promised.any:
@@ -122,12 +142,14 @@ def replica_setup(
         spec, parts, EngineSizes(weights, kv_kind, context, sizes.max_sequences, sizes.max_step_tokens)
     )
     plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
+    stages = () if divided is None else stage_costs(spec, weights, kv_kind, machine, divided)
     return ReplicaSetup(
         gap_rule=sizes.gap_rule,
         cost=cost_of(spec, weights, kv_kind, machine, divided),
         pools=plan.pools,
-        limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences),
+        limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences, plans_in_flight=max(1, len(stages))),
         context_tokens=context,
         kv_token_bytes=spec.kv_bytes_per_token(kv_kind),
         kv_tokens=plan.tokens,
+        stages=stages,
     )

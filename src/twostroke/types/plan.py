@@ -56,6 +56,11 @@ class PlannedSequence(NamedTuple):
     alone: bool = False
 
     @property
+    def end(self) -> int:
+        """The position behind the planned ones."""
+        return self.start + self.num_tokens
+
+    @property
     def page_ids(self) -> Sequence[int]:
         """The first group's table; empty where the model keeps no K and V."""
         return self.tables[0] if self.tables else ()

@@ -127,6 +127,14 @@ class LiveAccount:
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
 
+    def add_own(self, seconds: float, again_s: float = 0.0) -> None:
+        """Its positions were computed for so long, before it decodes. again_s: of that, positions computed before."""
+        self.recompute_s += again_s
+        if self.token_s is None:
+            self.own_s += seconds - again_s
+        else:
+            self.decode_s += seconds - again_s
+
     def delays(self, delayed_s: float) -> Delays:
         """The delays since the request was first planned. delayed_s: the ledger's sum now."""
         if self.first_s is None:

@@ -30,11 +30,12 @@ from twostroke.cost.history.account import (
 )
 from twostroke.cost.history.accounts import Accounts
 from twostroke.cost.history.live_request import LiveRequest, live_request
+from twostroke.cost.history.plans_behind import PlansBehind
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.running_sums import RunningSums, Span, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
-from twostroke.cost.prefill_share import prefill_share
+from twostroke.cost.prefill_share import chunk_seconds
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption, Role
@@ -70,6 +71,7 @@ class Ledger:
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
         self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
+        self._behind = PlansBehind()
         self._held: Hold | None = None
         self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
@@ -91,8 +93,18 @@ class Ledger:
         """The engine stood still so long, because the reader that drives it did something else."""
         self._away_s += seconds
 
+    def begun(self, plan: Plan, now: float) -> None:
+        """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
+        yet in the step that ends next."""
+        for name in self._behind.begun(plan):
+            live = self._live.get(name)
+            if live is not None and live.phase not in (Phase.DECODING, Phase.FILLING):
+                self._enter(live, now)
+                self._last = None
+
     def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """A step was computed; its events come after this, at commit_s."""
+        self._behind.ended(plan)
         sequences = plan.sequences
         time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
         self._away_s = 0.0
@@ -194,7 +206,7 @@ class Ledger:
             elif live is not None and live.phase is not Phase.FILLING:
                 self._enter(live, span.begin_s)
         rows = self._rows(plan, result)
-        by_chunk = self._chunk_seconds(rows, span.busy_s)
+        by_chunk = chunk_seconds(rows, span.busy_s, self.cost)
         chunk_s = sum(by_chunk.values())
         if by_chunk:
             chunks = tuple(
@@ -223,15 +235,6 @@ class Ledger:
                 drafted.guesses = drafted.guesses.with_step(row.drafts, row.accepted)
         return tuple(rows)
 
-    def _chunk_seconds(self, rows: tuple[Row, ...], busy_s: float) -> dict[str, float]:
-        """What each chunk adds to the step; within a step chunks share by rows."""
-        chunks = [row for row in rows if row.role is Role.PREFILL]
-        if not chunks:
-            return {}
-        added = busy_s * prefill_share([row.segment() for row in rows], self.cost)
-        chunk_rows = sum(row.num_tokens for row in chunks)
-        return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
-
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
         """Account for a request that is planned, for the first time or again."""
         if live.phase is Phase.QUEUED:
@@ -257,6 +260,9 @@ class Ledger:
             live.host_s += span.commit_s - live.mark_s - span.busy_s - stall_s
             live.mark_s = span.commit_s
             row = own_rows.get(request_id)
+            if row is None and request_id in self._behind:
+                live.add_own(span.busy_s)
+                continue
             if row is None:
                 live.others_s += span.busy_s
                 continue
@@ -264,13 +270,8 @@ class Ledger:
                 live.cached = row.start
             live.computed = row.start + row.num_tokens
             own_s = span.busy_s - chunk_s + by_chunk.get(request_id, 0.0)
-            again_s = own_s * row.num_recomputed / row.num_tokens
             live.others_s += span.busy_s - own_s
-            live.recompute_s += again_s
-            if live.token_s is None:
-                live.own_s += own_s - again_s
-            else:
-                live.decode_s += own_s - again_s
+            live.add_own(own_s, own_s * row.num_recomputed / row.num_tokens)
 
     def _begin_decode(self, live: LiveAccount, span: Span) -> None:
         """Account for a request that has its next token: from now on it is in every step."""
@@ -284,10 +285,10 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """A decoding sequence that a limit left out waits for the others."""
+        """A decoding sequence that a limit left out waits for the others; not so one whose plan a stage has."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
-            if live.phase is Phase.DECODING and request_id not in inside:
+            if live.phase is Phase.DECODING and request_id not in inside and request_id not in self._behind:
                 live.decode_s -= base_s
                 live.others_s += base_s
 

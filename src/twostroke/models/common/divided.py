@@ -6,7 +6,7 @@ Must not know: memory, schedulers, how a link was measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.exchange import DividedCost, LinkRates
@@ -30,6 +30,24 @@ class Divided:
     def parts(self, spec: Model) -> list[Model]:
         """See Division."""
         return self.division.parts(spec)
+
+
+def stage_costs(
+    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided
+) -> tuple[SteadyCost, ...]:
+    """What each stage of a pipeline takes for its part of a step, first to last; none for ranks, which compute at once.
+
+    Raises ConfigError.
+    """
+    if divided.division.plans == 1:
+        return ()
+    formats, exchange_of, calls = format_choice(weights), divided.division.exchange_of, len(spec.program.calls)
+    found = []
+    for part in divided.parts(spec):
+        own = replace(part, num_layers=round(spec.num_layers * len(part.program.calls) / calls))
+        cost = step_cost(work_of(own, weights, kv_kind), machine)
+        found.append(DividedCost(cost, exchange_of(part, formats), divided.link))
+    return tuple(found)
 
 
 def cost_of(

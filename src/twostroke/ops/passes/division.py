@@ -60,6 +60,11 @@ class Division:
         return [rank for rank in range(self.count) if rank != self.leader]
 
     @property
+    def plans(self) -> int:
+        """How many plans the processes compute at a time: ranks meet inside each; each stage can have another one."""
+        return self.count if self.way == PIPELINE else 1
+
+    @property
     def noun(self) -> str:
         """What one of its processes is."""
         return "stage" if self.way == PIPELINE else "rank"

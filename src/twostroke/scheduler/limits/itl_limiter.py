@@ -37,7 +37,7 @@ class ItlLimiter:
         """Sequences that decode pass; all others get what the tightest promise of the step leaves."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
-        bound_s = self.bound_s([part for part, _ in step.parts])
+        bound_s = self.bound_s(step.waiting())
         if bound_s is None:
             return wanted_tokens
         base = step.segments()

@@ -8,6 +8,7 @@ Must not know: pages, queues.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Positions
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +23,7 @@ class SchedulerLimits:
 
     watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
     that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
+    plans_in_flight: plans that may be made before the first of them is committed: the stages of a pipeline.
     """
 
     max_step_tokens: int = 512
@@ -29,6 +31,7 @@ class SchedulerLimits:
     watermark_pages: int = 2
     max_draft_tokens: int = 0
     whole_prompts: bool = False
+    plans_in_flight: int = 1
 
 
 @dataclass(slots=True)
@@ -36,13 +39,15 @@ class StepLoad:
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
     decode, once all of them are in: they are first.
 
-    full: a limit cut one sequence short, so no other gets more.
+    full: a limit cut one sequence short, so no other gets more. beside: sequences that decode in other plans, which the
+    pipeline computes after or before this one: they wait for it, too.
     """
 
     num_tokens: int = 0
     num_decode_tokens: int = 0
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
+    beside: Positions[Sequence] = ()
 
     @property
     def num_sequences(self) -> int:
@@ -66,7 +71,12 @@ class StepLoad:
 
     def streams(self) -> list[Segment]:
         """The segments of sequences whose readers have tokens already and wait for the next one."""
-        return [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
+        own = [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
+        return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
+
+    def waiting(self) -> list[Sequence]:
+        """All sequences that wait for the end of the step."""
+        return [*(sequence for sequence, _ in self.parts), *self.beside]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         """One more sequence, before it is computed."""

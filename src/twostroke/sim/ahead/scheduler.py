@@ -127,7 +127,8 @@ class LookAheadScheduler(Scheduler):
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
         """Do for the streams what `steady` has just allowed; the events of their ends. now: the last step's end."""
-        self._since_s = now if not self.beside else self._since_s
+        if not self.beside:
+            self.under_way.skipped_to(now)
         ended = self.steady.skip(steps)
         return [self._end(sequence, Ending(FinishReason.LENGTH), now) for sequence in ended]
 

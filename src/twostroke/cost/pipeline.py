@@ -1,0 +1,70 @@
+"""Steps of a pipeline: what each stage takes for a plan, and how long a round of plans takes.
+
+Knows: a StepCost of each stage.
+Must not know: programs, which stage has what, schedulers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.cost.shape import Part, PartPrediction, StepCost, StepPrediction
+from twostroke.types.plan import Role
+
+WORTH_SHARING = 1.2
+"""A round of shared plans must be so many times faster. Each plan reads all weights: below that, the time of cores and
+the bandwidth that sharing takes are not worth it."""
+
+
+def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
+    """Should these streams be shared out among as many plans as there are stages?
+
+    All in one plan wait for all of it, one stage after the other; shared out, they wait for a round, which takes as
+    long as one of the plans through all stages. cost: of a step through all stages.
+    """
+    share = streams[: -(-len(streams) // plans)]
+    if len(share) == len(streams):
+        return False
+    return cost.predict(streams).seconds >= WORTH_SHARING * cost.predict(share).seconds
+
+
+class StageTimes:
+    """costs: of each stage, first to last, with what it hands over. The last one schedules and samples."""
+
+    def __init__(self, costs: Sequence[StepCost]) -> None:
+        self._costs = costs
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def seconds(self, segments: Sequence[Part]) -> list[float]:
+        """What each stage takes for a plan with these sequences. The host's part is the last one's."""
+        found = [cost.predict(segments) for cost in self._costs]
+        members = [sum(part.seconds for part in each.parts if part.name != "host") for each in found[:-1]]
+        return [*members, found[-1].seconds]
+
+
+class RoundCost:
+    """Satisfies `cost.shape.StepCost` for streams that are shared out where that pays.
+
+    A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
+    takes through all stages, whichever is more. whole: of a step through all stages, whose parts are scaled to that.
+    """
+
+    def __init__(self, whole: StepCost, stages: StageTimes) -> None:
+        self._whole, self._stages = whole, stages
+
+    def predict(self, segments: Sequence[Part]) -> StepPrediction:
+        """The time of a round with these sequences, all prompts in one plan."""
+        found = self._whole.predict(segments)
+        streams = [each for each in segments if each.role is Role.DECODE]
+        shares = len(self._stages) if sharing_pays(self._whole, streams, len(self._stages)) else 1
+        plans = [streams[first::shares] for first in range(shares)]
+        plans[-1] = [*plans[-1], *(each for each in segments if each.role is not Role.DECODE)]
+        by_plan = [self._stages.seconds(plan) for plan in plans if plan]
+        slowest_s = max((sum(by_stage) for by_stage in zip(*by_plan, strict=True)), default=0.0)
+        seconds = max([slowest_s, *map(sum, by_plan)])
+        share = seconds / found.seconds if found.seconds else 1.0
+        return StepPrediction(
+            tuple(PartPrediction(part.name, part.seconds * share, part.work, part.bound) for part in found.parts)
+        )

@@ -34,6 +34,7 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
   job.out = out;
   job.out_stride = out_stride;
   job.gated = gated;
+  job.beside = 1;
   job.parts = gated == 0 ? 1 : gated % kPanel == 0 ? 2 : kMaxParts;
   job.finish = finish;
   job.padded = padded_columns(w.kind, w.columns);

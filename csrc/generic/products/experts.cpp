@@ -1,8 +1,8 @@
 // experts: a row's sum, over the experts that it chose, of weight * down(act(gate x) * up x), or of the block without a gate.
 // Pairs of a row and an expert are sorted by expert. A part is the rows that meet one expert, a wave some hundred pairs whose parts go through
-// each stage together: rows are gathered and rounded, multiplied, gated and rounded, multiplied again. So a step of few rows is a few jobs of
-// the pool, whose tasks are panels of all its experts, and each matrix is read once.
-// In the last stage a task has some columns of the output and meets the parts in order: a row's sum runs in the order of its experts' numbers,
+// each stage together: rows are gathered and rounded, multiplied, gated and rounded, multiplied again, and added. So a step of few rows is a
+// few jobs of the pool, whose tasks are panels of all its experts, and each matrix is read once, from front to back.
+// In the last stage a task has some columns of the output and meets the pairs in order: a row's sum runs in the order of its experts' numbers,
 // and its bits depend on that row alone.
 // Knows: jobs of linear_job.h, the ops gate and activate, how banks of packed weights lie. Must not know: how weights are chosen.
 #include <string.h>
@@ -19,8 +19,9 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
-constexpr int64_t kWavePairs = 512;     // a wave ends with the part that reaches it
-constexpr int64_t kPanelsEach = 4, kTasksEach = 8;  // of the last stage: panels of a task at most; tasks of a thread at least
+constexpr int64_t kWavePairs = 24;      // for each thread: what is between two stages stays in its second-level cache
+constexpr int64_t kSerialElements = 1 << 15;
+constexpr int64_t kColumnsEach = 256;   // of a task of the last stage
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -35,7 +36,7 @@ struct Pair {
 struct Part {
   Job gate_up, down;
   const Pair* pairs;
-  int64_t first_block, first_task;  // the numbers of its first tasks: blocks of rows, and panels of gate_up
+  int64_t first_block, first_gate, first_down;  // the numbers of its first tasks: blocks of rows, panels of each product
 };
 
 // A call, and the wave at hand.
@@ -45,9 +46,9 @@ struct Experts {
   Pair* pairs;  // of all experts, one after the other
   int64_t starts[kMostExperts + 1];
   Part* parts;
-  int64_t count, blocks, tasks, panels_each;  // panels_each: of a task of the last stage
-  float *gathered, *made;                     // for each thread: a block of rows, some columns of each; what `down` made of a part
-  int64_t made_floats;
+  int64_t count, blocks, gate_tasks, down_tasks;
+  float* gathered;  // for each thread: a block of rows, some columns of each
+  int64_t beside;   // experts that rows meet, at most a wave of them
   bool first_wave;
 
   int64_t all_pairs() const { return starts[a.gate_up->experts]; }
@@ -104,6 +105,7 @@ Job product(const Experts& all, const ts_weight& bank, int64_t expert, int64_t r
   Job job = make_job(matrix_of(bank, expert), nullptr, 0, nullptr, 0, gated, finish);
   job.tokens = rows;
   job.row_splits = 1;
+  job.beside = all.beside;
   lay_out(job, all.context, nullptr);
   job.given = true;
   return job;
@@ -120,6 +122,8 @@ Part part_of(const Experts& all, int64_t expert, int64_t rows, Arena& arena) {
   second.x = first.out = arena.take<float>(rows * first.out_stride);
   first.x_stride = a.gate_up->columns;
   if (!is_integer_kind(first.w.kind)) first.x = arena.take<float>(rows * first.x_stride);
+  second.out_stride = a.down->rows;
+  second.out = arena.take<float>(rows * second.out_stride);
   for (Job* job : {&first, &second}) {
     if (is_integer_kind(job->w.kind)) arena.used += lay_out_rows(job->xq, job->w, job->padded, job->groups, arena.at());
   }
@@ -130,29 +134,28 @@ int64_t tasks_of(const Job& job) { return (job.panels + job.panels_each - 1) / j
 
 // The wave that begins with pair `begin`; returns where it ends. Without scratch memory nothing is kept, and memory is counted alone.
 int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
-  const int64_t threads = ts_threads(all.context), panels = (all.a.down->rows + kPanel - 1) / kPanel;
+  const int64_t threads = ts_threads(all.context);
   int64_t room_bytes = 0, pair = begin, expert = 0;
-  all.parts = arena.take<Part>(smaller(all.all_pairs() - begin, kWavePairs));
-  all.count = all.blocks = all.tasks = all.made_floats = 0;
-  all.panels_each = larger(1, smaller(kPanelsEach, panels / (kTasksEach * threads)));
-  while (pair < all.all_pairs() && pair - begin < kWavePairs) {
+  const int64_t most = smaller(all.all_pairs() - begin, kWavePairs * threads);  // a wave ends with the part that reaches it
+  all.parts = arena.take<Part>(most);
+  all.count = all.blocks = all.gate_tasks = all.down_tasks = 0;
+  while (pair - begin < most) {
     while (all.starts[expert + 1] <= pair) ++expert;
     const int64_t rows = smaller(kWholeRows, all.starts[expert + 1] - pair);
     Part part = part_of(all, expert, rows, arena);
     part.pairs = all.pairs + pair;
     part.first_block = all.blocks;
-    part.first_task = all.tasks;
+    part.first_gate = all.gate_tasks;
+    part.first_down = all.down_tasks;
     all.blocks += blocks_of(rows);
-    all.tasks += tasks_of(part.gate_up);
-    all.panels_each = larger(all.panels_each, part.down.panels_each);
-    all.made_floats = larger(all.made_floats, rows * part.down.panels_each * kPanel);
+    all.gate_tasks += tasks_of(part.gate_up);
+    all.down_tasks += tasks_of(part.down);
     room_bytes = larger(room_bytes, larger(part.gate_up.room_bytes, part.down.room_bytes));
     if (arena.scratch != nullptr) all.parts[all.count] = part;
     ++all.count;
     pair += rows;
   }
   all.gathered = arena.take<float>(threads * kRowBlock * kMaxGroup);
-  all.made = arena.take<float>(threads * all.made_floats);
   uint8_t* room = arena.take<uint8_t>(threads * room_bytes);
   for (int64_t i = 0; arena.scratch != nullptr && i < all.count; ++i) {
     for (Job* job : {&all.parts[i].gate_up, &all.parts[i].down}) {
@@ -208,12 +211,19 @@ void gather_task(void* arg, int64_t index, int32_t thread) {
   }
 }
 
-void gate_up_task(void* arg, int64_t index, int32_t thread) {
-  const Experts& all = *static_cast<const Experts*>(arg);
-  const Part& part = part_with(all, &Part::first_task, index);
-  const Job& job = part.gate_up;
-  const int64_t panel = (index - part.first_task) * job.panels_each;
+void multiply_part(const Job& job, int64_t task, int32_t thread) {
+  const int64_t panel = task * job.panels_each;
   multiply_panels(job, panel, smaller(job.panels_each, job.panels - panel), 0, job.tokens, thread, place_of(job, panel, 0));
+}
+
+void gate_up_task(void* arg, int64_t index, int32_t thread) {
+  const Part& part = part_with(*static_cast<const Experts*>(arg), &Part::first_gate, index);
+  multiply_part(part.gate_up, index - part.first_gate, thread);
+}
+
+void down_task(void* arg, int64_t index, int32_t thread) {
+  const Part& part = part_with(*static_cast<const Experts*>(arg), &Part::first_down, index);
+  multiply_part(part.down, index - part.first_down, thread);
 }
 
 // The first `width` columns of some rows.
@@ -234,40 +244,37 @@ void middle_task(void* arg, int64_t index, int32_t) {
   for (int64_t g = 0; g < job.groups; ++g) round_block(job, row, rows, g, middle + g * job.w.group, job.x_stride);
 }
 
-// out += weight * made, `width` columns of a part's rows from `column` on.
-void add_part(const Experts& all, const Part& part, const float* made, int64_t stride, int64_t column, int64_t width) {
-  for (int64_t r = 0; r < part.down.tokens; ++r, made += stride) {
-    const float weight = all.a.weigh_inputs != 0 ? 1.0f : part.pairs[r].weight;
-    float* out = all.a.out.data + part.pairs[r].row * all.a.out.stride + column;
-    for (int64_t i = 0; i < width; ++i) out[i] += weight * made[i];
-  }
-}
-
-void down_task(void* arg, int64_t index, int32_t thread) {
+// out += weight * what `down` made, some columns of all rows.
+void add_task(void* arg, int64_t index, int32_t) {
   const Experts& all = *static_cast<const Experts*>(arg);
   const ts_value& out = all.a.out;
-  const int64_t first = index * all.panels_each * kPanel, end = smaller(first + all.panels_each * kPanel, width_of(out));
+  const int64_t first = index * kColumnsEach, width = smaller(kColumnsEach, width_of(out) - first);
   for (int64_t row = 0; all.first_wave && row < out.rows; ++row) {
-    memset(out.data + row * out.stride + first, 0, static_cast<size_t>(end - first) * 4);
+    memset(out.data + row * out.stride + first, 0, static_cast<size_t>(width) * 4);
   }
-  float* made = all.made + thread * all.made_floats;
   for (int64_t i = 0; i < all.count; ++i) {
-    const Job& job = all.parts[i].down;
-    const int64_t step = job.panels_each * kPanel;
-    for (int64_t column = first; column < end; column += step) {
-      const int64_t width = smaller(step, end - column);
-      multiply_panels(job, column / kPanel, (width + kPanel - 1) / kPanel, 0, job.tokens, thread, {made, step});
-      add_part(all, all.parts[i], made, step, column, width);
+    const Part& part = all.parts[i];
+    for (int64_t r = 0; r < part.down.tokens; ++r) {
+      const float* made = part.down.out + r * part.down.out_stride + first;
+      const float weight = all.a.weigh_inputs != 0 ? 1.0f : part.pairs[r].weight;
+      float* to = out.data + part.pairs[r].row * out.stride + first;
+      for (int64_t c = 0; c < width; ++c) to[c] += weight * made[c];
     }
   }
 }
 
-void run_wave(Experts& all) {
-  ts_parallel(all.context, all.blocks, gather_task, &all);
-  ts_parallel(all.context, all.tasks, gate_up_task, &all);
-  ts_parallel(all.context, all.blocks, middle_task, &all);
-  const int64_t columns = all.panels_each * kPanel;
-  ts_parallel(all.context, (width_of(all.a.out) + columns - 1) / columns, down_task, &all);
+// Tasks between products: of few pairs this thread does them, because waking the others would take longer.
+void run_between(Experts& all, int64_t pairs, int64_t tasks, ts_task task) {
+  if (pairs * width_of(all.a.x) > kSerialElements) return ts_parallel(all.context, tasks, task, &all);
+  for (int64_t i = 0; i < tasks; ++i) task(&all, i, 0);
+}
+
+void run_wave(Experts& all, int64_t pairs) {
+  run_between(all, pairs, all.blocks, gather_task);
+  ts_parallel(all.context, all.gate_tasks, gate_up_task, &all);
+  run_between(all, pairs, all.blocks, middle_task);
+  ts_parallel(all.context, all.down_tasks, down_task, &all);
+  run_between(all, pairs, (width_of(all.a.out) + kColumnsEach - 1) / kColumnsEach, add_task);
 }
 
 int32_t check(const ts_experts_args& a) {
@@ -284,9 +291,13 @@ int32_t check(const ts_experts_args& a) {
 int32_t run(ts_context* context, const ts_experts_args& a) {
   const int32_t status = check(a);
   if (status != TS_OK) return status;
-  Experts all = {context, a, nullptr, {}, nullptr, 0, 0, 0, 0, nullptr, nullptr, 0, true};
+  Experts all = {context, a, nullptr, {}, nullptr, 0, 0, 0, 0, nullptr, 0, true};
   if (!count_rows(a, all.starts)) return TS_BAD_INDEX;
-  for (int64_t e = 0; e < a.gate_up->experts; ++e) all.starts[e + 1] += all.starts[e];
+  for (int64_t e = 0; e < a.gate_up->experts; ++e) {
+    all.beside += all.starts[e + 1] > 0;
+    all.starts[e + 1] += all.starts[e];
+  }
+  all.beside = larger(1, smaller(all.beside, kWavePairs * ts_threads(context)));
   Arena arena = {nullptr, 0};
   arena.take<Pair>(all.all_pairs());
   const int64_t pair_bytes = arena.used;
@@ -303,8 +314,9 @@ int32_t run(ts_context* context, const ts_experts_args& a) {
   pair = 0;
   do {
     arena.used = pair_bytes;
-    pair = lay_out_wave(all, pair, arena);
-    run_wave(all);
+    const int64_t end = lay_out_wave(all, pair, arena);
+    run_wave(all, end - pair);
+    pair = end;
     all.first_wave = false;
   } while (pair < all.all_pairs());
   return TS_OK;

@@ -58,6 +58,7 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
+  int64_t beside;                   // jobs of about this size whose tasks are shared out together: 1, or more
   bool in_turn;                     // whether this CPU likes several stretches of memory in turn
   const Way* way;
 };

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tools.gpu.stored_values import random_values
 
 from tests.ops.banks import bank, joined

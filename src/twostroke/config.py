@@ -15,7 +15,7 @@ from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
 from twostroke.program.model import Model
-from twostroke.quant.formats import STORED
+from twostroke.quant.formats import STORED, usual_kv_format
 from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
@@ -137,7 +137,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.put("model", facts.source, "asked for")
     resolver.put("revision", facts.revision, "of the folder or hub snapshot")
     weights = resolver.pick("weights", *_usual_weights(spec))
-    resolver.pick("kv_format", "f32" if weights == "f32" else "bf16", f"default with {weights} weights")
+    resolver.pick("kv_format", *_usual_kv(spec, weights, resolver.asked_value("device")))
     context = resolver.pick("context", *_usual_context(facts))
     if context > spec.longest_context:
         raise ConfigError(
@@ -198,6 +198,12 @@ def _usual_weights(spec: Model) -> tuple[str, str]:
     if spec.dtype == "float32":
         return "f32", "the checkpoint is float32"
     return "int8", f"default for a {spec.dtype} checkpoint on a CPU"
+
+
+def _usual_kv(spec: Model, weights: str, device: str | None) -> tuple[str, str]:
+    on_gpu = device not in (None, "cpu")
+    where = " on a GPU" if on_gpu else " and a cache of latents" if spec.has_latents else ""
+    return usual_kv_format(weights, spec.has_latents, on_gpu), f"default with {weights} weights{where}"
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:

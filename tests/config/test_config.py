@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models.published.latent import PUBLISHED
 from tests.models.published.states import MAMBA2
+from tests.planner.figures import LLAMA3_70B, spec_of
 from twostroke.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
 from twostroke.env import asked_by_environment, read_machine
 from twostroke.models.common.registry import read_model
 from twostroke.options import BY_NAME, parse_bytes, parse_count
+from twostroke.planner.ask import make_ask
 from twostroke.types.errors import ConfigError, OutOfMemory
 
 NEEDS = MemoryNeeds(1_000_000_000, 50_000_000, CacheNeeds((GroupBytes(16 * 32_768),), 0, 4096, 64, 512))
@@ -38,6 +41,27 @@ def test_bad_options_get_one_clear_error(options, needle):
     with pytest.raises(ConfigError) as caught:
         collect(options, {})
     assert needle in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "kv_format"),
+    [
+        (LLAMA3_70B, {"weights": "int8"}, "int8"),
+        (LLAMA3_70B, {"weights": "int4"}, "int8"),
+        (LLAMA3_70B, {"weights": "bf16"}, "bf16"),
+        (LLAMA3_70B, {"weights": "f32"}, "f32"),
+        (LLAMA3_70B, {"weights": "int8", "device": "auto"}, "bf16"),
+        (LLAMA3_70B, {"weights": "int8", "device": "cpu"}, "int8"),
+        (LLAMA3_70B, {"weights": "int8", "kv_format": "bf16"}, "bf16"),
+        (PUBLISHED["openbmb/MiniCPM3-4B"][0], {"weights": "int8"}, "bf16"),
+    ],
+)
+def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_bytes(config, options, kv_format):
+    spec, on_gpu = spec_of(config), options.get("device") == "auto"
+    resolver = Resolver(collect(options, {}))
+    resolve_engine(resolver, ModelFacts("m", None, spec), read_machine(), "generic")
+    assert resolver.resolved()["kv_format"] == kv_format
+    assert make_ask(spec, options["weights"], options.get("kv_format"), on_gpu=on_gpu).kv_format == kv_format
 
 
 @pytest.mark.parametrize(("text", "value"), [("2GB", 2 * 10**9), ("512MiB", 2**29), ("1.5g", 15 * 10**8), ("77", 77)])

@@ -133,7 +133,7 @@ def test_a_long_prompt_that_stretches_gaps_is_named(llm: LLM) -> None:
 
 
 def test_preemption_is_named_with_by_whom() -> None:
-    with LLM("spark", **{**SMALL, "kv_memory": "1MB", "context": 320}) as llm:
+    with LLM("spark", **{**SMALL, "kv_memory": "1MB", "kv_format": "bf16", "context": 320}) as llm:
         llm.engine.generate([prompt("old", 150, 160, 1), prompt("young", 120, 160, 2)])
         (found,) = llm.explain("young")
         text, who = cause_of(llm, "young", CauseKind.PREEMPTED)

@@ -167,7 +167,7 @@ def rates(low: float) -> Curve:
 CALIBRATION = Calibration(
     *("mark", "A machine", 2, 10**10, 0.0, 20e9, 1e11, 1e12, 1e6, 1e8),
     {WeightKind.INT8: LinearRates(rates(1e-10), rates(5e-11), rates(1e-10))},
-    {KVKind.BF16: AttentionRates(1e-10, 5e-11, 1e-11, 1e-7, 1e-8, rates(1e-11))},
+    {KVKind.INT8: AttentionRates(1e-10, 5e-11, 1e-11, 1e-7, 1e-8, rates(1e-11))},
     *(rates(1e-10), 1e-5, HostRates(1e-4, 1e-5, 1e-9)),
 )
 

@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tools.gpu.stored_values import random_values
 
-from tests.ops.banks import bank
+from tests.ops.banks import bank, joined
 from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import experts, route, sparse_mixer
 from twostroke.ops.products.route import Scores
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.stored_layout import pack_stored
+from twostroke.quant.codec import _aligned
 from twostroke.quant.formats import INT8
-from twostroke.spec.formats import F32, WeightFormat
+from twostroke.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 
 ROWS = 70
@@ -225,6 +228,35 @@ def test_experts_are_the_references_and_each_row_is_as_alone(
         np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
     for first, count in ((0, 1), (17, 1), (69, 1), (3, 2), (30, 5), (4, 33)):
         part = slice(first, first + count)
+        assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
+
+
+def stored_bank(count: int, rows: int, columns: int, kind: WeightKind) -> PackedWeight:
+    """Matrices that keep a file's codes, each with other values."""
+    form = WeightFormat(kind, STORED_GROUP)
+    packed = [_aligned(pack_stored(random_values(kind, rows, columns, seed), form)) for seed in range(count)]
+    return joined([PackedWeight(form, rows, columns, data) for data in packed])
+
+
+def test_experts_whose_codes_are_a_files_are_the_references(ops: CpuOps) -> None:
+    """Banks of two kinds, as GGUF files have them."""
+    gate_up, down = stored_bank(4, 512, 96, WeightKind.E2M1_32), stored_bank(4, 96, 256, WeightKind.SUPER4_MIN)
+    x, routes = random_rows(ROWS, 96), routes_of(ROWS, 4, 2)
+    found, law = mixed(ops, x, routes, gate_up, down), np.empty((ROWS, 96), np.float32)
+    room = np.empty((ROWS, 96), np.float32), np.empty((ROWS, 256), np.float32), np.empty((ROWS, 2), np.float32)
+    experts.reference(law, x, routes, gate_up, down, *room)
+    np.testing.assert_allclose(found, law, rtol=0, atol=0.03 * float(np.abs(law).max()))
+    for part in (slice(0, 1), slice(17, 18), slice(30, 35), slice(4, 37)):
+        assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
+
+
+@pytest.mark.parametrize("weight_format", [F32, INT8], ids=format_id)
+def test_a_step_of_several_waves_is_as_its_rows_alone(ops: CpuOps, weight_format: WeightFormat) -> None:
+    """1,400 pairs, some hundred rows of each expert: several waves, several parts of one expert."""
+    gate_up, down = bank(3, 80, 64, weight_format, True), bank(3, 64, 40, weight_format, True)
+    x, routes = random_rows(700, 64), routes_of(700, 3, 2)
+    found = mixed(ops, x, routes, gate_up, down)
+    for part in (slice(0, 1), slice(350, 420), slice(699, 700)):
         assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
 
 

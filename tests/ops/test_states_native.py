@@ -128,7 +128,7 @@ def test_ssd_scan(ops: CpuOps, shared: tuple[int, int], width: int, numbers: int
     check(native, law, heads * width, heads * width * numbers, 1e-5)
 
 
-@pytest.mark.parametrize("numbers", [1, 5, 16])
+@pytest.mark.parametrize("numbers", [1, 5, 16, 70])
 @pytest.mark.parametrize("channels", [1, 16, 40, 64, 150])
 def test_selective_scan(ops: CpuOps, channels: int, numbers: int) -> None:
     x, dt = random_rows(43, channels), 2 * random_rows(44, channels)[1:]

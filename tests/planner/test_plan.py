@@ -30,12 +30,12 @@ SEVENTY, SEVEN, SMALL = spec_of(LLAMA3_70B), spec_of(LLAMA2_7B), spec_of(SPEC)
 
 def expected(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> Expectation:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return expect(spec, make_ask(spec, **asked), target)
+    return expect(spec, make_ask(spec, **asked, on_gpu=target.is_gpu), target)
 
 
 def planned(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> ModelPlan:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return make_plan("somebody/model", spec, make_ask(spec, **asked), target)
+    return make_plan("somebody/model", spec, make_ask(spec, **asked, on_gpu=target.is_gpu), target)
 
 
 def test_memory_is_the_formulas() -> None:
@@ -188,7 +188,7 @@ def test_savings_leave_out_what_was_not_measured() -> None:
     measured = calibration()
     only = {kind: rates for kind, rates in measured.linear.items() if kind.name == "INT8"}
     target = here_target(replace(measured, linear=only), 10**10)
-    names = [each.name for each in savings(SMALL, make_ask(SMALL), target)]
+    names = [each.name for each in savings(SMALL, make_ask(SMALL, kv_format="bf16"), target)]
     assert names == ["kv int8", "speculation", "pages"]
 
 

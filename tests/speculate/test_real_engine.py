@@ -57,7 +57,7 @@ class AllOfThem(GuessLimiter):
 @pytest.fixture(scope="module")
 def llm() -> Iterator[LLM]:
     """Pages for about two of the answers, so that sequences are put back."""
-    options = {"context": 256, "kv_memory": "830KB", "max_sequences": 8, "threads": 2}
+    options = {"context": 256, "kv_memory": "830KB", "kv_format": "bf16", "max_sequences": 8, "threads": 2}
     with LLM("spark", speculate="draft:spark-draft", **options) as made:
         made._built.guesser._limiter = AllOfThem(made._built.guesser._limiter.times)
         session = made._built.session

@@ -22,7 +22,7 @@ from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
 
-SMALL = {"context": 256, "kv_memory": "830KB", "max_sequences": 8, "threads": 2}
+SMALL = {"context": 256, "kv_memory": "830KB", "kv_format": "bf16", "max_sequences": 8, "threads": 2}
 WAYS = ("medusa", "eagle")
 FOLDERS = {"medusa": spark_medusa_path, "eagle": spark_eagle_path}
 FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}

@@ -18,6 +18,7 @@ QuantizedRow quantized_group(const QuantizedRows& xq, int64_t row, int64_t group
   at.q += group * at.group_stride;
   at.scales += group * at.pair_stride;
   at.corrections += group * at.pair_stride;
+  if (!xq.blocked) at.sub_corrections += group * xq.q_group_stride / kSubgroup;
   return at;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 // The int8 form of what is multiplied at once stays in a second-level cache: of many columns a slice at a time, while sums wait.
 constexpr int64_t kSliceBytes = 1 << 20;
-constexpr int64_t kSlicedRows = 512, kWholeRows = 128;  // at a time, of columns in slices; of columns too many for kSliceBytes
+constexpr int64_t kSlicedRows = 512;  // at a time, of columns in slices; kWholeRows: of columns too many for kSliceBytes
 
 // Waiting sums are worth their memory where they are fewer than what is summed up.
 bool in_slices(const Job& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
@@ -34,6 +34,7 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
   job.out = out;
   job.out_stride = out_stride;
   job.gated = gated;
+  job.beside = 1;
   job.parts = gated == 0 ? 1 : gated % kPanel == 0 ? 2 : kMaxParts;
   job.finish = finish;
   job.padded = padded_columns(w.kind, w.columns);

@@ -50,7 +50,7 @@ int64_t panels_in_turn(const Job& job) {
 
 // As many as leave tasks enough to even out the threads' speeds.
 int64_t panels_read_on(const Job& job, int64_t threads) {
-  const int64_t most = job.panels / (kTasksEach * threads);
+  const int64_t most = job.panels * job.beside / (kTasksEach * threads);
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 

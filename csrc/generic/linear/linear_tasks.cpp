@@ -39,14 +39,14 @@ void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& ti
 }
 
 // One panel stays in the second-level cache while the rows pass by.
-void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row) {
+void float_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, const Place& out) {
   alignas(64) float sums[kMaxParts * kTileRows * kPanel];
   each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
     for (int64_t part = 0; part < last_part(job, index); ++part) {
       const Panel panel = panel_of(job, part_panel(job, index, part));
       float_kernel(job.w.kind, rows)(panel, tile_rows(job, row), sums + part * kTileRows * kPanel);
     }
-    job.finish(job, index, rows, sums, kTileRows * kPanel, place_of(job, index, row));
+    job.finish(job, index, rows, sums, kTileRows * kPanel, {out.at + (row - first_row) * out.stride, out.stride});
   });
 }
 
@@ -125,20 +125,28 @@ int64_t row_point(const Job& job, int64_t part) {
   return row / kRowBlock * kRowBlock;
 }
 
+void multiply_panels(const Job& job, int64_t panel, int64_t count, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
+  if (job.way->few != nullptr) return few_rows(job, panel, count, thread, out);
+  if (job.xq.blocked) blocks_begin();
+  for (int64_t i = 0; i < count; ++i) {
+    const Place at = {out.at + i * kPanel, out.stride};
+    if (is_integer_kind(job.w.kind)) {
+      integer_panel(job, panel + i, first_row, last_row, thread, at);
+    } else {
+      float_panel(job, panel + i, first_row, last_row, at);
+    }
+  }
+  if (job.xq.blocked) blocks_end();
+}
+
 void multiply_task(void* arg, int64_t index, int32_t thread) {
   const Job& job = *static_cast<const Job*>(arg);
-  const int64_t panel = index / job.row_splits * job.panels_each;
+  const int64_t panel = index / job.row_splits * job.panels_each, left = job.panels - panel;
   const int64_t row_part = index % job.row_splits;
   const int64_t first_row = row_point(job, row_part), last_row = row_point(job, row_part + 1);
   if (first_row == last_row) return;  // rows of a block were not parted so far
-  if (!is_integer_kind(job.w.kind)) return float_panel(job, panel, first_row, last_row);
-  if (job.way->few != nullptr) {
-    const int64_t left = job.panels - panel;
-    return few_rows(job, panel, left < job.panels_each ? left : job.panels_each, thread, place_of(job, panel, 0));
-  }
-  if (job.xq.blocked) blocks_begin();
-  integer_panel(job, panel, first_row, last_row, thread, place_of(job, panel, first_row));
-  if (job.xq.blocked) blocks_end();
+  const int64_t count = left < job.panels_each ? left : job.panels_each;
+  multiply_panels(job, panel, count, first_row, last_row, thread, place_of(job, panel, first_row));
 }
 
 // A task is one panel, or as many as few rows stream at once; a thread takes those beside each other, so that it reads on without

@@ -1,24 +1,78 @@
 // experts: a row's sum, over the experts that it chose, of weight * down(act(gate x) * up x), or of the block without a gate.
-// One expert after the other: the rows that meet it are gathered, multiplied as rows of any product, and added to where they came from.
-// So a row's sum runs in the order of its experts' numbers, and its bits depend on that row alone.
-// Knows: ts_linear and ts_linear_silu, the ops gate and activate, how banks of packed weights lie. Must not know: how weights are chosen.
+// Pairs of a row and an expert are sorted by expert. A part is the rows that meet one expert, a wave some hundred pairs whose parts go through
+// each stage together: rows are gathered and rounded, multiplied, gated and rounded, multiplied again, and added. So a step of few rows is a
+// few jobs of the pool, whose tasks are panels of all its experts, and each matrix is read once, from front to back.
+// In the last stage a task has some columns of the output and meets the pairs in order: a row's sum runs in the order of its experts' numbers,
+// and its bits depend on that row alone.
+// Knows: jobs of linear_job.h, the ops gate and activate, how banks of packed weights lie. Must not know: how weights are chosen.
 #include <string.h>
 
+#include <initializer_list>
+
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/checks.h"
-#include "twostroke/linear.h"
+#include "twostroke/context.h"
+#include "twostroke/linear_job.h"
 #include "twostroke/ops.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kMostRows = 1 << 24;  // whole numbers below it are exact in float32
+constexpr int64_t kWavePairs = 24;      // for each thread: what is between two stages stays in its second-level cache
+constexpr int64_t kSerialElements = 1 << 15;
+constexpr int64_t kColumnsEach = 256;   // of a task of the last stage
+
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t blocks_of(int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock; }
+
+struct Pair {
+  int64_t row;
+  float weight;
+};
+
+// Rows that meet one expert, at most kWholeRows, as rows of its two products.
+struct Part {
+  Job gate_up, down;
+  const Pair* pairs;
+  int64_t first_block, first_gate, first_down;  // the numbers of its first tasks: blocks of rows, panels of each product
+};
+
+// A call, and the wave at hand.
+struct Experts {
+  ts_context* context;
+  const ts_experts_args& a;
+  Pair* pairs;  // of all experts, one after the other
+  int64_t starts[kMostExperts + 1];
+  Part* parts;
+  int64_t count, blocks, gate_tasks, down_tasks;
+  float* gathered;  // for each thread: a block of rows, some columns of each
+  int64_t beside;   // experts that rows meet, at most a wave of them
+  bool first_wave;
+
+  int64_t all_pairs() const { return starts[a.gate_up->experts]; }
+};
+
+struct Arena {
+  uint8_t* scratch;
+  int64_t used;
+
+  uint8_t* at() const { return scratch == nullptr ? nullptr : scratch + used; }
+  template <class T>
+  T* take(int64_t count) {
+    T* found = reinterpret_cast<T*>(at());
+    used += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
+    return found;
+  }
+};
+
+bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == kSilu && a.limit <= 0 && a.shift == 0; }
 
 const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
 
-// counts[e]: rows that chose e. False where a row holds what is no expert's number, or an expert twice.
-bool count_rows(const ts_experts_args& a, int32_t* counts) {
+// starts[e + 1]: rows that chose e. False where a row holds what is no expert's number, or an expert twice.
+bool count_rows(const ts_experts_args& a, int64_t* starts) {
   const int64_t chosen = width_of(a.routes) / 2;
   for (int64_t row = 0; row < a.x.rows; ++row) {
     const float* numbers = numbers_of(a, row);
@@ -29,69 +83,198 @@ bool count_rows(const ts_experts_args& a, int32_t* counts) {
       for (int64_t before = 0; before < i; ++before) {
         if (numbers[before] == numbers[i]) return false;
       }
-      ++counts[expert];
+      ++starts[expert + 1];
     }
   }
   return true;
 }
 
-// a.pairs: the rows that chose this expert, and its weight in each.
-void find_rows(const ts_experts_args& a, int64_t expert) {
-  const int64_t chosen = width_of(a.routes) / 2;
-  float* pair = a.pairs.data;
-  for (int64_t row = 0; row < a.x.rows; ++row) {
-    const float *numbers = numbers_of(a, row), *weights = numbers - chosen;
-    for (int64_t i = 0; i < chosen; ++i) {
-      if (numbers[i] != static_cast<float>(expert)) continue;
-      pair[0] = static_cast<float>(row);
-      pair[1] = weights[i];
-      pair += a.pairs.stride;
+// Counts become starts, and every pair is put in its place.
+void sort_pairs(Experts& all) {
+  const int64_t chosen = width_of(all.a.routes) / 2;
+  int64_t next[kMostExperts];
+  for (int64_t e = 0; e < all.a.gate_up->experts; ++e) next[e] = all.starts[e];
+  for (int64_t row = 0; row < all.a.x.rows; ++row) {
+    const float *numbers = numbers_of(all.a, row), *weights = numbers - chosen;
+    for (int64_t i = 0; i < chosen; ++i) all.pairs[next[static_cast<int64_t>(numbers[i])]++] = {row, weights[i]};
+  }
+}
+
+// One product of `rows` rows; its memory for these rows is laid out by the caller, its room is shared.
+Job product(const Experts& all, const ts_weight& bank, int64_t expert, int64_t rows, int64_t gated, Finish finish) {
+  Job job = make_job(matrix_of(bank, expert), nullptr, 0, nullptr, 0, gated, finish);
+  job.tokens = rows;
+  job.row_splits = 1;
+  job.beside = all.beside;
+  lay_out(job, all.context, nullptr);
+  job.given = true;
+  return job;
+}
+
+Part part_of(const Experts& all, int64_t expert, int64_t rows, Arena& arena) {
+  const ts_experts_args& a = all.a;
+  const bool silu = is_silu(a);
+  Part part = {};
+  part.gate_up = product(all, *a.gate_up, expert, rows, silu ? a.down->columns : 0, silu ? finish_silu : finish_store);
+  part.down = product(all, *a.down, expert, rows, 0, finish_store);
+  Job &first = part.gate_up, &second = part.down;
+  first.out_stride = second.x_stride = silu ? a.down->columns : a.gate_up->rows;
+  second.x = first.out = arena.take<float>(rows * first.out_stride);
+  first.x_stride = a.gate_up->columns;
+  if (!is_integer_kind(first.w.kind)) first.x = arena.take<float>(rows * first.x_stride);
+  second.out_stride = a.down->rows;
+  second.out = arena.take<float>(rows * second.out_stride);
+  for (Job* job : {&first, &second}) {
+    if (is_integer_kind(job->w.kind)) arena.used += lay_out_rows(job->xq, job->w, job->padded, job->groups, arena.at());
+  }
+  return part;
+}
+
+int64_t tasks_of(const Job& job) { return (job.panels + job.panels_each - 1) / job.panels_each; }
+
+// The wave that begins with pair `begin`; returns where it ends. Without scratch memory nothing is kept, and memory is counted alone.
+int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
+  const int64_t threads = ts_threads(all.context);
+  int64_t room_bytes = 0, pair = begin, expert = 0;
+  const int64_t most = smaller(all.all_pairs() - begin, kWavePairs * threads);  // a wave ends with the part that reaches it
+  all.parts = arena.take<Part>(most);
+  all.count = all.blocks = all.gate_tasks = all.down_tasks = 0;
+  while (pair - begin < most) {
+    while (all.starts[expert + 1] <= pair) ++expert;
+    const int64_t rows = smaller(kWholeRows, all.starts[expert + 1] - pair);
+    Part part = part_of(all, expert, rows, arena);
+    part.pairs = all.pairs + pair;
+    part.first_block = all.blocks;
+    part.first_gate = all.gate_tasks;
+    part.first_down = all.down_tasks;
+    all.blocks += blocks_of(rows);
+    all.gate_tasks += tasks_of(part.gate_up);
+    all.down_tasks += tasks_of(part.down);
+    room_bytes = larger(room_bytes, larger(part.gate_up.room_bytes, part.down.room_bytes));
+    if (arena.scratch != nullptr) all.parts[all.count] = part;
+    ++all.count;
+    pair += rows;
+  }
+  all.gathered = arena.take<float>(threads * kRowBlock * kMaxGroup);
+  uint8_t* room = arena.take<uint8_t>(threads * room_bytes);
+  for (int64_t i = 0; arena.scratch != nullptr && i < all.count; ++i) {
+    for (Job* job : {&all.parts[i].gate_up, &all.parts[i].down}) {
+      job->room = room;
+      job->room_bytes = room_bytes;
+    }
+  }
+  return pair;
+}
+
+// The part that has task `index`; first: which of its numbers says where its tasks begin.
+const Part& part_with(const Experts& all, int64_t Part::*first, int64_t index) {
+  int64_t low = 0, high = all.count;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (all.parts[middle].*first <= index ? low : high) = middle;
+  }
+  return all.parts[low];
+}
+
+// Columns [first, first + width) of a row of x, weighed where inputs are.
+void copy_row(const Experts& all, const Pair& pair, int64_t first, int64_t width, float* to) {
+  const float* from = all.a.x.data + pair.row * all.a.x.stride + first;
+  if (all.a.weigh_inputs == 0) {
+    memcpy(to, from, static_cast<size_t>(width) * 4);
+    return;
+  }
+  for (int64_t i = 0; i < width; ++i) to[i] = from[i] * pair.weight;
+}
+
+// One group of columns of up to kRowBlock rows, x_stride apart, to what job multiplies.
+void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride) {
+  const int64_t columns = smaller(job.w.columns - group * job.w.group, job.w.group);
+  if (job.xq.blocked) return quantize_block(x, x_stride, rows, columns, quantized_group(job.xq, row, group));
+  for (int64_t r = 0; r < rows; ++r) quantize_row(x + r * x_stride, columns, job.w.group, quantized_group(job.xq, row + r, group));
+}
+
+void gather_task(void* arg, int64_t index, int32_t thread) {
+  const Experts& all = *static_cast<const Experts*>(arg);
+  const Part& part = part_with(all, &Part::first_block, index);
+  const Job& job = part.gate_up;
+  const int64_t row = (index - part.first_block) * kRowBlock, rows = smaller(kRowBlock, job.tokens - row);
+  const Pair* pairs = part.pairs + row;
+  if (!is_integer_kind(job.w.kind)) {
+    for (int64_t r = 0; r < rows; ++r) copy_row(all, pairs[r], 0, job.x_stride, const_cast<float*>(job.x) + (row + r) * job.x_stride);
+    return;
+  }
+  float* gathered = all.gathered + thread * kRowBlock * kMaxGroup;
+  for (int64_t g = 0; g < job.groups; ++g) {
+    const int64_t first = g * job.w.group, width = smaller(job.w.columns - first, job.w.group);
+    for (int64_t r = 0; r < rows; ++r) copy_row(all, pairs[r], first, width, gathered + r * width);
+    round_block(job, row, rows, g, gathered, width);
+  }
+}
+
+void multiply_part(const Job& job, int64_t task, int32_t thread) {
+  const int64_t panel = task * job.panels_each;
+  multiply_panels(job, panel, smaller(job.panels_each, job.panels - panel), 0, job.tokens, thread, place_of(job, panel, 0));
+}
+
+void gate_up_task(void* arg, int64_t index, int32_t thread) {
+  const Part& part = part_with(*static_cast<const Experts*>(arg), &Part::first_gate, index);
+  multiply_part(part.gate_up, index - part.first_gate, thread);
+}
+
+void down_task(void* arg, int64_t index, int32_t thread) {
+  const Part& part = part_with(*static_cast<const Experts*>(arg), &Part::first_down, index);
+  multiply_part(part.down, index - part.first_down, thread);
+}
+
+// The first `width` columns of some rows.
+ts_value corner(float* data, int64_t stride, int64_t rows, int64_t width) { return {data, stride, rows, 1, width}; }
+
+void middle_task(void* arg, int64_t index, int32_t) {
+  const Experts& all = *static_cast<const Experts*>(arg);
+  const Part& part = part_with(all, &Part::first_block, index);
+  const Job& job = part.down;
+  const int64_t row = (index - part.first_block) * kRowBlock, rows = smaller(kRowBlock, job.tokens - row);
+  float* middle = part.gate_up.out + row * job.x_stride;
+  if (!is_silu(all.a)) {  // shapes and kinds were checked
+    const ts_value inner = corner(middle, job.x_stride, rows, job.w.columns), both = corner(middle, job.x_stride, rows, job.x_stride);
+    if (has_gate(all.a)) run(all.context, ts_gate_args{inner, both, all.a.activation, all.a.limit, all.a.shift});
+    else run(all.context, ts_activate_args{inner, all.a.activation});
+  }
+  if (!is_integer_kind(job.w.kind)) return;
+  for (int64_t g = 0; g < job.groups; ++g) round_block(job, row, rows, g, middle + g * job.w.group, job.x_stride);
+}
+
+// out += weight * what `down` made, some columns of all rows.
+void add_task(void* arg, int64_t index, int32_t) {
+  const Experts& all = *static_cast<const Experts*>(arg);
+  const ts_value& out = all.a.out;
+  const int64_t first = index * kColumnsEach, width = smaller(kColumnsEach, width_of(out) - first);
+  for (int64_t row = 0; all.first_wave && row < out.rows; ++row) {
+    memset(out.data + row * out.stride + first, 0, static_cast<size_t>(width) * 4);
+  }
+  for (int64_t i = 0; i < all.count; ++i) {
+    const Part& part = all.parts[i];
+    for (int64_t r = 0; r < part.down.tokens; ++r) {
+      const float* made = part.down.out + r * part.down.out_stride + first;
+      const float weight = all.a.weigh_inputs != 0 ? 1.0f : part.pairs[r].weight;
+      float* to = out.data + part.pairs[r].row * out.stride + first;
+      for (int64_t c = 0; c < width; ++c) to[c] += weight * made[c];
     }
   }
 }
 
-void clear_task(void* arg, int64_t row, int32_t) {
-  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
-  memset(a.out.data + row * a.out.stride, 0, static_cast<size_t>(width_of(a.out)) * 4);
+// Tasks between products: of few pairs this thread does them, because waking the others would take longer.
+void run_between(Experts& all, int64_t pairs, int64_t tasks, ts_task task) {
+  if (pairs * width_of(all.a.x) > kSerialElements) return ts_parallel(all.context, tasks, task, &all);
+  for (int64_t i = 0; i < tasks; ++i) task(&all, i, 0);
 }
 
-void gather_task(void* arg, int64_t index, int32_t) {
-  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
-  const float* pair = a.pairs.data + index * a.pairs.stride;
-  const float* from = a.x.data + static_cast<int64_t>(pair[0]) * a.x.stride;
-  float* to = a.rows.data + index * a.rows.stride;
-  const int64_t width = width_of(a.x);
-  if (a.weigh_inputs == 0) {
-    memcpy(to, from, static_cast<size_t>(width) * 4);
-    return;
-  }
-  for (int64_t i = 0; i < width; ++i) to[i] = from[i] * pair[1];
-}
-
-void add_task(void* arg, int64_t index, int32_t) {
-  const ts_experts_args& a = *static_cast<const ts_experts_args*>(arg);
-  const float* pair = a.pairs.data + index * a.pairs.stride;
-  const float* from = a.rows.data + index * a.rows.stride;
-  float* out = a.out.data + static_cast<int64_t>(pair[0]) * a.out.stride;
-  const int64_t width = width_of(a.out);
-  const float weight = a.weigh_inputs != 0 ? 1.0f : pair[1];
-  for (int64_t i = 0; i < width; ++i) out[i] += weight * from[i];
-}
-
-bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == kSilu && a.limit <= 0 && a.shift == 0; }
-
-// The first `width` columns of the first `count` rows.
-ts_value corner(const ts_value& value, int64_t count, int64_t width) { return {value.data, value.stride, count, 1, width}; }
-
-// a.middle: what the gathered rows become before the second product.
-int32_t first_half(ts_context* context, const ts_experts_args& a, const ts_weight& gate_up, int64_t count) {
-  const ts_value &rows = a.rows, &middle = a.middle;
-  if (is_silu(a)) return ts_linear_silu(context, &gate_up, rows.data, rows.stride, count, middle.data, middle.stride);
-  const int32_t status = ts_linear(context, &gate_up, rows.data, rows.stride, count, middle.data, middle.stride);
-  if (status != TS_OK) return status;
-  const ts_value inner = corner(middle, count, a.down->columns);
-  if (!has_gate(a)) return run(context, ts_activate_args{inner, a.activation});
-  return run(context, ts_gate_args{inner, corner(middle, count, gate_up.rows), a.activation, a.limit, a.shift});
+void run_wave(Experts& all, int64_t pairs) {
+  run_between(all, pairs, all.blocks, gather_task);
+  ts_parallel(all.context, all.gate_tasks, gate_up_task, &all);
+  run_between(all, pairs, all.blocks, middle_task);
+  ts_parallel(all.context, all.down_tasks, down_task, &all);
+  run_between(all, pairs, (width_of(all.a.out) + kColumnsEach - 1) / kColumnsEach, add_task);
 }
 
 int32_t check(const ts_experts_args& a) {
@@ -106,24 +289,36 @@ int32_t check(const ts_experts_args& a) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_experts_args& a) {
-  int32_t status = check(a);
+  const int32_t status = check(a);
   if (status != TS_OK) return status;
-  int32_t counts[kMostExperts] = {};
-  if (!count_rows(a, counts)) return TS_BAD_INDEX;
-  ts_experts_args* arg = const_cast<ts_experts_args*>(&a);
-  ts_parallel(context, a.out.rows, clear_task, arg);
-  for (int64_t expert = 0; expert < a.gate_up->experts; ++expert) {
-    const int64_t count = counts[expert];
-    if (count == 0) continue;
-    const ts_weight gate_up = matrix_of(*a.gate_up, expert), down = matrix_of(*a.down, expert);
-    find_rows(a, expert);
-    ts_parallel(context, count, gather_task, arg);
-    status = first_half(context, a, gate_up, count);
-    // The gathered rows are used up: their memory takes the result.
-    if (status == TS_OK) status = ts_linear(context, &down, a.middle.data, a.middle.stride, count, a.rows.data, a.rows.stride);
-    if (status != TS_OK) return status;
-    ts_parallel(context, count, add_task, arg);
+  Experts all = {context, a, nullptr, {}, nullptr, 0, 0, 0, 0, nullptr, 0, true};
+  if (!count_rows(a, all.starts)) return TS_BAD_INDEX;
+  for (int64_t e = 0; e < a.gate_up->experts; ++e) {
+    all.beside += all.starts[e + 1] > 0;
+    all.starts[e + 1] += all.starts[e];
   }
+  all.beside = larger(1, smaller(all.beside, kWavePairs * ts_threads(context)));
+  Arena arena = {nullptr, 0};
+  arena.take<Pair>(all.all_pairs());
+  const int64_t pair_bytes = arena.used;
+  int64_t bytes = 0, pair = 0;
+  do {
+    arena.used = pair_bytes;
+    pair = lay_out_wave(all, pair, arena);
+    bytes = larger(bytes, arena.used);
+  } while (pair < all.all_pairs());
+  arena.scratch = static_cast<uint8_t*>(ts_scratch(context, static_cast<size_t>(bytes)));
+  if (arena.scratch == nullptr) return TS_NO_MEMORY;
+  all.pairs = reinterpret_cast<Pair*>(arena.scratch);
+  sort_pairs(all);
+  pair = 0;
+  do {
+    arena.used = pair_bytes;
+    const int64_t end = lay_out_wave(all, pair, arena);
+    run_wave(all, end - pair);
+    pair = end;
+    all.first_wave = false;
+  } while (pair < all.all_pairs());
   return TS_OK;
 }
 

@@ -1,6 +1,7 @@
 // delta_rule: the gated delta rule. A task is one head of one sequence; its state stays in near caches for all tokens of the step.
-// Tokens pass one after the other through some columns of the state, then through the next. Each number of the state, and each sum over
-// its rows, is made by the same operations in the same order however many columns go together, so bits do not depend on chunks.
+// Tokens pass one after the other through some columns of the state, then through the next; a row is loaded once for what one token changes
+// and what the next one looks up. Each number of the state, and each sum over its rows, is made by the same operations in the same order
+// however many columns and tokens go together, so bits do not depend on chunks.
 // Knows: simd.h, states.h, the thread pool. Must not know: models.
 #include <math.h>
 
@@ -55,48 +56,72 @@ void prepare(const ts_delta_rule_args& a, int64_t head, int64_t row, Tokens* t, 
   t->beta[i] = beta[0];
 }
 
-// kCount vectors of columns of the state (rows, width), from `first` on; of the last one `part` lanes.
+// kCount vectors of columns of one head's state (rows, width); of the last one `part` lanes.
 template <int kCount, bool kWhole>
-TS_VECTOR_INLINE void pass_token(const Tokens& t, int64_t i, const float* v, float* state, int64_t rows, int64_t width, int64_t part,
-                                 float* out) {
-  const float *key = t.key[i], *query = t.query[i], *left = t.left[i];
-  Vec sum[kCount];
+struct Columns {
+  float* state;
+  int64_t rows, width, part;
+
+  __attribute__((always_inline)) Vec get(const float* at) const { return kWhole ? load(at) : load_part(at, part, 0.0f); }
+  __attribute__((always_inline)) void put(float* at, Vec value) const {
+    if (kWhole) store(at, value);
+    else store_part(at, part, value);
+  }
+  __attribute__((always_inline)) float* at(int64_t k, int c) const { return state + k * width + c * kLanes; }
+};
+
+// sum = what the first token's key finds in what is left of the state.
+template <int kCount, bool kWhole>
+TS_VECTOR_INLINE void look_up(const Tokens& t, const Columns<kCount, kWhole>& columns, Vec (&sum)[kCount]) {
   for (int c = 0; c < kCount; ++c) sum[c] = zero();
-  for (int64_t k = 0; k < rows; ++k) {
-    const Vec kept = set1(left[k]), weight = set1(key[k]);
+  for (int64_t k = 0; k < columns.rows; ++k) {
+    const Vec kept = set1(t.left[0][k]), weight = set1(t.key[0][k]);
+    for (int c = 0; c < kCount; ++c) sum[c] = fma(weight, columns.get(columns.at(k, c)) * kept, sum[c]);
+  }
+}
+
+// The state of token i, and its output. While a row is at hand, what is left of it for the next token replaces it, and is looked up: `sum`
+// is of token i before, of token i + 1 afterwards. kFirst: the state is as the step found it. kLast: it is left as the next step finds it.
+template <bool kFirst, bool kLast, int kCount, bool kWhole>
+TS_VECTOR_INLINE void pass_token(const Tokens& t, int64_t i, const float* v, const Columns<kCount, kWhole>& columns, Vec (&sum)[kCount], float* out) {
+  const float *key = t.key[i], *query = t.query[i], *left = t.left[i];
+  const float *next_key = kLast ? nullptr : t.key[i + 1], *next_left = kLast ? nullptr : t.left[i + 1];
+  Vec missing[kCount], made[kCount];
+  for (int c = 0; c < kCount; ++c) {
+    missing[c] = set1(t.beta[i]) * (columns.get(v + c * kLanes) - sum[c]);
+    made[c] = sum[c] = zero();
+  }
+  for (int64_t k = 0; k < columns.rows; ++k) {
+    const Vec weight = set1(key[k]), asked = set1(query[k]);
     for (int c = 0; c < kCount; ++c) {
-      const float* at = state + k * width + c * kLanes;
-      sum[c] = fma(weight, (kWhole ? load(at) : load_part(at, part, 0.0f)) * kept, sum[c]);
+      float* at = columns.at(k, c);
+      const Vec before = kFirst ? columns.get(at) * set1(left[k]) : columns.get(at);
+      const Vec now = fma(weight, missing[c], before);
+      made[c] = fma(asked, now, made[c]);
+      if (kLast) {
+        columns.put(at, now);
+      } else {
+        const Vec kept = now * set1(next_left[k]);
+        sum[c] = fma(set1(next_key[k]), kept, sum[c]);
+        columns.put(at, kept);
+      }
     }
   }
-  Vec missing[kCount];
-  for (int c = 0; c < kCount; ++c) {
-    const Vec value = kWhole ? load(v + c * kLanes) : load_part(v, part, 0.0f);
-    missing[c] = set1(t.beta[i]) * (value - sum[c]);
-    sum[c] = zero();
-  }
-  for (int64_t k = 0; k < rows; ++k) {
-    const Vec kept = set1(left[k]), weight = set1(key[k]), asked = set1(query[k]);
-    for (int c = 0; c < kCount; ++c) {
-      float* at = state + k * width + c * kLanes;
-      const Vec now = fma(weight, missing[c], (kWhole ? load(at) : load_part(at, part, 0.0f)) * kept);
-      sum[c] = fma(asked, now, sum[c]);
-      if (kWhole) store(at, now);
-      else store_part(at, part, now);
-    }
-  }
-  for (int c = 0; c < kCount; ++c) {
-    if (kWhole) store(out + c * kLanes, sum[c]);
-    else store_part(out, part, sum[c]);
-  }
+  for (int c = 0; c < kCount; ++c) columns.put(out + c * kLanes, made[c]);
 }
 
 template <int kCount, bool kWhole>
 void pass_tokens(const ts_delta_rule_args& a, const Tokens& t, int64_t head, int64_t row, int64_t tokens, float* state, int64_t first, int64_t part) {
   const int64_t width = a.v.dim, at = head * width + first;
-  for (int64_t i = 0; i < tokens; ++i)
-    pass_token<kCount, kWhole>(t, i, a.v.data + (row + i) * a.v.stride + at, state + first, a.k.dim, width, part,
-                               a.out.data + (row + i) * a.out.stride + at);
+  const Columns<kCount, kWhole> columns = {state + first, a.k.dim, width, part};
+  const auto v = [&](int64_t i) { return a.v.data + (row + i) * a.v.stride + at; };
+  const auto out = [&](int64_t i) { return a.out.data + (row + i) * a.out.stride + at; };
+  Vec sum[kCount];
+  look_up(t, columns, sum);
+  if (tokens == 1) return pass_token<true, true>(t, 0, v(0), columns, sum, out(0));
+  pass_token<true, false>(t, 0, v(0), columns, sum, out(0));
+  for (int64_t i = 1; i + 1 < tokens; ++i) pass_token<false, false>(t, i, v(i), columns, sum, out(i));
+  pass_token<false, true>(t, tokens - 1, v(tokens - 1), columns, sum, out(tokens - 1));
 }
 
 void delta_task(void* arg, int64_t index, int32_t) {

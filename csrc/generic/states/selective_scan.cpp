@@ -10,17 +10,20 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kChannelsPerTask = 64;
+constexpr int64_t kMostNumbers = 64;  // of a state that is kept beside the tokens
+constexpr int64_t kLeastTokens = 4;   // that are worth it
 
-// Sixteen channels of all tokens of a sequence, from `first` on; `part` of them where they are not whole.
-template <bool kWhole>
-void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t first, int64_t part) {
-  const auto get = [part](const float* p) { return kWhole ? load(p) : load_part(p, part, 0.0f); };
-  const auto put = [part](float* p, Vec v) {
-    if (kWhole) store(p, v);
-    else store_part(p, part, v);
-  };
-  const int64_t channels = width_of(a.x), numbers = width_of(a.b);
-  const float* decay = a.decay.data + first;
+// Rows of sixteen channels: of the state, which is changed, and of the decay. From one row to the next: step.
+struct Rows {
+  float* state;
+  const float* decay;
+  int64_t step;
+};
+
+// Sixteen channels of all tokens of a sequence, from `first` on; get, put: of those that are there.
+template <class Get, class Put>
+void scan_tokens(const ts_selective_scan_args& a, const Span& span, int64_t first, const Rows& rows, const Get& get, const Put& put) {
+  const int64_t numbers = width_of(a.b);
   const Vec skip = get(a.skip.data + first);
   for (int64_t t = 0; t < span.count; ++t) {
     const int64_t row = span.first + t;
@@ -29,13 +32,34 @@ void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t fi
     const float *b = a.b.data + row * a.b.stride, *c = a.c.data + row * a.c.stride;
     Vec sum = zero();
     for (int64_t n = 0; n < numbers; ++n) {
-      float* at = span.state + n * channels + first;
-      const Vec h = fma(exp(step * get(decay + n * channels)), get(at), set1(b[n]) * inner);
+      float* at = rows.state + n * rows.step;
+      const Vec h = fma(exp(step * get(rows.decay + n * rows.step)), get(at), set1(b[n]) * inner);
       sum = fma(set1(c[n]), h, sum);
       put(at, h);
     }
     put(a.out.data + row * a.out.stride + first, fma(skip, x, sum));
   }
+}
+
+// Rows of a state lie as far apart as there are channels, often a power of two: all would share a few lines of the first-level cache. Where
+// several tokens pass, they are kept side by side meanwhile.
+template <bool kWhole>
+void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t first, int64_t part) {
+  const auto get = [part](const float* p) { return kWhole ? load(p) : load_part(p, part, 0.0f); };
+  const auto put = [part](float* p, Vec v) {
+    if (kWhole) store(p, v);
+    else store_part(p, part, v);
+  };
+  const int64_t channels = width_of(a.x), numbers = width_of(a.b);
+  const Rows there = {span.state + first, a.decay.data + first, channels};
+  if (numbers > kMostNumbers || span.count < kLeastTokens) return scan_tokens(a, span, first, there, get, put);
+  alignas(64) float state[kMostNumbers * kLanes], decay[kMostNumbers * kLanes];
+  for (int64_t n = 0; n < numbers; ++n) {
+    store(state + n * kLanes, get(there.state + n * channels));
+    store(decay + n * kLanes, get(there.decay + n * channels));
+  }
+  scan_tokens(a, span, first, {state, decay, kLanes}, get, put);
+  for (int64_t n = 0; n < numbers; ++n) put(there.state + n * channels, load(state + n * kLanes));
 }
 
 void scan_task(void* arg, int64_t index, int32_t) {

@@ -5,6 +5,7 @@
 
 namespace twostroke {
 
+constexpr int64_t kWholeRows = 128;  // so many rows are never multiplied in slices of their columns
 constexpr int64_t kMaxParts = 3;  // a gate panel, and two of up rows where half the rows of W is no multiple of 64
 
 struct Job;
@@ -57,6 +58,7 @@ struct Job {
   uint8_t* room;  // for each thread: sums of all rows and one panel, then one group of it unpacked
   int64_t room_bytes;
   int64_t panels_each, row_splits;  // output panels of one task; parts of the rows
+  int64_t beside;                   // jobs of about this size whose tasks are shared out together: 1, or more
   bool in_turn;                     // whether this CPU likes several stretches of memory in turn
   const Way* way;
 };
@@ -77,6 +79,8 @@ void choose_splits(Job&, int64_t tasks, int64_t threads);
 // The first row of a part of the rows: rows of a block are not parted.
 int64_t row_point(const Job&, int64_t part);
 void multiply_task(void* job, int64_t index, int32_t thread);
+// Some rows by `count` output panels, at most panels_each; of few rows all of them.
+void multiply_panels(const Job&, int64_t panel, int64_t count, int64_t first_row, int64_t last_row, int32_t thread, const Place& out);
 // Some rows by one output panel.
 void integer_panel(const Job&, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out);
 

@@ -39,7 +39,11 @@ PICTURES = (".png", ".svg")
     "--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4 [default: int8]."
 )
 @click.option(
-    "--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4 [default: bf16]."
+    "--kv-format",
+    metavar="FORMAT",
+    callback=FORMAT,
+    default=None,
+    help="f32, bf16, int8 or int4 [default: as the engine takes them].",
 )
 @click.option(
     "--context", metavar="TOKENS", callback=COUNT, default=None, help="Prompt and answer together [default: 2048]."
@@ -132,7 +136,8 @@ def command(
         target, divided = divided_target(division, hardware, found.spec)
         if memory is not None:
             target = replace(target, memory_bytes=memory)
-        ask = make_ask(found.spec, weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
+        asked = (weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
+        ask = make_ask(found.spec, *asked, on_gpu=target.is_gpu)
         ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank)
         if divided is not None:
             _refuse_beside(plot, price_per_hour, acceptance, adapters)

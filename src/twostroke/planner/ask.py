@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from twostroke.program.model import Model
 from twostroke.program.values import Weight
-from twostroke.quant.formats import STORED, format_choice, weight_format
+from twostroke.quant.formats import STORED, format_choice, usual_kv_format, weight_format
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.types.errors import ConfigError
 
@@ -86,10 +86,12 @@ def make_ask(
     ttft_s: float | None = None,
     itl_s: float | None = None,
     price_per_hour: float | None = None,
+    on_gpu: bool = False,
 ) -> Ask:
-    """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
+    """Fill in what was not said, as the engine would; on_gpu: where it runs. Raises ConfigError naming the option that
+    cannot be."""
     chosen = weights or usual_weights(spec)
-    kept = kv_format or ("f32" if chosen == "f32" else "bf16")
+    kept = kv_format or usual_kv_format(chosen, spec.has_latents, on_gpu)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:
         raise ConfigError(

@@ -40,6 +40,11 @@ class Target:
     step_tokens: int
     assumptions: tuple[str, ...]
 
+    @property
+    def is_gpu(self) -> bool:
+        """Is it a GPU of the catalogue?"""
+        return isinstance(self.machine, HardwareSpec) and self.machine.kind is HardwareClass.GPU
+
     def peak_ops_per_s(self, kind: WeightKind) -> float:
         """The peak rate of products with weights of this kind."""
         return self.machine.product_rate(kind)

@@ -13,7 +13,7 @@ from twostroke.program.cache_groups import cache_groups, page_bytes
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.stack import ExpertStack
-from twostroke.program.values import PagedKV
+from twostroke.program.values import LatentKV, PagedKV
 from twostroke.spec.formats import KVKind
 from twostroke.types.pooling import Task
 
@@ -112,6 +112,11 @@ class Model(CommonFacts):
     def state_bytes(self) -> int:
         """Bytes of what a sequence keeps whatever its length: the states of all layers."""
         return sum(F32_BYTES * state.elements for state in self.program.states())
+
+    @property
+    def has_latents(self) -> bool:
+        """Are there caches of latents in place of K and V?"""
+        return any(isinstance(kind, LatentKV) for kind in self.program.paged())
 
     @property
     def whole_prompts(self) -> bool:

@@ -56,6 +56,17 @@ def adapter_format(name: str) -> WeightFormat:
     return {"f32": F32, "int8": COLUMNS8, "int4": COLUMNS8}.get(name, BF16)
 
 
+def usual_kv_format(weights: str, latents: bool, on_gpu: bool) -> str:
+    """The format of K and V where none is asked for; `weights`: the name of the weights' format.
+
+    int8 beside rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
+    weights (docs/quantization.md). bf16 where attention widens it: over latents, and on a GPU.
+    """
+    if weights in ("f32", "bf16"):
+        return weights
+    return "bf16" if latents or on_gpu else "int8"
+
+
 def format_choice(name: str) -> FormatChoice:
     """The format of each matrix where the one called `name` is chosen for a model. Raises ValueError like the above."""
     if name == STORED:

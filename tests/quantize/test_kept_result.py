@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from tests.quantize.folders import small_folder
@@ -17,6 +18,8 @@ from twostroke.assembly.engine import resolve_all
 from twostroke.cli.main import main
 from twostroke.env import read_machine
 from twostroke.quantize.driver.kept_result import NOTES
+
+pytestmark = pytest.mark.slow
 
 
 def weights_of(folder: Path, **options: Any) -> tuple[str, str]:

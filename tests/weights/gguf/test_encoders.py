@@ -49,8 +49,13 @@ def require_same_ids(one: Path, two: Path, pairs: bool = True) -> None:
 
 @pytest.mark.parametrize(
     ("family", "pooling", "mix"),
-    [("bert", "cls_token", F32), ("nomic-bert", "mean_tokens", F32), ("modernbert", "mean_tokens", F32)]
-    + [("bert", "mean_tokens", MIXES["Q8_0"]), ("qwen3", "lasttoken", F32)],
+    [
+        ("bert", "cls_token", F32),
+        pytest.param("nomic-bert", "mean_tokens", F32, marks=pytest.mark.slow),
+        pytest.param("modernbert", "mean_tokens", F32, marks=pytest.mark.slow),
+        pytest.param("bert", "mean_tokens", MIXES["Q8_0"], marks=pytest.mark.slow),
+        ("qwen3", "lasttoken", F32),
+    ],
 )
 def test_a_written_encoder_makes_the_vectors_of_its_folder(family, pooling, mix, tmp_path):
     if family == "qwen3":

@@ -51,8 +51,6 @@ OF_EACH_KIND = (
     "qwen3.5",
     "bert",
     "xlm-roberta-classifier",
-    "modernbert-one-epsilon",
-    "gemma3n",
     "gemma4",
     "glm-4.1v",
 )

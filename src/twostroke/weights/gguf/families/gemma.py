@@ -133,7 +133,8 @@ def _only(keys: Keys, numbers: list[int]) -> int:
 
 
 def _turns(keys: Keys, config: Config) -> dict[str, Any]:
-    """Of layers without a window the file has divisors: 1 for what turns, a huge one for the rest."""
+    """Rotations by type of layer. For layers without a window the file has divisors: 1 for what turns, a huge one for
+    the rest."""
     divisors = (config.get("rope_scaling") or {}).get("short_factor") or []
     turned = sum(each < UNTURNED for each in divisors)
     if not divisors or any(each != 1.0 for each in divisors[:turned]):

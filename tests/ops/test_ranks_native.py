@@ -192,6 +192,31 @@ def test_a_rank_that_does_not_come_is_waited_for_so_long(over_sockets: bool, mon
     next(ranks, None)
 
 
+@pytest.mark.parametrize("over_sockets", [False, True], ids=["memory", "sockets"])
+def test_a_stage_waits_without_a_limit_until_the_next_one_takes_its_value(
+    over_sockets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.ranks.together.LIMIT_S", 0.1)
+    ranks = ranks_of(2, over_sockets)
+    ops, raised, full = next(ranks)[0], list[BaseException](), np.zeros((1500, WIDTH), np.float32)
+
+    def ahead() -> None:
+        try:
+            for _ in range(9):  # more than fits into memory or sockets
+                ops.hand_over(full)
+        except BackendError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=ahead, daemon=True)
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive() and not raised
+    EXCHANGES[0].end()
+    thread.join(30)
+    assert len(raised) == 1 and LOST in str(raised[0])
+    next(ranks, None)
+
+
 def test_ranks_in_different_passes_do_not_meet(two: list[CpuOps]) -> None:
     EXCHANGES[0].begin(4)
     EXCHANGES[1].begin(5)

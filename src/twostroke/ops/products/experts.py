@@ -12,8 +12,9 @@ stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D) o
 (N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py, rounded; then one product and
 one addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
 
-rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert: what they hold afterwards
-is not said. middle has 2 F columns where there is a gate other than silu(gate) * up.
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert, which the reference needs
+(kernels take several experts at once and have room of their own): what they hold afterwards is not said. middle has 2 F
+columns where there is a gate other than silu(gate) * up.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """

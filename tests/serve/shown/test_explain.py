@@ -160,4 +160,5 @@ def test_a_client_that_does_not_read_is_named() -> None:
         asyncio.run(ask(built))
         name = json.loads(sent[1].removeprefix(b"data: "))["id"]
         (found,) = built.parts.explain(f"{name}-0")
-    assert found.causes[0].kind is CauseKind.CLIENT and found.verdict == "slow to stream"
+    kinds = [cause.kind for cause in found.causes if cause.kind is not CauseKind.BUSY]  # what else this machine does
+    assert kinds[0] is CauseKind.CLIENT and found.verdict == "slow to stream"

@@ -137,7 +137,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.put("model", facts.source, "asked for")
     resolver.put("revision", facts.revision, "of the folder or hub snapshot")
     weights = resolver.pick("weights", *_usual_weights(spec))
-    resolver.pick("kv_format", *_usual_kv(spec, weights, resolver.asked_value("device")))
+    resolver.pick("kv_format", *_usual_kv(resolver, spec, weights, best_level))
     context = resolver.pick("context", *_usual_context(facts))
     if context > spec.longest_context:
         raise ConfigError(
@@ -200,10 +200,15 @@ def _usual_weights(spec: Model) -> tuple[str, str]:
     return "int8", f"default for a {spec.dtype} checkpoint on a CPU"
 
 
-def _usual_kv(spec: Model, weights: str, device: str | None) -> tuple[str, str]:
-    on_gpu = device not in (None, "cpu")
-    where = " on a GPU" if on_gpu else " and a cache of latents" if spec.has_latents else ""
-    return usual_kv_format(weights, spec.has_latents, on_gpu), f"default with {weights} weights{where}"
+def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) -> tuple[str, str]:
+    where = ""
+    if resolver.asked_value("device") not in (None, "cpu"):
+        where = " on a GPU"
+    elif spec.has_latents:
+        where = " and a cache of latents"
+    elif (resolver.asked_value("cpu_level") or best_level) == "generic":
+        where = " at the level generic"
+    return usual_kv_format(weights, bool(where)), f"default with {weights} weights{where}"
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:

@@ -59,9 +59,16 @@ def test_bad_options_get_one_clear_error(options, needle):
 def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_bytes(config, options, kv_format):
     spec, on_gpu = spec_of(config), options.get("device") == "auto"
     resolver = Resolver(collect(options, {}))
-    resolve_engine(resolver, ModelFacts("m", None, spec), read_machine(), "generic")
+    resolve_engine(resolver, ModelFacts("m", None, spec), read_machine(), "avx2")
     assert resolver.resolved()["kv_format"] == kv_format
     assert make_ask(spec, options["weights"], options.get("kv_format"), on_gpu=on_gpu).kv_format == kv_format
+
+
+@pytest.mark.parametrize(("options", "level"), [({}, "generic"), ({"cpu_level": "generic"}, "avx512")])
+def test_k_and_v_stay_wide_where_bytes_are_slow(options, level):
+    resolver = Resolver(collect(options, {}))
+    resolve_engine(resolver, ModelFacts("m", None, spec_of(LLAMA3_70B)), read_machine(), level)
+    assert resolver.resolved()["kv_format"] == "bf16"
 
 
 @pytest.mark.parametrize(("text", "value"), [("2GB", 2 * 10**9), ("512MiB", 2**29), ("1.5g", 15 * 10**8), ("77", 77)])

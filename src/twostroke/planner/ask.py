@@ -91,7 +91,7 @@ def make_ask(
     """Fill in what was not said, as the engine would; on_gpu: where it runs. Raises ConfigError naming the option that
     cannot be."""
     chosen = weights or usual_weights(spec)
-    kept = kv_format or usual_kv_format(chosen, spec.has_latents, on_gpu)
+    kept = kv_format or usual_kv_format(chosen, spec.has_latents or on_gpu)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:
         raise ConfigError(

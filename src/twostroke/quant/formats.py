@@ -56,15 +56,16 @@ def adapter_format(name: str) -> WeightFormat:
     return {"f32": F32, "int8": COLUMNS8, "int4": COLUMNS8}.get(name, BF16)
 
 
-def usual_kv_format(weights: str, latents: bool, on_gpu: bool) -> str:
-    """The format of K and V where none is asked for; `weights`: the name of the weights' format.
+def usual_kv_format(weights: str, slow_bytes: bool) -> str:
+    """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
+    over int8 is slower there than over bf16: over latents, on a GPU, at the level `generic`.
 
     int8 beside rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
-    weights (docs/quantization.md). bf16 where attention widens it: over latents, and on a GPU.
+    weights (docs/quantization.md).
     """
     if weights in ("f32", "bf16"):
         return weights
-    return "bf16" if latents or on_gpu else "int8"
+    return "bf16" if slow_bytes else "int8"
 
 
 def format_choice(name: str) -> FormatChoice:

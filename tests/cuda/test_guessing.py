@@ -20,7 +20,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.output import Prompt
 
 SMALL = {"context": "128", "max_step_tokens": "48", "max_sequences": "4", "kv_memory": "2MB"}
-INT8 = {**SMALL, "weights": "int8"}
+INT8 = {**SMALL, "weights": "int8", "kv_format": "bf16"}
 QUESTIONS = ("what is ttft", "what is a kv cache")
 PARAMS = (
     SamplingParams(temperature=0.0, max_tokens=12, logprobs=2, ignore_eos=True),

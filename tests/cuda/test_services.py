@@ -20,7 +20,7 @@ from twostroke.assets import spark_path
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
-SMALL = {"context": "128", "max_step_tokens": "48", "max_sequences": "4", "kv_memory": "2MB", "weights": "int8"}
+SMALL = {"context": "128", "max_step_tokens": "48", "max_sequences": "4", "kv_memory": "2MB", "weights": "int8", "kv_format": "bf16"}
 PROMPT = "What is a page?"
 TEXTS = ["decode reads one token at a time", "a page", "what is a page of the cache " * 4]
 
@@ -69,7 +69,7 @@ def test_embeddings_and_scores(places: list[dict[str, str]], tmp_path: Path) -> 
         config.num_labels = 1
         write(folder, getattr(transformers, config.architectures[0]), config, bert_tokenizer())
     with_sentence_files(tmp_path / "e", {"pooling_mode_mean_tokens": True})
-    options = {"max_sequences": "4", "kv_memory": "2MB", "weights": "int8"}
+    options = {"max_sequences": "4", "kv_memory": "2MB", "weights": "int8", "kv_format": "bf16"}
     vectors, scores = [], []
     for place in places:
         with LLM(str(tmp_path / "e"), **place, **options) as llm:

@@ -143,7 +143,7 @@ int64_t lay_out_wave(Experts& all, int64_t begin, Arena& arena) {
     while (all.starts[expert + 1] <= pair) ++expert;
     const int64_t rows = smaller(kWholeRows, all.starts[expert + 1] - pair);
     Part part = part_of(all, expert, rows, arena);
-    part.pairs = all.pairs + pair;
+    part.pairs = all.pairs == nullptr ? nullptr : all.pairs + pair;  // not there yet where memory is counted alone
     part.first_block = all.blocks;
     part.first_gate = all.gate_tasks;
     part.first_down = all.down_tasks;

@@ -20,7 +20,14 @@ from twostroke.assets import spark_path
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
-SMALL = {"context": "128", "max_step_tokens": "48", "max_sequences": "4", "kv_memory": "2MB", "weights": "int8", "kv_format": "bf16"}
+SMALL = {
+    "context": "128",
+    "max_step_tokens": "48",
+    "max_sequences": "4",
+    "kv_memory": "2MB",
+    "weights": "int8",
+    "kv_format": "bf16",
+}
 PROMPT = "What is a page?"
 TEXTS = ["decode reads one token at a time", "a page", "what is a page of the cache " * 4]
 

@@ -153,13 +153,6 @@ TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t s
   }
 }
 
-TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
-  x.q += rows * x.q_stride;
-  x.scales += rows;
-  x.sub_corrections += rows * x.subgroups;
-  return x;
-}
-
 // Many rows by one group, four at a time: more would not fit the registers beside the codes.
 template <int32_t kKind>
 __attribute__((noinline)) void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {

@@ -135,9 +135,7 @@ void multiply_of(const Group& group, int64_t sub, TileRows x, int64_t rows, floa
     kernel_of<BlockKernel<kKind>, kBlockRows>(count, [](auto number) {
       return add_block_of_rows<kKind, decltype(number)::value>;
     })(bytes.head, bytes.codes, sub, group, x, sums);
-    x.q += count * x.q_stride;
-    x.scales += count;
-    x.sub_corrections += count * x.subgroups;
+    x = rows_after(x, count);
     rows -= count;
     sums += count * kPanel;
   }

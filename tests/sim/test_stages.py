@@ -8,6 +8,7 @@ import pytest
 
 from tests.cost.machines import SPEC, calibration
 from tests.sim.machines import setup
+from tests.sim.test_steady import run_until
 from twostroke.cost.exchange import LinkRates
 from twostroke.cost.pipeline import RoundCost, StageTimes, sharing_pays
 from twostroke.cost.shape import Bound, Part, PartPrediction, Segment, StepPrediction
@@ -51,8 +52,7 @@ def times(stages: int, prompts: list[int], output: int) -> dict[str, list[float]
         notes.open(name, WorkloadRequest(0.0, length, output, "", 0))
         tokens = range(1000 * index, 1000 * index + length)
         replica.submit(Request(name, name, tokens, SamplingParams(), index, output, frozenset(), 0.0))
-    while replica.next_s < 1e9:
-        replica.turn()
+    run_until(replica, 1e9)
     return {name: seen.times_s for name, seen in notes.seen.items()}
 
 

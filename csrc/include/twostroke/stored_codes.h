@@ -1,5 +1,5 @@
 // Stored codes in 512-bit registers: multipliers, minima and codes of one group.
-// Knows: the layouts, 512-bit registers. Must not know: rows, threads.
+// Knows: the layouts, rows of a tile, 512-bit registers. Must not know: threads.
 #pragma once
 #include "twostroke/stored.h"
 #include "twostroke/vnni.h"
@@ -83,6 +83,14 @@ TS_INLINE void split_pair(__m512i both, __m512i bits, int pair, __m512i& low, __
   const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
   low = _mm512_or_si512(_mm512_and_si512(both, mask), _mm512_and_si512(moved(bits, 4 - first), place));
   high = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(both, 4), mask), _mm512_and_si512(moved(bits, 4 - second), place));
+}
+
+// The rows behind the first `rows` of x.
+TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
+  x.q += rows * x.q_stride;
+  x.scales += rows;
+  x.sub_corrections += rows * x.subgroups;
+  return x;
 }
 
 }  // namespace twostroke

@@ -212,7 +212,7 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
 
 
 def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
-    """The events of one answer, the last of which ends it. Whoever makes text of them finds its stop string again."""
+    """The events of one answer; the last one ends it. The code that makes text of them finds its stop string again."""
     asked = request.params.logprobs
     tokens = [
         (each.token.token_id, None if asked is None else replace(each.token, top=each.token.top[:asked]), each.at_s)

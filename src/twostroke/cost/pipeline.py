@@ -12,8 +12,8 @@ from twostroke.cost.shape import Part, PartPrediction, StepCost, StepPrediction
 from twostroke.types.plan import Role
 
 WORTH_SHARING = 1.2
-"""A round of shared plans must be so many times faster. Each plan reads all weights: below that, the time of cores and
-the bandwidth that sharing takes are not worth it."""
+"""Streams are shared out among plans where the cost model predicts a round that is this many times faster. Each plan
+reads all weights, so a smaller gain is not worth the processor time and the bandwidth that sharing takes."""
 
 
 def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:

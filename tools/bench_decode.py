@@ -52,7 +52,7 @@ def measure(model: str, weights: str, kv: str, contexts: Sequence[int], bursts: 
     """One engine, context by context."""
     longest = max(contexts) + 2 * bursts * BURST_STEPS
     settings: dict[str, Any] = {"context": longest, "threads": THREADS, "kv_memory": "512MB", "kv_format": kv}
-    llm = LLM(model, weights=weights, max_sequences=2, **settings)
+    llm = LLM(model, weights=weights, max_sequences=2, speculate="off", **settings)
     try:
         llm.settle()
         return [_share(llm, weights, kv, context, bursts, meter) for context in contexts]

@@ -170,12 +170,19 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
 def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
     """Models that generate nothing are not guessed."""
     if spec.task is Task.GENERATE:
-        resolver.pick("speculate", "off", "default: no guesses")
+        resolver.pick("speculate", *_usual_guesses(spec))
         return
     asked, why = resolver.asked_value("speculate"), f"A model for the task {spec.task} makes no tokens"
     if asked not in (None, *NO_WAYS):
         raise ConfigError(f"--speculate {asked} is not possible with this model.", why=f"{why}.", fix="Leave it out.")
     resolver.put("speculate", "off", why[0].lower() + why[1:])
+
+
+def _usual_guesses(spec: Model) -> tuple[str, str]:
+    """Guesses that were wrong cost a model with states more: its states go back, and rows are computed again."""
+    if spec.state_bytes():
+        return "off", "default for a model that keeps states"
+    return "auto", "default: guesses are verified where that is faster"
 
 
 def _usual_context(facts: ModelFacts) -> tuple[int, str]:

@@ -270,7 +270,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's). "
         "eagle:PATH: by a layer of EAGLE 1, 2 or 3 over hidden states (eagle alone: spark's). mtp: by the layer of the "
         "model's own checkpoint that predicts a further token (DeepSeek-V3, GLM-4.5, Qwen3-Next and those like them).",
-        "off",
+        "auto; off for models with states",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),

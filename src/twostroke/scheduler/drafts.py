@@ -39,8 +39,36 @@ class Drafter(Protocol):
 
 PROMISED_SHARE = 0.8
 """The share of a promised gap between tokens that a step with guesses may be predicted to take."""
-TOLD_STEPS = 16
-"""The drafter observes one of this many steps without guesses, to learn how long such steps take."""
+LONGEST_PAUSE_STEPS = 32
+"""The drafter is asked at least once in this many steps, to learn how long steps without guesses take."""
+STREAMS_A_STEP = 4
+"""With this many streams they are looked at one step later than the first of them must be, with twice as many two steps
+later: so those that can be asked for again are asked for together, and most steps ask for none."""
+
+
+class Pause:
+    """How many steps come before any stream need be asked for. A step without guesses has one more token of each stream
+    that decodes, so this is known before."""
+
+    def __init__(self) -> None:
+        self._steps_left = self._streams = 0
+
+    def goes_on(self, streams: int) -> bool:
+        """Whether this step, too, is without guesses. A stream more ends the pause."""
+        self._steps_left = self._steps_left - 1 if streams <= self._streams else 0
+        self._streams = streams
+        return self._steps_left > 0
+
+    def begin(self, decoding: Sequence[Decoding], asleep: Mapping[str, int]) -> None:
+        """The step that was just asked for has no guesses. asleep: see Drafter."""
+        until = asleep.get
+        rests = [until(s.request.request_id, 0) - len(s.known) for s in decoding if not s.request.steered]
+        rest = min(rests, default=LONGEST_PAUSE_STEPS)
+        self._steps_left = min(LONGEST_PAUSE_STEPS, rest + len(decoding) // STREAMS_A_STEP) if rest > 0 else 0
+
+    def end(self) -> None:
+        """Another stream may come in the place of one that has left."""
+        self._steps_left = 0
 
 
 class Drafts:
@@ -54,21 +82,26 @@ class Drafts:
     def __init__(self, drafter: Drafter | None, limits: SchedulerLimits, state_page_tokens: int = 0) -> None:
         self._drafter = drafter if limits.max_draft_tokens else None
         self._limits, self._page_tokens = limits, state_page_tokens
-        self._steps_without = 0
+        self._pause, self._asked = Pause(), False
 
     def of_step(self, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
         """The guesses by request id. decoding: all sequences that decode in the step."""
-        if self._drafter is None or not decoding:
+        self._asked = False
+        if self._drafter is None or not decoding or self._pause.goes_on(len(decoding)):
             return {}
-        asleep = self._drafter.asleep.get
+        self._asked = True
+        found = self._ask(self._drafter, decoding, beside_prompts)
+        if not found:
+            self._pause.begin(decoding, self._drafter.asleep)
+        return found
+
+    def _ask(self, drafter: Drafter, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
+        asleep = drafter.asleep.get
         awake = [
             s
             for s in decoding
             if len(s.known) >= asleep(s.request.request_id, 0) and not s.request.steered and s.remaining == 1
         ]
-        self._steps_without = 0 if awake else self._steps_without + 1
-        if self._steps_without % TOLD_STEPS:
-            return {}
         room = self._room(decoding, beside_prompts)
         streams = [Stream(s.request, s.known, min(room, self._most(s))) for s in awake]
         most = {stream.request.request_id: stream.most for stream in streams}
@@ -76,7 +109,7 @@ class Drafts:
         found: dict[str, tuple[int, ...]] = {}
         bound_s = PROMISED_SHARE * min([s.objectives.itl_s or math.inf for s in decoding])
         shape = StepShape(len(decoding), position, beside_prompts, room, bound_s)
-        for request_id, guesses in self._drafter.guess(streams, shape).items():
+        for request_id, guesses in drafter.guess(streams, shape).items():
             draft = tuple(guesses.token_ids[: min(room, most[request_id])])
             if draft:
                 found[request_id] = draft
@@ -85,7 +118,7 @@ class Drafts:
 
     def observe(self, plan: Plan, result: StepResult, measured_s: float) -> None:
         """A step was run."""
-        if self._drafter is not None and not self._steps_without % TOLD_STEPS:
+        if self._drafter is not None and self._asked:
             drafted = [each for each in plan.sequences if each.draft_token_ids] if plan.num_draft_tokens else ()
             tokens = result.sampled
             accepted = {s.request.request_id: max(0, len(tokens.get(s.request.request_id, ())) - 1) for s in drafted}
@@ -93,6 +126,7 @@ class Drafts:
 
     def ended(self, sequence: Decoding) -> None:
         """A sequence has left."""
+        self._pause.end()
         if self._drafter is not None:
             self._drafter.ended(sequence.request, sequence.known)
 

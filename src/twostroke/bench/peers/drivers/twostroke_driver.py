@@ -33,6 +33,7 @@ class Driver:
             "threads": threads,
             "kv_memory": "2GB",
             "kv_format": kv,
+            "speculate": "off",
         }
         if weights.startswith("int"):
             settings["weights"] = weights

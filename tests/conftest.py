@@ -55,6 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     TIER.quick, TIER.seed = option.quick, option.grid_seed
     if option.quick:  # A second thread of an engine mostly waits, and spins, beside the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
+    # Whether a guess pays is decided by measured times, so with guesses the number of steps is another each time. Tests
+    # of guesses ask for them; tests/speculate/test_default_way.py has the product's default.
+    os.environ.setdefault("TWOSTROKE_SPECULATE", "off")
     folder = private_cache.enter()
     config.add_cleanup(lambda: private_cache.leave(folder))
     # A busy machine fails no test: neither a slow example nor slow drawing of examples is an error.

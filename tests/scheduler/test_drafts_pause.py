@@ -36,7 +36,7 @@ class Resting:
         self.asleep.pop(request.request_id, None)
 
     def lengths(self, request_id: str) -> list[int]:
-        """Of its text, whenever it was asked for."""
+        """How long its text was whenever it was asked for."""
         return [each[request_id] for each in self.asked if request_id in each]
 
 

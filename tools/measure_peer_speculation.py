@@ -1,6 +1,6 @@
 """What prompt lookup gains here, in llama.cpp and in vLLM: the same text, with it and without, by turns in each engine.
 
-    python -m tools.measure_peer_speculation [--peers llama_cpp,vllm] [--rounds 7] [--tokens 150] [--threads 2] [--json]
+    python -m tools.measure_peer_speculation [--peers llama_cpp,vllm] [--rounds 7] [--tokens 150] [--threads 2]
 
 The model is spark; the answer to the question stands in the prompt. llama.cpp reads it as a GGUF file in Q8_0 and guesses
 by `LlamaPromptLookupDecoding`, vLLM reads the folder and guesses by `ngram`, each 8 tokens at a time. Peers run in the
@@ -61,7 +61,8 @@ from vllm import LLM, SamplingParams
 guess = {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 params = SamplingParams(temperature=0.0, max_tokens=asked["tokens"], ignore_eos=True, detokenize=False)
 for way, more in (("off", {}), ("ngram", {"speculative_config": guess})):
-    engine = LLM(asked["folder"], dtype="bfloat16", max_model_len=1024, max_num_seqs=1, enable_prefix_caching=False, **more)
+    engine = LLM(asked["folder"], dtype="bfloat16", max_model_len=1024, max_num_seqs=1, enable_prefix_caching=False,
+                 **more)
     for _ in range(asked["rounds"] + 1):
         begin = time.perf_counter()
         engine.generate([{"prompt_token_ids": asked["prompt"]}], params, use_tqdm=False)

@@ -79,4 +79,6 @@ def test_many_streams_are_asked_for_together() -> None:
     drafter = Resting({str(index): 7 + index % 5 for index in range(streams)})
     world_of(drafter).run([request(index, 8, tokens) for index in range(streams)])
     assert len(drafter.asked) < 2 * tokens / (7 + streams // STREAMS_A_STEP)
-    assert all(len(drafter.lengths(str(index))) >= tokens // (12 + 1 + streams // STREAMS_A_STEP) for index in range(streams))
+    assert all(
+        len(drafter.lengths(str(index))) >= tokens // (12 + 1 + streams // STREAMS_A_STEP) for index in range(streams)
+    )

@@ -33,5 +33,7 @@ def test_a_stream_has_the_same_text_and_usage_with_guesses_and_without(live: Liv
     assert told["off"]["choices"] == told["default"]["choices"]
     assert told["off"]["choices"][0]["message"]["content"] == text
     assert told["off"]["usage"]["completion_tokens"] == streamed[-2]["usage"]["completion_tokens"] == 80
-    guessed = [line for line in live.get("/metrics").body.decode().splitlines() if "accepted_draft_tokens_total" in line]
+    guessed = [
+        line for line in live.get("/metrics").body.decode().splitlines() if "accepted_draft_tokens_total" in line
+    ]
     assert any(float(line.split()[-1]) > 0 for line in guessed if not line.startswith("#"))

@@ -2,9 +2,9 @@
 
     python -m tools.measure_peer_speculation [--peers llama_cpp,vllm] [--rounds 7] [--tokens 150] [--threads 2]
 
-The model is spark; the answer to the question stands in the prompt. llama.cpp reads it as a GGUF file in Q8_0 and guesses
-by `LlamaPromptLookupDecoding`, vLLM reads the folder and guesses by `ngram`, each 8 tokens at a time. Peers run in the
-environments that `twostroke bench peers install` makes. For a quiet machine.
+The model is spark; the answer to the question stands in the prompt. llama.cpp reads it as a GGUF file in Q8_0 and
+guesses by `LlamaPromptLookupDecoding`, vLLM reads the folder and guesses by `ngram`, each 8 tokens at a time. Peers run
+in the environments that `twostroke bench peers install` makes. For a quiet machine.
 
 Knows: the LLM facade, the peers' environments and Python interfaces. Must not know: proposers, kernels.
 """

@@ -22,6 +22,7 @@ from twostroke.assembly import caches, ranks
 from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.ahead import AheadModel, build_ahead
+from twostroke.assembly.calibrated_keys import factors_beside, with_calibrated_keys, with_factors
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
@@ -48,6 +49,7 @@ from twostroke.config import (
     Resolved,
     Resolver,
     collect,
+    kv_kind,
     objectives_of,
     resolve_engine,
     resolve_memory,
@@ -192,7 +194,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     require_level(settings["cpu_level"])
     device = placing.choose_device(resolver, spec)
     sequences = settings["max_sequences"]
-    spec = with_hidden(spec, settings, folder)
+    spec = with_hidden(with_calibrated_keys(spec, folder.path, resolver), settings, folder)
     guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
@@ -220,8 +222,8 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
     if name is None:
         return None
     found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
-    own = read_folder(found.path, compared_heads_folder(resolver, machine))
-    draft = DraftModel(found, own)
+    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
+    draft = DraftModel(found, with_factors(own, factors_beside(own, found.path, kind), kind))
     check_draft(draft, spec, folder.path)
     return draft
 

@@ -117,11 +117,9 @@ def run(
 def factors_of(program: Program) -> dict[int, tuple[float, ...]]:
     """Factors that differ in every head of each cache."""
     rng = np.random.default_rng(3)
-    kinds = {index: cache.kind for index, cache in scalable_caches(program).items()}
     return {
         index: tuple(2.0 ** rng.integers(-3, 4, kind.kv_heads * kind.head_dim))
-        for index, kind in kinds.items()
-        if isinstance(kind, PagedKV)
+        for index, kind in scalable_caches(program).items()
     }
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 from twostroke.assembly.weights import NOT_PACKED
 from twostroke.config import Resolver, kv_kind
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
-from twostroke.program.check import check
 from twostroke.program.model import Model
-from twostroke.program.values import PagedKV
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.key_factors import NAME, KeyFactors, read_key_factors
@@ -41,9 +39,7 @@ def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None
     """The factors that lie beside a model; None where there are none for this format of K. Raises CorruptModel."""
     if not kind.is_integer:
         return None
-    caches = scalable_caches(spec.plain)
-    kinds = {index: cache.kind for index, cache in caches.items() if isinstance(cache.kind, PagedKV)}
-    found = read_key_factors(folder, kinds)
+    found = read_key_factors(folder, scalable_caches(spec.plain))
     return found if found is not None and found.digest(kind) else None
 
 
@@ -51,9 +47,9 @@ def with_factors(spec: Model, found: KeyFactors | None, kind: KVKind) -> Model:
     """The model with these factors. Raises UnsupportedModel where its keys or queries are read a second time."""
     if found is None:
         return spec
-    plain, program = (with_scaled_keys(each, found.factors(kind), NOT_PACKED) for each in (spec.plain, spec.program))
+    factors = found.factors(kind)
     try:
-        check(program)
+        plain, program = (with_scaled_keys(each, factors, NOT_PACKED) for each in (spec.plain, spec.program))
     except ValueError as error:
         raise UnsupportedModel(
             f"The keys of this {spec.architecture} cannot have factors: {error}.", fix=f"Delete {NAME} beside it."

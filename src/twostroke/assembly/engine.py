@@ -186,15 +186,15 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     division = None if asked is None else asked.division
     machine = read_machine() if asked is None else asked.share_of(read_machine())
     kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    folder = locate(model, resolver.asked_value("revision"), kept=kept)
-    folder = calibrated(resolver, folder, kept) if asked is None else folder  # other machines have no such result
+    named = locate(model, resolver.asked_value("revision"), kept=kept)
+    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     device = placing.choose_device(resolver, spec)
     sequences = settings["max_sequences"]
-    spec = with_hidden(with_calibrated_keys(spec, folder.path, resolver), settings, folder)
+    spec = with_hidden(with_calibrated_keys(spec, named.path, resolver), settings, folder)
     guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)

@@ -15,21 +15,21 @@ Must not know: files, how factors are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.rows.scale_columns import ScaleColumns
+from twostroke.program.check import check
 from twostroke.program.op import Op
 from twostroke.program.program import Program
-from twostroke.program.values import Cache, Value, Vector
-
-KEY = "key_factors"
+from twostroke.program.values import Cache, PagedKV, Vector
 
 
-def scalable_caches(program: Program) -> dict[int, Cache]:
-    """The caches whose keys can have factors, by index: those that kv_write writes and attention alone reads."""
+def scalable_caches(program: Program) -> dict[int, PagedKV]:
+    """The kinds of the caches whose keys can have factors, by the caches' index: kv_write writes them, and attention
+    alone reads them."""
     written = {call.layer for call in program.calls if isinstance(call, KVWrite)}
     others = {
         item
@@ -38,47 +38,40 @@ def scalable_caches(program: Program) -> dict[int, Cache]:
         for item in call.operands()
         if isinstance(item, Cache)
     }
-    return {cache.index: cache for cache in program.caches if cache in written and cache not in others}
+    kinds = {each.index: each.kind for each in written - others}
+    return {index: kind for index, kind in sorted(kinds.items()) if isinstance(kind, PagedKV)}
 
 
 def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:
     """Add the calls. factors: of caches by index, kv_heads * head_dim powers of two each; a cache without stays as it
-    is. suffix: the end of the vectors' keys. Raises ValueError for other counts.
+    is. suffix: the end of the vectors' keys.
+
+    Raises ValueError for other counts, and where the keys or queries are read a second time: they change in place.
     """
-    scaled = scalable_caches(program)
-    vectors: dict[tuple[int, int], Vector] = {}
+    kinds = scalable_caches(program)
+    vectors: dict[str, Vector] = {}
     calls: list[Op] = []
     for call in program.calls:
         if isinstance(call, KVWrite | Attention) and call.layer.index in factors:
-            calls += _scaled(call, scaled[call.layer.index], factors[call.layer.index], vectors, suffix)
+            value, part = (call.k, "k") if isinstance(call, KVWrite) else (call.q, "q")
+            numbers = _numbers(part, value.shape[0], kinds[call.layer.index], factors[call.layer.index])
+            key = f"key_factors:{call.layer.index}:{part}{value.shape[0]}{suffix}"
+            vector = vectors.setdefault(key, Vector(key, len(numbers), (), numbers=numbers))
+            written = value.flat().written()
+            calls += [ScaleColumns(written, vector), replace(call, **{part: written.heads(value.shape[0])})]
         else:
             calls.append(call)
-    return Program.of(tuple(calls), program.logits, program.given, program.kept)
+    made = Program.of(tuple(calls), program.logits, program.given, program.kept)
+    check(made)
+    return made
 
 
-def _scaled(
-    call: KVWrite | Attention,
-    cache: Cache,
-    factors: tuple[float, ...],
-    vectors: dict[tuple[int, int], Vector],
-    suffix: str,
-) -> Iterator[Op]:
-    """The call behind one that scales what it reads. A key meets 1 / factor, each query head the factors of its K."""
-    head_dim, kv_heads = cache.kind.head_dim, cache.kind.kv_heads  # type: ignore[union-attr]
-    if len(factors) != kv_heads * head_dim:
-        raise ValueError(f"{len(factors)} factors for {kv_heads} heads of {head_dim} channels")
-    value = call.k if isinstance(call, KVWrite) else call.q
-    heads = value.shape[0]
-    at = (cache.index, heads if isinstance(call, Attention) else 0)
-    if at not in vectors:
-        numbers = tuple(1 / factor for factor in factors)
-        if isinstance(call, Attention):
-            numbers = tuple(
-                factors[head * kv_heads // heads * head_dim + channel]
-                for head in range(heads)
-                for channel in range(head_dim)
-            )
-        vectors[at] = Vector(f"{KEY}:{at[0]}:{at[1]}{suffix}", len(numbers), (), numbers=numbers)
-    written = value.flat().written()
-    yield ScaleColumns(written, vectors[at])
-    yield replace(call, **{"k" if isinstance(call, KVWrite) else "q": written.heads(heads)})
+def _numbers(part: str, heads: int, kind: PagedKV, factors: tuple[float, ...]) -> tuple[float, ...]:
+    """By what the channels of these heads are multiplied: keys by 1 / factor, each query head by the factors of the KV
+    head that it reads."""
+    if len(factors) != kind.kv_heads * kind.head_dim:
+        raise ValueError(f"{len(factors)} factors for {kind.kv_heads} heads of {kind.head_dim} channels")
+    if part == "k":
+        return tuple(1 / factor for factor in factors)
+    read = [head * kind.kv_heads // heads for head in range(heads)]
+    return tuple(factor for head in read for factor in factors[head * kind.head_dim : (head + 1) * kind.head_dim])

@@ -250,7 +250,7 @@ class _Shard:
                 operands.append(forms[item])
             elif isinstance(item, Value):
                 operands.append(form(item))
-            elif item is call.column_numbers and call.result is not None and forms is self._parts:
+            elif item and item is call.column_numbers and call.result and forms is self._parts:
                 operands.append(self._own_numbers(item, call.result))
             else:
                 operands.append(self._cache(item) if isinstance(item, Cache) else item)

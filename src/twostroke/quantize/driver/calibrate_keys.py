@@ -19,6 +19,7 @@ from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
+from twostroke.program.model import Model
 from twostroke.program.op import Op
 from twostroke.program.values import Value
 from twostroke.quant.formats import STORED, format_choice
@@ -87,10 +88,11 @@ def calibrate_keys(
     Raises UnsupportedModel where the model keeps no K, ConfigError where the file cannot be written, ModelError.
     """
     model = read_folder(folder)
-    if model.task is not Task.GENERATE or not scalable_caches(model.plain):
+    why = _why_not(model)
+    if why:
         raise UnsupportedModel(
             f"The keys of this {model.architecture} cannot be calibrated.",
-            why="It keeps no K and V in pages of heads, or it makes no text.",
+            why=why,
             fix="Serve it as it is: --kv-format bf16 rounds least.",
         )
     require_same_model(folder, output)
@@ -108,6 +110,18 @@ def calibrate_keys(
             )
     path = write_key_factors(output, found)
     return KeyReport(path, len(scalable_caches(model.plain)), texts.used.size, texts.held_out.size, costs)
+
+
+def _why_not(model: Model) -> str:
+    """Why keys cannot have factors; empty where they can."""
+    kinds = scalable_caches(model.plain)
+    if model.task is not Task.GENERATE or not kinds:
+        return "It keeps no K and V in pages of heads, or it makes no text."
+    try:
+        with_scaled_keys(model.plain, {at: (1.0,) * (kind.kv_heads * kind.head_dim) for at, kind in kinds.items()})
+    except ValueError as error:
+        return f"Its keys or queries are read a second time: {error}."
+    return ""
 
 
 def with_factors(staged: StagedModel, found: KeyFactors) -> StagedModel:

@@ -38,8 +38,12 @@ def asked(*words: str) -> Any:
 def calibrated(tmp_path_factory) -> Path:
     """A small model with its file."""
     folder = small_folder(tmp_path_factory.mktemp("keys") / "model")
-    done = asked(str(folder), "--no-report")
-    assert done.exit_code == 0 and str(folder / NAME) in done.output, done.output
+    done = asked(str(folder), "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["file"] == str(folder / NAME) and said["layers"] == 2 and set(said["formats"]) == {"int8", "int4"}
+    for cost in said["formats"].values():
+        assert 0 < cost["after"]["kl_nats"] < 2 * cost["before"]["kl_nats"]
     return folder
 
 
@@ -63,9 +67,9 @@ def test_one_large_channel_gets_a_factor_and_even_channels_get_none():
 def test_int4_keys_with_outliers_cost_less_with_factors_and_the_model_stays_the_same(tmp_path):
     source = write_outlier_spark(tmp_path / "outliers")
     texts = read_texts(None, Tokenizer.from_folder(source), 512, 2048)
-    runs = list(texts.held_out)[:1]
+    runs = [texts.held_out[0][:160]]
     with staged_folder(source, 2) as exact:
-        found = key_factors(exact, replace(texts, used=texts.used[:2]))
+        found = key_factors(exact, replace(texts, used=texts.used[:2, :128]))
         rounded = replace(exact, kv=KVKind.INT4)
         costs = [compare(exact, each, runs, each=False).whole for each in (rounded, with_factors(rounded, found))]
         assert costs[1].mean_kl < 0.5 * costs[0].mean_kl

@@ -42,7 +42,8 @@ corpus are.
 
 `--weights` rounds when the model is loaded, without calibration. `--to` is `twostroke quantize`, calibrated on the
 embedded text with {tokens:,} tokens; GGUF files are not calibrated. `--kv` is how K and V are kept; weights are float32
-there. With `--to keys` before it, K has the factors that `twostroke quantize --to keys` found on that text. Speculation is not in the tables, because it changes no answer.
+there. With `--to keys` before it, K has the factors that `twostroke quantize --to keys` found on that text. Speculation
+is not in the tables, because it changes no answer.
 
 **Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
 with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers

@@ -22,8 +22,8 @@ from twostroke.assembly import caches, ranks
 from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.ahead import AheadModel, build_ahead
-from twostroke.assembly.calibrated_keys import factors_beside, with_calibrated_keys, with_factors
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assembly.calibrated_keys import factors_beside, with_calibrated_keys, with_factors
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
     DraftModel,

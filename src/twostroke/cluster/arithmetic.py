@@ -45,8 +45,8 @@ def arithmetic_of(
     pools: CachePools,
     step_tokens: int,
 ) -> Arithmetic:
-    """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot of pools that
-    nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
+    """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot
+    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
     cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
         ops=OPS_VERSION,

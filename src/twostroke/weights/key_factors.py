@@ -33,7 +33,7 @@ MOST = 24
 FIX = f"Run `twostroke quantize MODEL --to keys` again, or delete {NAME}."
 
 Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
-"""Of each cache by its index: for each KV head one exponent for each channel."""
+"""The exponents of each cache, by its index: for each KV head one for each channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
     said = {
         "version": VERSION,
         "model": _fingerprint(folder),
-        "exponents": {name: {str(index): heads for index, heads in each.items()} for name, each in found.exponents.items()},
+        "exponents": {
+            name: {str(index): heads for index, heads in each.items()} for name, each in found.exponents.items()
+        },
     }
     path = folder / NAME
     unfinished = path.with_name(f".{NAME}.new")

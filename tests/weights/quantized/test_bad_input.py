@@ -157,7 +157,7 @@ REFUSED: list[tuple[dict[str, Any], type[ModelError], str]] = [
     (compressed({}, format="marlin-24"), UnsupportedModel, "marlin-24"),
     (compressed({}, sparsity_config={"format": "sparse-24-bitmask"}), UnsupportedModel, "sparse-24"),
     (compressed({}, transform_config={"config_groups": {"u": {}}}), UnsupportedModel, "transform_config"),
-    (compressed({}, kv_cache_scheme={"num_bits": 8, "symmetric": False}), UnsupportedModel, "kv_cache_scheme.*symmetric"),
+    (compressed({}, kv_cache_scheme={"symmetric": False}), UnsupportedModel, "kv_cache_scheme.*symmetric"),
     (compressed({"strategy": "group"}), CorruptModel, "group_size"),
     (compressed({"strategy": "token"}), CorruptModel, "strategy"),
     ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}, UnsupportedModel, "W4A16_AWQ"),

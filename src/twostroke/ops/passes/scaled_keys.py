@@ -54,11 +54,13 @@ def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]],
     for call in program.calls:
         if isinstance(call, KVWrite | Attention) and call.layer.index in factors:
             value, part = (call.k, "k") if isinstance(call, KVWrite) else (call.q, "q")
-            numbers = _numbers(part, value.shape[0], kinds[call.layer.index], factors[call.layer.index])
-            key = f"key_factors:{call.layer.index}:{part}{value.shape[0]}{suffix}"
+            heads = value.shape[0]
+            numbers = _numbers(part, heads, kinds[call.layer.index], factors[call.layer.index])
+            key = f"key_factors:{call.layer.index}:{part}{heads}{suffix}"
             vector = vectors.setdefault(key, Vector(key, len(numbers), (), numbers=numbers))
-            written = value.flat().written()
-            calls += [ScaleColumns(written, vector), replace(call, **{part: written.heads(value.shape[0])})]
+            calls.append(ScaleColumns(written := value.flat().written(), vector))
+            scaled = written.heads(heads)
+            calls.append(replace(call, k=scaled) if isinstance(call, KVWrite) else replace(call, q=scaled))
         else:
             calls.append(call)
     made = Program.of(tuple(calls), program.logits, program.given, program.kept)

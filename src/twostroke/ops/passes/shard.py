@@ -250,14 +250,14 @@ class _Shard:
                 operands.append(forms[item])
             elif isinstance(item, Value):
                 operands.append(form(item))
-            elif item and item is call.column_numbers and call.result and forms is self._parts:
+            elif isinstance(item, Vector) and item is call.column_numbers and call.result and forms is self._parts:
                 operands.append(self._own_numbers(item, call.result))
             else:
                 operands.append(self._cache(item) if isinstance(item, Cache) else item)
         self._trace.record(type(call)(*operands))
 
     def _own_numbers(self, vector: Vector, value: Value) -> Vector:
-        """Of a vector with one number for each column of a divided value, those of this rank's columns."""
+        """This rank's numbers of a vector that has one for each column of a divided value."""
         segments = within(self._division.segments[value.root], value.offset, value.width)
         columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
         own = self._vectors.get(vector)

@@ -58,8 +58,9 @@ class KeyReport:
             name: {word: _figures(each) for word, each in zip(("before", "after"), pair, strict=True)}
             for name, pair in self.costs.items()
         }
-        found = {"target": "keys", "file": str(self.path), "layers": self.layers, "calibration_tokens": self.used_tokens}
-        return {**found, **({"held_out_tokens": self.held_out_tokens, "formats": formats} if formats else {})}
+        found = {"target": "keys", "file": str(self.path), "layers": self.layers}
+        tokens = {"calibration_tokens": self.used_tokens, "held_out_tokens": self.held_out_tokens}
+        return {**found, **tokens, "formats": formats}
 
     def as_text(self) -> str:
         """A few lines."""
@@ -73,6 +74,11 @@ class KeyReport:
                 f"original times {ratios[0]:.4f} -> {ratios[1]:.4f}"
             )
         return "\n".join(lines)
+
+
+def _figures(cost: Divergence) -> dict[str, float]:
+    before, after = cost.perplexities
+    return {"kl_nats": cost.mean_kl, "perplexity_ratio": after / before}
 
 
 def calibrate_keys(
@@ -176,7 +182,5 @@ def _heads(keys: F32Array, queries: F32Array, steps: int) -> tuple[tuple[int, ..
     """The exponents of each KV head. queries: (rows, heads, head_dim), those of one KV head side by side."""
     count = keys.shape[1]
     each = queries.reshape(len(queries), count, -1, keys.shape[2])
-    chosen = [
-        choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)
-    ]
+    chosen = [choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)]
     return tuple(tuple(map(int, choice.exponents)) for choice in chosen)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.ops.operands import F32Array
+from twostroke.quantize.mathematics.moments import F32Array
 
 QUERY_STEPS = 127
 ALPHAS = tuple(np.arange(0, 1.01, 0.125).tolist())

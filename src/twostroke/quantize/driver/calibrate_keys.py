@@ -140,7 +140,8 @@ def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress 
     """The factors for every format that rounds K. Raises ModelError."""
     wanted = scalable_caches(staged.model.plain)
     found: dict[KVKind, dict[int, tuple[tuple[int, ...], ...]]] = {kind: {} for kind in STEPS}
-    runs, given, count = list(texts.used), [], len(staged.stages)
+    runs, count = list(texts.used), len(staged.stages)
+    given: list[F32Array] = []
     total = sum(shard.path.stat().st_size for shard in staged.checkpoint.shards.values())
     for index in range(count):
         progress(total * index // count, total, f"stage {index + 1} of {count}")

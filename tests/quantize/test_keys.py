@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,17 +17,24 @@ from tools.spark.outliers import write_outlier_spark
 from tests.quantize.folders import small_folder
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.engine import find_model, resolve_all
+from twostroke.assembly.member import CalledRank, follow
 from twostroke.assets import spark_path
+from twostroke.backends.cpu import best_level
 from twostroke.cli.main import main
+from twostroke.config import room_sentence
 from twostroke.quantize.driver.calibrate_keys import key_factors, with_factors
 from twostroke.quantize.driver.compare import compare
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.texts import read_texts
 from twostroke.quantize.mathematics.key_scaling import choose_exponents
+from twostroke.ranks.frames import RANKS_VERSION, RankBegin
+from twostroke.ranks.line import RankLine
 from twostroke.spec.formats import KVKind
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.errors import CorruptModel
-from twostroke.weights.key_factors import NAME
+from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.key_factors import NAME, KeyFactors
+from twostroke.weights.packed.fingerprint import content_fingerprint
 
 
 def asked(*words: str) -> Any:
@@ -47,9 +54,9 @@ def calibrated(tmp_path_factory) -> Path:
     return folder
 
 
-def key_setting(folder: Path, **options: str) -> tuple[str, str]:
+def key_setting(folder: Path, kv_format: str = "int4") -> tuple[str, str]:
     """The setting, and its reason."""
-    settings = resolve_all(str(folder), {"kv_format": "int8", **options}).settings
+    settings = resolve_all(str(folder), {"kv_format": kv_format}).settings
     return next((each.value, each.reason) for each in settings if each.name == "key_factors")
 
 
@@ -81,10 +88,17 @@ def test_int4_keys_with_outliers_cost_less_with_factors_and_the_model_stays_the_
 def test_the_file_is_taken_where_k_is_rounded(calibrated):
     value, reason = key_setting(calibrated)
     assert len(value) == 16 and str(calibrated / NAME) in reason
-    assert key_setting(calibrated, kv_format="int4")[0] not in (value, "none")
-    assert key_setting(calibrated, kv_format="bf16") == ("none", "K in bf16 needs none")
-    calls = find_model(str(calibrated), {"kv_format": "int8"}).spec.program.calls
-    assert sum(call.NAME == "scale_columns" for call in calls) == 4  # of two layers, keys and queries
+    assert ", calibrated keys)" in room_sentence(resolve_all(str(calibrated), {"kv_format": "int4"}))
+    assert key_setting(calibrated, "bf16") == ("none", "K in bf16 needs none")
+    program = find_model(str(calibrated), {"kv_format": "int4"}).spec.program
+    assert "scale_columns" in {call.NAME for call in program.calls}
+
+
+def test_factors_that_are_all_one_are_no_factors():
+    """No step pays for them."""
+    found = KeyFactors({"int8": {0: ((0, 0),), 1: ((1, -1),)}, "int4": {0: ((0, 0),)}})
+    assert found.factors(KVKind.INT8) == {1: (2.0, 0.5)} and found.digest(KVKind.INT8)
+    assert found.factors(KVKind.INT4) == {} and not found.digest(KVKind.INT4)
 
 
 def test_an_engine_answers_with_factors_alone_and_in_chunks_with_the_same_bits(calibrated):
@@ -97,6 +111,15 @@ def test_an_engine_answers_with_factors_alone_and_in_chunks_with_the_same_bits(c
             answers = [*llm.generate(texts, params), *llm.generate(texts[:1], params)]
         found += [[(each.token_id, each.logprob) for each in one.completions[0].logprobs] for one in answers]
     assert found[0] == found[2] == found[3] == found[5] and found[1] == found[4]
+
+
+def test_a_rank_with_other_factors_than_its_leader_is_refused(calibrated):
+    with Checkpoint.open(calibrated) as checkpoint:
+        model = content_fingerprint(checkpoint)
+    options = {"kv_format": "int4", "cpu_level": best_level()}
+    begin = RankBegin(RANKS_VERSION, "tensor", 1, 2, options, (8,), 0, 0, model, 64, 20.0, b"", key_factors="none")
+    with pytest.raises(ConfigError, match="factors of keys .*not its leader's .none."):
+        follow(str(calibrated), {}, CalledRank(cast(RankLine, None), begin), print)
 
 
 def change(name: str, value: Any) -> Callable[[dict[str, Any]], None]:

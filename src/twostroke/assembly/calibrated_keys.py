@@ -28,7 +28,8 @@ def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model
     kind = kv_kind(resolver.resolved()["kv_format"])
     found = factors_beside(spec, folder, kind)
     if found is None:
-        reason = f"no {NAME} beside the model names them" if kind.is_integer else f"K in {kind.name.lower()} needs none"
+        name = kind.name.lower()
+        reason = f"no {NAME} beside the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
         resolver.put(SETTING, NO_FACTORS, reason)
         return spec
     resolver.put(SETTING, found.digest(kind), f"{folder / NAME}: keys are calibrated for {kind.name.lower()}")

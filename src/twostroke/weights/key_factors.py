@@ -43,9 +43,11 @@ class KeyFactors:
     exponents: Mapping[str, Exponents]
 
     def factors(self, kind: KVKind) -> dict[int, tuple[float, ...]]:
-        """The factors of each cache, by its index, one KV head after the other; none for a format without them."""
+        """The factors of each cache, by its index, one KV head after the other. A cache whose factors are all 1 is
+        left out; a format without exponents has none."""
         found = self.exponents.get(kind.name.lower(), {})
-        return {index: tuple(2.0**each for head in heads for each in head) for index, heads in found.items()}
+        factors = {index: tuple(2.0**each for head in heads for each in head) for index, heads in found.items()}
+        return {index: each for index, each in factors.items() if set(each) != {1.0}}
 
     def digest(self, kind: KVKind) -> str:
         """16 hex digits: equal for equal factors; empty without any."""

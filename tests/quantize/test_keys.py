@@ -71,6 +71,7 @@ def test_one_large_channel_gets_a_factor_and_even_channels_get_none():
     assert np.ptp(even.exponents) <= 1 and 0.5 < even.error <= 1
 
 
+@pytest.mark.slow
 def test_int4_keys_with_outliers_cost_less_with_factors_and_the_model_stays_the_same(tmp_path):
     source = write_outlier_spark(tmp_path / "outliers")
     texts = read_texts(None, Tokenizer.from_folder(source), 512, 2048)

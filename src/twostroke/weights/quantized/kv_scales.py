@@ -11,6 +11,7 @@ Must not know: caches.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -20,6 +21,7 @@ from twostroke.weights.quantized.parts import FLOATS, RawTensor, StoredTensors
 
 KV_SCALE = re.compile(r".*\.([kv]_scale|kv_scale|[kv]_proj\.output_scale)")
 MOST_NUMBERS = 1 << 16
+"""More than the channels of K of any layer: what has more is no scale, and is not read."""
 FIX = "Use a checkpoint without kv_cache_scheme, or one whose kv_cache_scheme is symmetric."
 
 
@@ -27,8 +29,8 @@ def check_kv_scales(tensors: Mapping[str, RawTensor]) -> None:
     """Raises CorruptModel for a scale that is not a positive number of a type of floats."""
     for name in filter(KV_SCALE.fullmatch, tensors):
         part = StoredTensors(tensors).part(name, FLOATS)
-        if len(part.shape) > 1 and part.info.rows * part.shape[-1] > MOST_NUMBERS:
-            raise part.wrong(f"A scale of K or V has the shape {list(part.shape)}.")
+        if math.prod(part.shape) > MOST_NUMBERS:
+            raise part.wrong(f"It has the shape {list(part.shape)}: a scale of K or V has few numbers.")
         if not (part.floats() > 0).all():
             raise part.wrong("A scale of K or V must be above 0.")
 

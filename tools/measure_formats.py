@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from typing import Any
 from tools import format_speed
 from tools.format_speed import machine, tokens_per_second
 from tools.generate_docs import DOCS, PAGES
-from tools.pages.quantization import ASKED, FILE
+from tools.pages.quantization import ASKED, FILE, KEYS
 from tools.spark.dialogues import dialogues
 from tools.spark.outliers import write_outlier_spark
 
@@ -36,6 +37,7 @@ from twostroke.assets import spark_path
 from twostroke.ops.operands import I32Array
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.quantize.driver.calibrate import no_progress, quantize_folder
+from twostroke.quantize.driver.calibrate_keys import calibrate_keys, key_factors, with_factors
 from twostroke.quantize.driver.compare import compare
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.methods import METHODS
@@ -55,7 +57,7 @@ SPEED = "tokens_per_second"
 @contextmanager
 def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[StagedModel]:
     """The model of a folder in the format that the command line calls `asked`."""
-    option, name = asked.split()
+    option, name = asked.removeprefix(KEYS).split()
     with tempfile.TemporaryDirectory() as place:
         folder, formats = source, format_choice("f32")
         if option == "--weights":
@@ -64,7 +66,8 @@ def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[Stag
             made = _written(name, source, Path(place) / "made", texts)
             folder, formats = unfold(made, None) if made.is_file() else made, format_choice(STORED)
         with staged_folder(folder, THREADS, formats) as staged:
-            yield replace(staged, kv=KVKind[name.upper()]) if option == "--kv" else staged
+            kept = replace(staged, kv=KVKind[name.upper()]) if option == "--kv" else staged
+            yield with_factors(kept, key_factors(staged, texts)) if asked.startswith(KEYS) else kept
 
 
 def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> Path:
@@ -76,9 +79,12 @@ def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> P
 
 def speed(asked: str, texts: CalibrationText) -> float:
     """Tokens a second of spark. What codes stand for makes no difference, so that few tokens calibrate."""
-    option, name = asked.split()
+    option, name = asked.removeprefix(KEYS).split()
     with tempfile.TemporaryDirectory() as place:
         made = _written(name, spark_path(), Path(place) / "made", texts) if option == "--to" else spark_path()
+        if asked.startswith(KEYS):
+            made = Path(shutil.copytree(spark_path(), Path(place) / "made"))
+            calibrate_keys(made, made, texts, THREADS, compared=False)
         weights = {"--to": STORED, "--weights": name}.get(option, "f32")
         return tokens_per_second(made, weights, name if option == "--kv" else "f32")
 
@@ -97,7 +103,7 @@ def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]
 
 def bits_of(asked: str, staged: StagedModel) -> float:
     """The bits that a weight takes in memory, or a number of K and V."""
-    if asked.startswith("--kv"):
+    if asked.removeprefix(KEYS).startswith("--kv"):
         dim = staged.model.paged_kinds[0].head_dim
         return 8 * staged.kv.token_bytes(dim) / (2 * dim)
     weights = staged.model.plain.weights

@@ -315,7 +315,8 @@ def room_sentence(resolved: Resolved) -> str:
     """ "room for 41,000 tokens: 20 sequences of 2,048"."""
     tokens, context = resolved["kv_tokens"], resolved["context"]
     length = min(context, 2048)
+    keys = "" if resolved["key_factors"] == "none" else ", calibrated keys"
     return (
-        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}): "
+        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}{keys}): "
         f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
     )

@@ -115,6 +115,7 @@ def test_a_wrong_secret_learns_nothing() -> None:
         ({"model": "other"}, "the model"),
         ({"page_tokens": 8}, "page size"),
         ({"arithmetic": msgspec.structs.replace(ARITHMETIC, weights="int4")}, r"weights \(int8 and int4\)"),
+        ({"arithmetic": msgspec.structs.replace(ARITHMETIC, key_factors="ab")}, r"key_factors \(none and ab\)"),
         ({"arithmetic": msgspec.structs.replace(ARITHMETIC, probe="q")}, "probe"),
     ],
 )

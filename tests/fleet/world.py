@@ -52,7 +52,7 @@ from twostroke.wire.frames import (
     WirePage,
 )
 
-ARITHMETIC = Arithmetic(1, "int8", "int8", "whole", "t", 1, "p")
+ARITHMETIC = Arithmetic(1, "int8", "int8", "none", "whole", "t", 1, "p")
 BEAT_S, STEP_S = 0.25, 0.02
 
 

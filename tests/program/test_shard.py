@@ -19,12 +19,15 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
 from twostroke.ops.passes.shard import Gather, shard
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.op import FormatChoice, StoredFormats
+from twostroke.program.program import Program
+from twostroke.program.values import PagedKV
 from twostroke.quant.formats import INT8, format_choice
 from twostroke.runner.forward import OpByOp
 from twostroke.spec.formats import KVKind, WeightFormat
@@ -84,10 +87,18 @@ def all_int8(role: str) -> WeightFormat:
 
 
 def run(
-    name: str, folders: Any, ranks: int, format_for: FormatChoice, backends: list[Any], fused: bool
+    name: str,
+    folders: Any,
+    ranks: int,
+    format_for: FormatChoice,
+    backends: list[Any],
+    fused: bool,
+    kv: KVKind = KVKind.BF16,
 ) -> list[np.ndarray]:
-    """The logits that each rank finds."""
+    """The logits that each rank finds. Where kv rounds to integers, keys have factors."""
     whole = read_model(CONFIGS[name])
+    if kv.is_integer:
+        whole = replace(whole, plain=with_scaled_keys(whole.plain, factors_of(whole.plain)))
     exchange, forwards, memories = Exchange(ranks), [], []
     for rank, ops in enumerate(backends):
         program = shard(whole.plain, rank, ranks)
@@ -98,9 +109,34 @@ def run(
         model = replace(whole, plain=program, program=program, ignored=names)
         with Checkpoint.open(folders(name)) as checkpoint:
             loaded = load_weights(checkpoint, model, format_for, NumpyPacker())
-        memories.append(memory_of(model, loaded, KVKind.BF16, SIZES))
+        memories.append(memory_of(model, loaded, kv, SIZES))
         forwards.append(OpByOp(program, RankOps(ops, exchange, rank), memories[-1]))
     return together(forwards, memories, TOKENS, CHUNKS)
+
+
+def factors_of(program: Program) -> dict[int, tuple[float, ...]]:
+    """Factors that differ in every head of each cache."""
+    rng = np.random.default_rng(3)
+    return {
+        index: tuple(2.0 ** rng.integers(-3, 4, kind.kv_heads * kind.head_dim))
+        for index, kind in scalable_caches(program).items()
+    }
+
+
+@pytest.mark.parametrize("kv", [KVKind.INT8, KVKind.INT4])
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_each_rank_scales_the_keys_of_its_own_heads(name: str, kv: KVKind, folders: Any, native: CpuOps) -> None:
+    (expected,) = run(name, folders, 1, all_int8, [native], True, kv)
+    backends = [CpuOps(None, 1) for _ in range(2)]
+    for found in run(name, folders, 2, all_int8, backends, True, kv):
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
+    for ops in backends:
+        ops.close()
+    whole = read_model(CONFIGS[name]).plain
+    factors = factors_of(whole)
+    for part in (shard(with_scaled_keys(whole, factors), rank, 2) for rank in range(2)):
+        own = [cache.kind.kv_heads for cache in part.caches if isinstance(cache.kind, PagedKV)]
+        assert own == [kind.kv_heads // 2 for kind in whole.paged()] and gathers(part) == gathers(shard(whole, 0, 2))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

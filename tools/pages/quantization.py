@@ -22,7 +22,9 @@ EXACT = "f32"
 LOADED = tuple(f"--weights {name}" for name in FORMATS if name != EXACT)
 WRITTEN = (*(f"--to {name}" for name in METHODS), *(f"--to gguf:{name}" for name in MIXES))
 KEPT = tuple(f"--kv {kind.name.lower()}" for kind in KVKind if kind is not KVKind.F32)
-ASKED = (*LOADED, *WRITTEN, *KEPT)
+KEYS = "--to keys "
+SCALED = tuple(f"{KEYS}--kv {kind.name.lower()}" for kind in KVKind if kind.is_integer)
+ASKED = (*LOADED, *WRITTEN, *KEPT, *SCALED)
 """Every format that the code rounds to, as it is asked for on the command line."""
 
 INTRODUCTION = """# What formats cost
@@ -40,7 +42,8 @@ corpus are.
 
 `--weights` rounds when the model is loaded, without calibration. `--to` is `twostroke quantize`, calibrated on the
 embedded text with {tokens:,} tokens; GGUF files are not calibrated. `--kv` is how K and V are kept; weights are float32
-there. Speculation is not in the tables, because it changes no answer.
+there. With `--to keys` before it, K has the factors that `twostroke quantize --to keys` found on that text. Speculation
+is not in the tables, because it changes no answer.
 
 **Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
 with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers
@@ -81,7 +84,7 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
             "Run: python -m tools.measure_formats --speed"
         )
     lines = [INTRODUCTION.format(**record["spark"], **record["speed"])]
-    for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", KEPT)):
+    for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", (*KEPT, *SCALED))):
         lines.append(f"## {title}\n")
         lines.append("| model | format | bits | KL | perplexity | same best token | tok/s |")
         lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")

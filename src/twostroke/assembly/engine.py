@@ -23,6 +23,7 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.ahead import AheadModel, build_ahead
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assembly.calibrated_keys import factors_beside, with_calibrated_keys, with_factors
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
     DraftModel,
@@ -48,6 +49,7 @@ from twostroke.config import (
     Resolved,
     Resolver,
     collect,
+    kv_kind,
     objectives_of,
     resolve_engine,
     resolve_memory,
@@ -184,15 +186,15 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     division = None if asked is None else asked.division
     machine = read_machine() if asked is None else asked.share_of(read_machine())
     kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    folder = locate(model, resolver.asked_value("revision"), kept=kept)
-    folder = calibrated(resolver, folder, kept) if asked is None else folder  # other machines have no such result
+    named = locate(model, resolver.asked_value("revision"), kept=kept)
+    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
     require_level(settings["cpu_level"])
     device = placing.choose_device(resolver, spec)
     sequences = settings["max_sequences"]
-    spec = with_hidden(spec, settings, folder)
+    spec = with_hidden(with_calibrated_keys(spec, named.path, resolver), settings, folder)
     guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
@@ -220,8 +222,8 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
     if name is None:
         return None
     found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
-    own = read_folder(found.path, compared_heads_folder(resolver, machine))
-    draft = DraftModel(found, own)
+    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
+    draft = DraftModel(found, with_factors(own, factors_beside(own, found.path, kind), kind))
     check_draft(draft, spec, folder.path)
     return draft
 

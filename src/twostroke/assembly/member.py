@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.assembly.caches import step_memory
+from twostroke.assembly.calibrated_keys import SETTING, with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.needs import needs_of
 from twostroke.assembly.ranks import over_sockets
@@ -33,6 +34,7 @@ from twostroke.ranks.member import RankMember
 from twostroke.ranks.processes import connect
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.key_factors import NAME
 from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.fingerprint import content_fingerprint
@@ -163,6 +165,7 @@ def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Mo
     folder = locate(model, resolver.asked_value("revision"), kept=kept)
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
+    spec = with_calibrated_keys(spec, folder.path, resolver)
     resolved = resolver.resolved()
     require_level(resolved["cpu_level"])
     if resolved["cpu_level"] != begin.options["cpu_level"]:
@@ -178,5 +181,11 @@ def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Mo
             "This rank's model is another one than its leader's.",
             why=f"The fingerprints of config.json and weights are {content} and {begin.model}.",
             fix="Copy the same folder to all machines.",
+        )
+    if resolved[SETTING] != begin.key_factors:
+        raise ConfigError(
+            f"This rank's factors of keys ({resolved[SETTING]}) are not its leader's ({begin.key_factors}).",
+            why="Each rank scales the keys of its own heads by the file beside its copy of the model.",
+            fix=f"Copy the same folder, with {NAME}, to all machines.",
         )
     return folder.path, spec, resolved

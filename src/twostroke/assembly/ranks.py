@@ -214,6 +214,7 @@ def start_group(
         width,
         places.timeout_s,
         secrets.token_bytes(16),
+        key_factors=resolved["key_factors"],
     )
     if places.addresses:
         return _reach(places, begin, level)

@@ -66,7 +66,7 @@ def build_replica(
     with Checkpoint.open(found.folder.path) as checkpoint:
         content = content_fingerprint(checkpoint)
     unit = resolved["cpu_level"] if found.device is None else "cuda"
-    names = (unit, resolved["weights"], resolved["kv_format"])
+    names = (unit, resolved["weights"], resolved["kv_format"], resolved["key_factors"])
     context = resolved["context"]
     tables = hashlib.blake2b(repr((context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
     times = StepTime.of(found.costs.now, not found.costs.measured)

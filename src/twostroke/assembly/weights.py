@@ -25,6 +25,7 @@ from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
 from twostroke.weights.packed.settle import Settler
+from twostroke.weights.quantized.kv_scales import kv_scale_sentence
 from twostroke.weights.stored import tell_stored
 
 Progress = Callable[[int, int, str], None]
@@ -49,6 +50,9 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
             if resolved["weights"] == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
+            scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
+            if scales is not None:
+                report(scales)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
             cache_folder = Path(resolved["cache"]).expanduser() / PACKED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -17,19 +17,29 @@ from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.quantize.driver.calibrate_keys import KeyReport
     from twostroke.quantize.driver.report import Report
     from twostroke.quantize.driver.texts import CalibrationText
 
 DEFAULT_TOKENS = 32768
+KEYS = "keys"
 
 
 @click.command(cls=ExampleCommand, example="twostroke quantize meta-llama/Llama-3.2-1B --to gptq --output llama-gptq")
 @click.argument("model")
 @click.option(
-    "--to", "target", metavar="FORMAT", required=True, help="int4, int8, gptq, awq, or gguf:Q4_K_M (Q8_0, Q6_K, Q4_0)."
+    "--to",
+    "target",
+    metavar="FORMAT",
+    required=True,
+    help="int4, int8, gptq, awq, gguf:Q4_K_M (Q8_0, Q6_K, Q4_0), or keys.",
 )
 @click.option(
-    "--output", metavar="FOLDER", required=True, type=click.Path(path_type=Path), help="A folder that is made."
+    "--output",
+    metavar="FOLDER",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="A folder that is made; with --to keys, a copy of MODEL [default there: MODEL's own].",
 )
 @click.option(
     "--text",
@@ -53,7 +63,7 @@ DEFAULT_TOKENS = 32768
 def command(
     model: str,
     target: str,
-    output: Path,
+    output: Path | None,
     text: Path | None,
     tokens: int,
     threads: int | None,
@@ -68,46 +78,73 @@ def command(
     `twostroke serve MODEL --weights int4` takes the result of --to int4 too, as long as both are as they were. After an
     interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
     of the text that was held out; quantize-report.json in the folder keeps them.
+
+    --to keys leaves the weights as they are. It writes key_factors.json beside them: by what each channel of K is
+    divided before it is kept in int8 or int4. Serving the model takes the file where --kv-format rounds K.
     """
     with clear_errors(verbose):
-        from twostroke.assembly.folders import locate
+        from twostroke.assembly.folders import SHIPPED, locate
         from twostroke.env import read_machine
         from twostroke.quantize.driver.calibrate import read_original
         from twostroke.quantize.driver.texts import read_texts
+        from twostroke.runner.folder import read_folder
         from twostroke.text.tokenizer import Tokenizer
         from twostroke.types.pooling import Task
 
-        write = _writer(target)
+        write = _writer(target, output)
+        if target == KEYS and output is None and model in SHIPPED:
+            raise ConfigError(f"{model} is a part of this program.", fix="Name a copy of its folder by --output.")
         with progress_bar("download") as downloading:
             folder = locate(model, revision, downloading, read_machine().cache_folder).path
-        spec, cores = read_original(folder), threads or read_machine().cores
+        spec, cores = (read_folder if target == KEYS else read_original)(folder), threads or read_machine().cores
         compared = not no_report and spec.task is Task.GENERATE
         texts = read_texts(text, Tokenizer.from_folder(folder), spec.max_positions, tokens)
-        report = write(folder, output, texts, cores, compared)
+        report = write(folder, output or folder, texts, cores, compared)
         if as_json:
             print_json(report.as_json())
         else:
             click.echo(report.as_text())
 
 
-Write = Callable[[Path, Path, "CalibrationText", int, bool], "Report"]
+class Reported(Protocol):
+    """What was made, for people and for programs."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+
+    def as_text(self) -> str:
+        """A few lines."""
+
+
+Write = Callable[[Path, Path, "CalibrationText", int, bool], Reported]
 """write(source, output, texts, threads, compared)."""
 
 
-def _writer(target: str) -> Write:
-    """Raises ConfigError for an unknown --to."""
+def _writer(target: str, output: Path | None) -> Write:
+    """Raises ConfigError for an unknown --to, and where --output is missing."""
     from twostroke.quantize.driver.methods import METHODS
     from twostroke.quantize.gguf.write import MIXES
 
     kind, _, mix = target.partition(":")
+    if target == KEYS:
+        return _keys
+    if output is None:
+        raise ConfigError(f"--to {target[:60]} needs --output FOLDER.", fix="Name a folder that is not there yet.")
     if target in METHODS:
         return lambda *asked: _calibrated(target, *asked)
     if kind == "gguf" and mix.upper() in MIXES:
         return lambda *asked: _gguf(mix.upper(), *asked)
     raise ConfigError(
         f"--to {target[:60]!r} is no format.",
-        fix=f"There are {', '.join(METHODS)}, {', '.join(f'gguf:{name}' for name in MIXES)}.",
+        fix=f"There are {', '.join(METHODS)}, {', '.join(f'gguf:{name}' for name in MIXES)}, {KEYS}.",
     )
+
+
+def _keys(folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> KeyReport:
+    from twostroke.quantize.driver.calibrate_keys import calibrate_keys
+
+    with progress_bar("calibrate") as progress:
+        return calibrate_keys(folder, output, texts, cores, compared, progress)
 
 
 def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> Report:

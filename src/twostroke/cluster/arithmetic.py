@@ -38,20 +38,21 @@ def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
 
 def arithmetic_of(
     executor: Executor,
-    names: tuple[str, str, str],
+    names: tuple[str, str, str, str],
     vocab_size: int,
     page_tokens: int,
     tables: str,
     pools: CachePools,
     step_tokens: int,
 ) -> Arithmetic:
-    """names: cpu level, weights format, KV format. The probe uses the first pages and the first slot of pools that
-    nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
-    cpu_level, weights, kv_format = names
+    """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot
+    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
+    cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
         ops=OPS_VERSION,
         weights=weights,
         kv_format=kv_format,
+        key_factors=key_factors,
         unit=unit_of(cpu_level, weights, kv_format),
         tables=tables,
         sampling=SAMPLING_VERSION,

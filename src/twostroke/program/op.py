@@ -124,6 +124,8 @@ class Op:
     BY_HEADS: ClassVar[bool] = False
     """Whether each head (or column) of its values is made of that head (or column) of the others alone, so that ranks
     may each have some."""
+    COLUMN_VECTOR: ClassVar[str] = ""
+    """The vector that may have one number for each column of the result."""
 
     reference: ClassVar[Callable[..., None]]
 
@@ -141,6 +143,12 @@ class Op:
     def experts_of_a_row(self) -> int:
         """How many matrices of its banks one row meets; 0 for ops without banks."""
         return 0
+
+    @property
+    def column_numbers(self) -> Vector | None:
+        """The vector with one number for each column of the result; None without one."""
+        vector: Vector | None = getattr(self, self.COLUMN_VECTOR) if self.COLUMN_VECTOR else None
+        return vector if vector is not None and self.result and vector.length == self.result.width else None
 
     def operands(self) -> tuple[Any, ...]:
         """The fields' contents, in order."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-RANKS_VERSION = 3
+RANKS_VERSION = 4
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
@@ -24,7 +24,8 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
 
     pages: of each page group's pool. model: a fingerprint of config and weights. width: of the widest value that ranks
     exchange. limit_s: the longest wait for another rank. ticket: what connections of this group show. peers: of each
-    rank HOST:PORT where it listens, empty for the leader; none for ranks that share memory.
+    rank HOST:PORT where it listens, empty for the leader; none for ranks that share memory. key_factors: see
+    assembly/calibrated_keys.py.
     """
 
     version: int
@@ -40,6 +41,7 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
     limit_s: float
     ticket: bytes
     peers: tuple[str, ...] = ()
+    key_factors: str = "none"
 
 
 class RankJoin(msgspec.Struct, tag=True, frozen=True):

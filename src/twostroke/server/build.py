@@ -93,8 +93,8 @@ def build_server(
             about(resolved, heart.costs, __version__),
         ),
     )
-    shown = ("served_name", "weights", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory", "context")
-    facts = {name: resolved[name] for name in shown} | {"room": room_sentence(resolved)}
+    shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory")
+    facts = {name: resolved[name] for name in (*shown, "context")} | {"room": room_sentence(resolved)}
     return BuiltServer(parts, resolved, facts, heart.close)
 
 
@@ -132,6 +132,6 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
 
 def _fingerprint(resolved: Resolved) -> str:
     """Same fingerprint, same bits: build, model, formats and kernels."""
-    names = ("model", "revision", "weights", "kv_format", "cpu_level", "device")
+    names = ("model", "revision", "weights", "kv_format", "key_factors", "cpu_level", "device")
     words = [__version__, *(str(resolved[name]) for name in names)]
     return "ts-" + hashlib.blake2b("\0".join(words).encode(), digest_size=6).hexdigest()

@@ -113,6 +113,12 @@ class Checkpoint:
         """All tensor names."""
         return frozenset(self.tensors)
 
+    @property
+    def stored_names(self) -> frozenset[str]:
+        """The names of all tensors in safetensors files, parts of quantized matrices and what is not read as well."""
+        files = (shard for shard in self.shards.values() if isinstance(shard, SafetensorsFile))
+        return frozenset(name for file in files for name in file.tensors)
+
     def info(self, name: str) -> TensorInfo:
         """Shape, dtype and place of a tensor. Raises KeyError."""
         return self.tensors[name].info

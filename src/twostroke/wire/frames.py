@@ -22,7 +22,7 @@ from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -43,11 +43,14 @@ class Proof(msgspec.Struct, tag=True, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Two replicas with equal values give the same bits for the same request. See cluster/arithmetic.py."""
+    """Two replicas with equal values give the same bits for the same request. See cluster/arithmetic.py.
+
+    key_factors: a digest of the factors of keys, or "none"."""
 
     ops: int
     weights: str
     kv_format: str
+    key_factors: str
     unit: str
     tables: str
     sampling: int

@@ -48,6 +48,13 @@ def without(part: str) -> Change:
     return change
 
 
+def kv_scale(part: str, number: float) -> Change:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[f"model.layers.0.self_attn.{part}"] = torch.tensor(number)
+
+    return change
+
+
 def one(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """The first element becomes this number."""
 
@@ -93,6 +100,8 @@ WRONG: list[tuple[str, Change, str]] = [
     ("mlx-4", without("biases"), "lacks the tensor .*up_proj.biases"),
     ("mlx-4", put("weight", lambda w: w[:, 1:]), "up_proj.weight"),
     ("mlx-4", put("scales", lambda s: s[1:]), "up_proj.scales .*shape"),
+    ("fp8-rows", kv_scale("k_scale", -0.5), "self_attn.k_scale .*above 0"),
+    ("fp8-rows", kv_scale("v_scale", float("nan")), "self_attn.v_scale holds numbers that are NaN"),
     ("modelopt-nvfp4", without("weight_scale_2"), "lacks the tensor .*weight_scale_2"),
 ]
 
@@ -148,6 +157,7 @@ REFUSED: list[tuple[dict[str, Any], type[ModelError], str]] = [
     (compressed({}, format="marlin-24"), UnsupportedModel, "marlin-24"),
     (compressed({}, sparsity_config={"format": "sparse-24-bitmask"}), UnsupportedModel, "sparse-24"),
     (compressed({}, transform_config={"config_groups": {"u": {}}}), UnsupportedModel, "transform_config"),
+    (compressed({}, kv_cache_scheme={"symmetric": False}), UnsupportedModel, "kv_cache_scheme.*symmetric"),
     (compressed({"strategy": "group"}), CorruptModel, "group_size"),
     (compressed({"strategy": "token"}), CorruptModel, "strategy"),
     ({"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}, UnsupportedModel, "W4A16_AWQ"),

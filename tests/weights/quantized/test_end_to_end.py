@@ -44,6 +44,8 @@ def quantized_spark(folder: Path, bits: int, group: int) -> Path:
         drawn = rounded(tensors.pop(name).double().numpy(), bits, group)
         parts = packers.gptq(drawn, bits).tensors
         tensors |= {name.removesuffix("weight") + part: values for part, values in parts.items()}
+    layers = {name.rpartition(".q_proj")[0] for name in tensors if ".q_proj" in name}
+    tensors |= {f"{layer}.{part}_scale": torch.tensor(0.0625) for layer in layers for part in "kv"}
     save_file(tensors, path)
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": bits, "group_size": group, "sym": False}
@@ -68,7 +70,9 @@ def test_the_answer_is_the_unquantized_model_s(spark8, tmp_path, capsys):
         with LLM(str(spark8), cache=str(tmp_path)) as llm:
             assert llm.resolved["weights"] == STORED
             assert answer(llm) == expected
-    assert "GPTQ 8-bit, groups of 64: kept as it is, 9 bits a weight." in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "GPTQ 8-bit, groups of 64: kept as it is, 9 bits a weight." in told
+    assert "scales of K and V are for FP8: K and V in int8 have a scale of their own" in told
     with LLM(str(spark8), cache="off", weights="bf16") as llm:
         assert answer(llm) == expected
     assert len(list((tmp_path / "packed").glob("*.pack"))) == 1

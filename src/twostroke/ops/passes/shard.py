@@ -128,7 +128,10 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 
 def _divides_a_vector(call: Op) -> bool:
-    """Whether an element of one of its vectors belongs to a head or a column (sinks do): not divided so far."""
+    """Whether an element of one of its vectors belongs to a head or a column (sinks do): only numbers that the program
+    itself has are divided so far."""
+    if call.column_numbers is not None and call.column_numbers.parts:
+        return True
     divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
     return any(axes(call.SHAPES[operand.name])[0].name in divided for operand, _ in _pairs(call, Vector))
 
@@ -183,6 +186,7 @@ class _Shard:
         self._wholes: dict[Value, Value] = {}
         self._weights: dict[tuple[Weight, Segments], Weight] = {}
         self._caches: dict[Cache, Cache] = {}
+        self._vectors: dict[Vector, Vector] = {}
         self._readers = Counter(value.root for call in program.calls for value in call.reads())
 
     def program(self) -> Program:
@@ -246,9 +250,21 @@ class _Shard:
                 operands.append(forms[item])
             elif isinstance(item, Value):
                 operands.append(form(item))
+            elif isinstance(item, Vector) and item is call.column_numbers and call.result and forms is self._parts:
+                operands.append(self._own_numbers(item, call.result))
             else:
                 operands.append(self._cache(item) if isinstance(item, Cache) else item)
         self._trace.record(type(call)(*operands))
+
+    def _own_numbers(self, vector: Vector, value: Value) -> Vector:
+        """This rank's numbers of a vector that has one for each column of a divided value."""
+        segments = within(self._division.segments[value.root], value.offset, value.width)
+        columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
+        own = self._vectors.get(vector)
+        if own is None:
+            numbers = tuple(vector.numbers[column] for column in columns)
+            own = self._vectors[vector] = replace(vector, length=len(numbers), numbers=numbers)
+        return own
 
     def _part_width(self, value: Value) -> int:
         return width_of(within(self._division.segments[value.root], value.offset, value.width), self._rank)

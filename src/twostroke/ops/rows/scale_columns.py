@@ -27,6 +27,8 @@ class ScaleColumns(Op):
 
     NAME: ClassVar[str] = "scale_columns"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "weight": "*"}
+    BY_HEADS: ClassVar[bool] = True
+    COLUMN_VECTOR: ClassVar[str] = "weight"
     reference = staticmethod(reference)
 
     out: Value

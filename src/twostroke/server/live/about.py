@@ -14,7 +14,10 @@ from twostroke.cost.what_if import WhatIf
 from twostroke.spec.formats import PAGE_TOKENS, WeightKind
 from twostroke.wire.frames import ReplicaFacts
 
-SHOWN = ("weights", "kv_format", "threads", "cpu_level", "context", "max_step_tokens", "max_sequences", "kv_tokens")
+SHOWN = (
+    *("weights", "kv_format", "key_factors", "threads", "cpu_level"),
+    *("context", "max_step_tokens", "max_sequences", "kv_tokens"),
+)
 
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
@@ -46,6 +49,7 @@ def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, vers
         "settings": {
             "weights": facts.arithmetic.weights,
             "kv_format": facts.arithmetic.kv_format,
+            "key_factors": facts.arithmetic.key_factors,
             "context": facts.context_tokens,
             "max_sequences": facts.max_sequences * num_replicas,
             "kv_tokens": facts.pool_tokens * num_replicas,

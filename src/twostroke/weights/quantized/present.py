@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from twostroke.types.errors import CorruptModel
+from twostroke.weights.quantized.kv_scales import KV_SCALE, check_kv_scales
 from twostroke.weights.quantized.parts import FIX, RawTensor, StoredTensors
 from twostroke.weights.quantized.schemes import Scheme
 from twostroke.weights.quantized.tensor import ORDER, OrderTensor, QuantizedTensor
@@ -18,15 +19,16 @@ from twostroke.weights.quantized.tensor import ORDER, OrderTensor, QuantizedTens
 _Plain = TypeVar("_Plain", bound=RawTensor)
 
 UNUSED = re.compile(
-    r".*\.(input_scale|input_global_scale|input_zero_point|activation_scale|k_scale|v_scale|q_scale|output_scale"
-    r"|k_proj\.k_scale|v_proj\.v_scale|weight_format|weight_shape|bias_scale)"
+    r".*\.(input_scale|input_global_scale|input_zero_point|activation_scale|q_scale|output_scale"
+    r"|weight_format|weight_shape|bias_scale)"
 )
-"""Scales of activations and of K and V: here both are rounded by what they hold, at each step; notes on a layout."""
+"""Scales of activations: here these are rounded by what they hold, at each step; notes on a layout."""
 
 
 def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor | OrderTensor]:
     """The tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel, for a
     checkpoint without any as well."""
+    check_kv_scales(tensors)
     stored = StoredTensors(tensors)
     made = {name: QuantizedTensor(name, matrix) for name, matrix in scheme.matrices(stored)}
     if not made:
@@ -40,7 +42,9 @@ def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _P
         if name in tensors and name not in gone:
             raise CorruptModel(f"Tensor {name[:200]} is there twice: plain, and quantized.", fix=FIX)
     found: dict[str, _Plain | QuantizedTensor | OrderTensor] = {
-        name: tensor for name, tensor in tensors.items() if name not in gone and not UNUSED.fullmatch(name)
+        name: tensor
+        for name, tensor in tensors.items()
+        if name not in gone and not UNUSED.fullmatch(name) and not KV_SCALE.fullmatch(name)
     }
     orders = {f"{name}{ORDER}": OrderTensor(tensor) for name, tensor in made.items() if tensor.column_order is not None}
     return found | made | orders

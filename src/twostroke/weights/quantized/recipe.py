@@ -19,6 +19,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized import mlx
 from twostroke.weights.quantized.gptq import BITS, GptqSettings
+from twostroke.weights.quantized.kv_scales import check_kv_scheme
 from twostroke.weights.quantized.patterns import name_list
 from twostroke.weights.quantized.schemes import (
     AwqScheme,
@@ -77,6 +78,7 @@ def _beside(name: str, values: Mapping[str, Any]) -> Scheme:
 
 
 def _scheme(fields: Fields) -> Scheme:
+    check_kv_scheme(fields)
     method = fields.text("quant_method", "")
     reader = METHODS.get(method)
     if reader is None:

@@ -1,0 +1,58 @@
+"""The factors of keys that `twostroke quantize --to keys` left beside a model, in the program that is run.
+
+Knows: settings, the rooms below.
+Must not know: how an engine is put together, how factors are found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from twostroke.assembly.weights import NOT_PACKED
+from twostroke.config import Resolver, kv_kind
+from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
+from twostroke.program.model import Model
+from twostroke.spec.formats import KVKind
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.key_factors import NAME, KeyFactors, read_key_factors
+
+SETTING, NO_FACTORS = "key_factors", "none"
+
+
+def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model:
+    """The model whose keys have the factors that lie beside it, where K is kept in int8 or int4.
+
+    The setting `key_factors` is their digest, or "none", with the reason. Raises CorruptModel for a file that is wrong.
+    """
+    kind = kv_kind(resolver.resolved()["kv_format"])
+    found = factors_beside(spec, folder, kind)
+    if found is None:
+        name = kind.name.lower()
+        reason = f"no {NAME} beside the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
+        resolver.put(SETTING, NO_FACTORS, reason)
+        return spec
+    resolver.put(SETTING, found.digest(kind), f"{folder / NAME}: keys are calibrated for {kind.name.lower()}")
+    return with_factors(spec, found, kind)
+
+
+def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None:
+    """The factors that lie beside a model; None where there are none for this format of K. Raises CorruptModel."""
+    if not kind.is_integer:
+        return None
+    found = read_key_factors(folder, scalable_caches(spec.plain))
+    return found if found is not None and found.digest(kind) else None
+
+
+def with_factors(spec: Model, found: KeyFactors | None, kind: KVKind) -> Model:
+    """The model with these factors. Raises UnsupportedModel where its keys or queries are read a second time."""
+    if found is None:
+        return spec
+    factors = found.factors(kind)
+    try:
+        plain, program = (with_scaled_keys(each, factors, NOT_PACKED) for each in (spec.plain, spec.program))
+    except ValueError as error:
+        raise UnsupportedModel(
+            f"The keys of this {spec.architecture} cannot have factors: {error}.", fix=f"Delete {NAME} beside it."
+        ) from None
+    return replace(spec, plain=plain, program=program)

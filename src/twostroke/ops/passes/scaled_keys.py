@@ -1,0 +1,79 @@
+"""scaled_keys: the program with keys that are divided by one factor for each channel before they are kept.
+
+A layer whose K is kept in int8 or int4 has one scale for each position and head, so one large channel takes the
+precision of all others. With factors each channel of K is divided by its factor before it is written, and the same
+channel of each query is multiplied by it before it is read. The scores stay the same: factors are powers of two, so
+that nothing is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from
+one side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both stand behind the rotation, so that the two
+channels of a rotated pair may have factors of their own.
+
+Take the program before it is divided among ranks: `shard` gives each rank the factors of its heads.
+
+Knows: attention, kv_write, scale_columns.
+Must not know: files, how factors are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from twostroke.ops.attention.attention import Attention
+from twostroke.ops.attention.kv_write import KVWrite
+from twostroke.ops.rows.scale_columns import ScaleColumns
+from twostroke.program.check import check
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Cache, PagedKV, Vector
+
+
+def scalable_caches(program: Program) -> dict[int, PagedKV]:
+    """The kinds of the caches whose keys can have factors, by the caches' index: kv_write writes them, and attention
+    alone reads them."""
+    written = {call.layer for call in program.calls if isinstance(call, KVWrite)}
+    others = {
+        item
+        for call in program.calls
+        if not isinstance(call, KVWrite | Attention)
+        for item in call.operands()
+        if isinstance(item, Cache)
+    }
+    kinds = {each.index: each.kind for each in written - others}
+    return {index: kind for index, kind in sorted(kinds.items()) if isinstance(kind, PagedKV)}
+
+
+def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:
+    """Add the calls. factors: of caches by index, kv_heads * head_dim powers of two each; a cache without stays as it
+    is. suffix: the end of the vectors' keys.
+
+    Raises ValueError for other counts, and where the keys or queries are read a second time: they change in place.
+    """
+    kinds = scalable_caches(program)
+    vectors: dict[str, Vector] = {}
+    calls: list[Op] = []
+    for call in program.calls:
+        if isinstance(call, KVWrite | Attention) and call.layer.index in factors:
+            value, part = (call.k, "k") if isinstance(call, KVWrite) else (call.q, "q")
+            heads = value.shape[0]
+            numbers = _numbers(part, heads, kinds[call.layer.index], factors[call.layer.index])
+            key = f"key_factors:{call.layer.index}:{part}{heads}{suffix}"
+            vector = vectors.setdefault(key, Vector(key, len(numbers), (), numbers=numbers))
+            calls.append(ScaleColumns(written := value.flat().written(), vector))
+            scaled = written.heads(heads)
+            calls.append(replace(call, k=scaled) if isinstance(call, KVWrite) else replace(call, q=scaled))
+        else:
+            calls.append(call)
+    made = Program.of(tuple(calls), program.logits, program.given, program.kept)
+    check(made)
+    return made
+
+
+def _numbers(part: str, heads: int, kind: PagedKV, factors: tuple[float, ...]) -> tuple[float, ...]:
+    """By what the channels of these heads are multiplied: keys by 1 / factor, each query head by the factors of the KV
+    head that it reads."""
+    if len(factors) != kind.kv_heads * kind.head_dim:
+        raise ValueError(f"{len(factors)} factors for {kind.kv_heads} heads of {kind.head_dim} channels")
+    if part == "k":
+        return tuple(1 / factor for factor in factors)
+    read = [head * kind.kv_heads // heads for head in range(heads)]
+    return tuple(factor for head in read for factor in factors[head * kind.head_dim : (head + 1) * kind.head_dim])

@@ -1,0 +1,135 @@
+"""key_factors.json: by what each channel of K is divided before it is kept in int8 or int4, as calibration found it.
+
+    {"version": 1, "model": FINGERPRINT, "exponents": {"int4": {"0": [[2, 0, ...], ...], ...}, "int8": {...}}}
+
+The exponents of one cache of K and V are those of two: one list for each KV head, one whole number for each channel of
+it. A cache is named by its place among the program's caches. The fingerprint is that of config.json and the weights, so
+that the file of another model is refused.
+
+Knows: the file.
+Must not know: how factors are found, programs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twostroke.program.values import PagedKV
+from twostroke.spec.formats import KVKind
+from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.json_file import read_object
+from twostroke.weights.packed.fingerprint import content_fingerprint
+
+NAME = "key_factors.json"
+VERSION = 1
+MOST = 24
+"""The largest magnitude of an exponent. Real keys need far less."""
+FIX = f"Run `twostroke quantize MODEL --to keys` again, or delete {NAME}."
+
+Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
+"""The exponents of each cache, by its index: for each KV head one for each channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFactors:
+    """exponents: by the name of the format of K and V that they were chosen for."""
+
+    exponents: Mapping[str, Exponents]
+
+    def factors(self, kind: KVKind) -> dict[int, tuple[float, ...]]:
+        """The factors of each cache, by its index, one KV head after the other. A cache whose factors are all 1 is
+        left out; a format without exponents has none."""
+        found = self.exponents.get(kind.name.lower(), {})
+        factors = {index: tuple(2.0**each for head in heads for each in head) for index, heads in found.items()}
+        return {index: each for index, each in factors.items() if set(each) != {1.0}}
+
+    def digest(self, kind: KVKind) -> str:
+        """16 hex digits: equal for equal factors; empty without any."""
+        found = sorted(self.factors(kind).items())
+        return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest() if found else ""
+
+
+def require_same_model(folder: Path, output: Path) -> None:
+    """Raises ConfigError where `output` has another model than `folder`, ModelError where it has none."""
+    if output != folder and _fingerprint(output) != _fingerprint(folder):
+        raise ConfigError(
+            f"{output} does not hold the model of {folder}.",
+            why=f"{NAME} lies beside the weights that it was calibrated with.",
+            fix="Leave --output out, or name a copy of the model's folder.",
+        )
+
+
+def write_key_factors(folder: Path, found: KeyFactors) -> Path:
+    """The file, which holds for the model of this folder. Raises ModelError, ConfigError where it cannot be written."""
+    said = {
+        "version": VERSION,
+        "model": _fingerprint(folder),
+        "exponents": {
+            name: {str(index): heads for index, heads in each.items()} for name, each in found.exponents.items()
+        },
+    }
+    path = folder / NAME
+    unfinished = path.with_name(f".{NAME}.new")
+    try:
+        unfinished.write_text(json.dumps(said) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written.", why=f"{error.strerror}.", fix="Name a copy of the model's folder by --output."
+        ) from None
+    return path
+
+
+def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
+    """The factors beside a model; None where there is no file. caches: that can have factors.
+
+    Raises CorruptModel for a file that is not sound or belongs to another model.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return None
+    said = read_object(path)
+    if said.get("version") != VERSION:
+        raise CorruptModel(f"{path} is of version {said.get('version')!r:.20}, and {VERSION} is read.", fix=FIX)
+    if said.get("model") != _fingerprint(folder):
+        raise CorruptModel(
+            f"{path} belongs to another model.",
+            why="Factors of keys hold for the weights that they were calibrated with.",
+            fix=FIX,
+        )
+    formats = said.get("exponents")
+    if not isinstance(formats, dict) or not set(formats) <= {"int8", "int4"}:
+        raise CorruptModel(f"{path}: `exponents` must be an object with int8 and int4.", fix=FIX)
+    return KeyFactors({name: _exponents(path, name, each, caches) for name, each in formats.items()})
+
+
+def _exponents(path: Path, name: str, said: Any, caches: Mapping[int, PagedKV]) -> Exponents:
+    known = {str(index): index for index in caches}
+    if not isinstance(said, dict) or set(said) != set(known):
+        raise CorruptModel(f"{path}: {name} must name the caches {', '.join(known) or '(none)'}.", fix=FIX)
+    return {index: _heads(f"{path}: {name}, cache {key}", said[key], caches[index]) for key, index in known.items()}
+
+
+def _heads(where: str, said: Any, kind: PagedKV) -> tuple[tuple[int, ...], ...]:
+    rows = said if isinstance(said, list) else []
+    if len(rows) != kind.kv_heads or any(not isinstance(row, list) or len(row) != kind.head_dim for row in rows):
+        raise CorruptModel(
+            f"{where} must have {kind.kv_heads} lists of {kind.head_dim} exponents.",
+            why="The model has as many heads of K, with as many channels.",
+            fix=FIX,
+        )
+    wrong = next((each for row in rows for each in row if type(each) is not int or abs(each) > MOST), None)
+    if wrong is not None:
+        raise CorruptModel(f"{where}: {wrong!r:.30} is no whole number from -{MOST} to {MOST}.", fix=FIX)
+    return tuple(map(tuple, rows))
+
+
+def _fingerprint(folder: Path) -> str:
+    with Checkpoint.open(folder) as checkpoint:
+        return content_fingerprint(checkpoint)

@@ -1,0 +1,55 @@
+"""Scales of K and V that checkpoints carry for a cache in FP8 (`kv_cache_scheme`; `k_scale`, `v_scale`).
+
+Such a scale is what K or V of a layer is divided by before it is rounded to 8 bits of floating point, and multiplied by
+afterwards: it says how finely is rounded, and nothing of what the model computes. Here K and V are kept in formats that
+have a scale of their own for each position and head, or none, so that a sound scale is not needed. One that is not
+sound is refused: it would make every answer of the engine that it was written for nonsense.
+
+Knows: names and values of such tensors.
+Must not know: caches.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.quantized.parts import FLOATS, RawTensor, StoredTensors
+
+KV_SCALE = re.compile(r".*\.([kv]_scale|kv_scale|[kv]_proj\.output_scale)")
+MOST_NUMBERS = 1 << 16
+"""More than the channels of K of any layer: what has more is no scale, and is not read."""
+FIX = "Use a checkpoint without kv_cache_scheme, or one whose kv_cache_scheme is symmetric."
+
+
+def check_kv_scales(tensors: Mapping[str, RawTensor]) -> None:
+    """Raises CorruptModel for a scale that is not a positive number of a type of floats."""
+    for name in filter(KV_SCALE.fullmatch, tensors):
+        part = StoredTensors(tensors).part(name, FLOATS)
+        if math.prod(part.shape) > MOST_NUMBERS:
+            raise part.wrong(f"It has the shape {list(part.shape)}: a scale of K or V has few numbers.")
+        if not (part.floats() > 0).all():
+            raise part.wrong("A scale of K or V must be above 0.")
+
+
+def check_kv_scheme(fields: Fields) -> None:
+    """Raises UnsupportedModel for a kv_cache_scheme that moves what it rounds."""
+    scheme = fields.group("kv_cache_scheme")
+    if scheme is not None and scheme.values.get("symmetric", True) is not True:
+        raise UnsupportedModel(
+            f"{scheme.place}: K and V that are not symmetric cannot be read.",
+            why="Zero points of K and V are not implemented.",
+            fix=FIX,
+        )
+
+
+def kv_scale_sentence(names: Iterable[str], kv_format: str) -> str | None:
+    """What is done with the scales among these names of tensors; None where there are none."""
+    count = sum(1 for name in names if KV_SCALE.fullmatch(name))
+    if not count:
+        return None
+    own = "have a scale of their own for each position and head" if kv_format.startswith("int") else "need none"
+    return f"The checkpoint's {count} scales of K and V are for FP8: K and V in {kv_format} {own}."

@@ -1,0 +1,167 @@
+"""`twostroke quantize --to keys`: factors of keys spare what rounding K costs, and a wrong file is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tools.spark.outliers import write_outlier_spark
+
+from tests.quantize.folders import small_folder
+from twostroke import LLM, SamplingParams
+from twostroke.assembly.engine import find_model, resolve_all
+from twostroke.assembly.member import CalledRank, follow
+from twostroke.assets import spark_path
+from twostroke.backends.cpu import best_level
+from twostroke.cli.main import main
+from twostroke.config import room_sentence
+from twostroke.quantize.driver.calibrate_keys import key_factors, with_factors
+from twostroke.quantize.driver.compare import compare
+from twostroke.quantize.driver.loaded_model import staged_folder
+from twostroke.quantize.driver.texts import read_texts
+from twostroke.quantize.mathematics.key_scaling import choose_exponents
+from twostroke.ranks.frames import RANKS_VERSION, RankBegin
+from twostroke.ranks.line import RankLine
+from twostroke.spec.formats import KVKind
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.key_factors import NAME, KeyFactors
+from twostroke.weights.packed.fingerprint import content_fingerprint
+
+
+def asked(*words: str) -> Any:
+    return CliRunner().invoke(main, ["quantize", *words, "--to", "keys", "--tokens", "2048"])
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory) -> Path:
+    """A small model with its file."""
+    folder = small_folder(tmp_path_factory.mktemp("keys") / "model")
+    done = asked(str(folder), "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["file"] == str(folder / NAME) and said["layers"] == 2 and set(said["formats"]) == {"int8", "int4"}
+    for cost in said["formats"].values():
+        assert 0 < cost["after"]["kl_nats"] < 2 * cost["before"]["kl_nats"]
+    return folder
+
+
+def key_setting(folder: Path, kv_format: str = "int4") -> tuple[str, str]:
+    """The setting, and its reason."""
+    settings = resolve_all(str(folder), {"kv_format": kv_format}).settings
+    return next((each.value, each.reason) for each in settings if each.name == "key_factors")
+
+
+def test_one_large_channel_gets_a_factor_and_even_channels_get_none():
+    rng = np.random.default_rng(1)
+    keys, queries = (rng.standard_normal((256, 32)).astype(np.float32) for _ in range(2))
+    even = choose_exponents(keys, queries, 7)
+    keys[:, 5] *= 32
+    queries[:, 5] /= 32
+    found = choose_exponents(keys, queries, 7)
+    assert found.exponents[5] >= 4 and found.error < 0.05
+    assert np.ptp(even.exponents) <= 1 and 0.5 < even.error <= 1
+
+
+@pytest.mark.slow
+def test_int4_keys_with_outliers_cost_less_with_factors_and_the_model_stays_the_same(tmp_path):
+    source = write_outlier_spark(tmp_path / "outliers")
+    texts = read_texts(None, Tokenizer.from_folder(source), 512, 2048)
+    runs = [texts.held_out[0][:160]]
+    with staged_folder(source, 2) as exact:
+        found = key_factors(exact, replace(texts, used=texts.used[:2, :128]))
+        rounded = replace(exact, kv=KVKind.INT4)
+        costs = [compare(exact, each, runs, each=False).whole for each in (rounded, with_factors(rounded, found))]
+        assert costs[1].mean_kl < 0.5 * costs[0].mean_kl
+        program = with_factors(rounded, found).model.plain
+        same = replace(exact, model=replace(exact.model, plain=program, program=program))
+        assert compare(exact, same, runs, each=False).whole.mean_kl < 1e-9
+
+
+def test_the_file_is_taken_where_k_is_rounded(calibrated):
+    value, reason = key_setting(calibrated)
+    assert len(value) == 16 and str(calibrated / NAME) in reason
+    assert ", calibrated keys)" in room_sentence(resolve_all(str(calibrated), {"kv_format": "int4"}))
+    assert key_setting(calibrated, "bf16") == ("none", "K in bf16 needs none")
+    program = find_model(str(calibrated), {"kv_format": "int4"}).spec.program
+    assert "scale_columns" in {call.NAME for call in program.calls}
+
+
+def test_factors_that_are_all_one_are_no_factors():
+    """No step pays for them."""
+    found = KeyFactors({"int8": {0: ((0, 0),), 1: ((1, -1),)}, "int4": {0: ((0, 0),)}})
+    assert found.factors(KVKind.INT8) == {1: (2.0, 0.5)} and found.digest(KVKind.INT8)
+    assert found.factors(KVKind.INT4) == {} and not found.digest(KVKind.INT4)
+
+
+def test_an_engine_answers_with_factors_alone_and_in_chunks_with_the_same_bits(calibrated):
+    params = SamplingParams(max_tokens=6, temperature=0.0, logprobs=2, ignore_eos=True)
+    found = []
+    for step in ("16", "256"):
+        options = {"kv_format": "int4", "max_step_tokens": step, "max_sequences": 4, "context": 256, "cache": "off"}
+        with LLM(str(calibrated), threads=1, kv_memory="4MB", **options) as llm:
+            texts = ["what is prefill and what is decode", "why"]
+            answers = [*llm.generate(texts, params), *llm.generate(texts[:1], params)]
+        found += [[(each.token_id, each.logprob) for each in one.completions[0].logprobs] for one in answers]
+    assert found[0] == found[2] == found[3] == found[5] and found[1] == found[4]
+
+
+def test_a_rank_with_other_factors_than_its_leader_is_refused(calibrated):
+    with Checkpoint.open(calibrated) as checkpoint:
+        model = content_fingerprint(checkpoint)
+    options = {"kv_format": "int4", "cpu_level": best_level()}
+    begin = RankBegin(RANKS_VERSION, "tensor", 1, 2, options, (8,), 0, 0, model, 64, 20.0, b"", key_factors="none")
+    with pytest.raises(ConfigError, match="factors of keys .*not its leader's .none."):
+        follow(str(calibrated), {}, CalledRank(cast(RankLine, None), begin), print)
+
+
+def change(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda said: said.update({name: value})
+
+
+def exponent(value: Any) -> Callable[[dict[str, Any]], None]:
+    def changed(said: dict[str, Any]) -> None:
+        said["exponents"]["int8"]["0"][0][0] = value
+
+    return changed
+
+
+WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (change("version", 2), "of version 2"),
+    (change("model", "0" * 32), "belongs to another model"),
+    (change("exponents", {"int8": {}}), "int8 must name the caches 0, 1"),
+    (change("exponents", {"fp8": {}}), "`exponents` must be"),
+    (lambda said: said["exponents"]["int8"]["1"].pop(), "lists of 16 exponents"),
+    (exponent(-25), "-25 is no whole number from -24 to 24"),
+    (exponent(0.5), "0.5 is no whole number"),
+    (exponent(True), "True is no whole number"),
+    (exponent(float("nan")), "not valid JSON"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_a_wrong_file_is_one_error_that_names_it(change, words, calibrated, tmp_path):
+    folder = Path(shutil.copytree(calibrated, tmp_path / "model"))
+    said = json.loads((folder / NAME).read_text())
+    change(said)
+    (folder / NAME).write_text(json.dumps(said))
+    with pytest.raises(CorruptModel, match=NAME) as caught:
+        key_setting(folder)
+    assert words in str(caught.value) and caught.value.fix
+
+
+def test_output_must_hold_the_same_model(calibrated, tmp_path):
+    other = small_folder(tmp_path / "other", num_hidden_layers=1)
+    wrong = asked(str(calibrated), "--output", str(other), "--no-report")
+    assert wrong.exit_code == 2 and "does not hold the model of" in wrong.output
+    shipped = asked("spark")
+    assert shipped.exit_code == 2 and "part of this program" in shipped.output
+    assert not (spark_path() / NAME).exists()

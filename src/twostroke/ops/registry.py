@@ -20,16 +20,27 @@ PASSES = "passes"
 
 @cache
 def registry() -> Mapping[str, type[Op]]:
-    """Ops by name, in the order of their names."""
-    package = __name__.rpartition(".")[0]
-    folder = importlib.import_module(package)
-    found: dict[str, type[Op]] = {}
-    for name in _modules(folder):
-        short = name.rpartition(".")[2]
-        for item in vars(importlib.import_module(name)).values():
-            if isinstance(item, type) and issubclass(item, Op) and getattr(item, "NAME", "") == short:
-                found[short] = item
-    return MappingProxyType(dict(sorted(found.items())))
+    """Ops by name, in the order of their names. All their modules are imported."""
+    found = {name: op for name in sorted(op_modules()) if (op := op_named(name)) is not None}
+    return MappingProxyType(found)
+
+
+def op_named(name: str) -> type[Op] | None:
+    """The op of a name, None where there is none. Its module is imported and no other."""
+    home = op_modules().get(name)
+    if home is None:
+        return None
+    for item in vars(importlib.import_module(home)).values():
+        if isinstance(item, type) and issubclass(item, Op) and getattr(item, "NAME", "") == name:
+            return item
+    return None
+
+
+@cache
+def op_modules() -> Mapping[str, str]:
+    """Name of a module -> its full name. Ops are named like their modules; a few modules define none."""
+    folder = importlib.import_module(__name__.rpartition(".")[0])
+    return {name.rpartition(".")[2]: name for name in _modules(folder)}
 
 
 def _modules(folder: ModuleType) -> Iterator[str]:

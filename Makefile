@@ -36,15 +36,20 @@ $(BIN)/python:
 	  { echo "Twostroke needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# Python's compiled files: where PYTHONDONTWRITEBYTECODE is set, each start would compile the package anew without them.
+COMPILED = $(BIN)/python -m compileall -q -j 0 src/twostroke
+
 # A test environment is a runtime too: what it installs is not installed again.
 $(VENV)/.runtime: $(BIN)/python $(NATIVE)
 	@echo "Installing and compiling the kernels: one to two minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@$(COMPILED)
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python $(NATIVE)
 	@echo "Installing what tests need, and compiling the kernels: two to three minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(COMPILED)
 	@touch $@ $(VENV)/.runtime
 
 clean:

@@ -1,4 +1,4 @@
-"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md, docs/models.md and docs/quantization.md.
+"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md, docs/models.md, docs/quantization.md and the table of model files.
 
 `--check` fails where they differ.
 
@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ and tests/
 
+from tools.pages.homes import homes_module
 from tools.pages.models import models_page
 from tools.pages.quantization import quantization_page
 
@@ -27,7 +28,7 @@ from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.ops.registry import registry
 from twostroke.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n\n"
 
 
@@ -92,11 +93,12 @@ def ops_page() -> str:
 
 
 PAGES = {
-    "CONFIG.md": config_page,
-    "CLI.md": cli_page,
-    "OPS.md": ops_page,
-    "models.md": lambda: NOTE + models_page(),
-    "quantization.md": lambda: NOTE + quantization_page(),
+    "docs/CONFIG.md": config_page,
+    "docs/CLI.md": cli_page,
+    "docs/OPS.md": ops_page,
+    "docs/models.md": lambda: NOTE + models_page(),
+    "docs/quantization.md": lambda: NOTE + quantization_page(),
+    "src/twostroke/models/common/homes.py": homes_module,
 }
 
 
@@ -107,13 +109,13 @@ def run() -> int:
     check = parser.parse_args().check
     stale = []
     for name, make in PAGES.items():
-        path, text = DOCS / name, make()
+        path, text = ROOT / name, make()
         if check and (not path.exists() or path.read_text() != text):
             stale.append(name)
         elif not check:
             path.write_text(text)
     if stale:
-        print(f"docs/{', docs/'.join(stale)} differ from the code. Run: make docs", file=sys.stderr)
+        print(f"{', '.join(stale)} differ from the code. Run: make docs", file=sys.stderr)
     return 1 if stale else 0
 
 

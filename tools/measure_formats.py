@@ -28,7 +28,7 @@ from typing import Any
 
 from tools import format_speed
 from tools.format_speed import machine, tokens_per_second
-from tools.generate_docs import DOCS, PAGES
+from tools.generate_docs import PAGES, ROOT
 from tools.pages.quantization import ASKED, FILE, KEYS
 from tools.spark.dialogues import dialogues
 from tools.spark.outliers import write_outlier_spark
@@ -167,7 +167,8 @@ def main() -> None:
     if asked.json:
         print(json.dumps(found, indent=1))
     else:
-        (DOCS / "quantization.md").write_text(PAGES["quantization.md"]())
+        page = "docs/quantization.md"
+        (ROOT / page).write_text(PAGES[page]())
 
 
 if __name__ == "__main__":

@@ -13,21 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assembly import engine as assemble
-from twostroke.cost.explain.explanation import Explanation
+from twostroke.assembly.optional import chat_template, embedder, reranker
 from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.program.model import Model
-from twostroke.retrieval.embedder import EmbeddingOptions, VectorOptions
-from twostroke.retrieval.reranker import PairOptions, Ranked, pairs_of, ranked
 from twostroke.text.bad_words import without_words
-from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
@@ -37,6 +33,12 @@ from twostroke.types.output import Delta, GenerationOutput, Prompt
 from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from twostroke.adapters.shelf import AdapterShelf
+    from twostroke.cost.explain.explanation import Explanation
+    from twostroke.retrieval.reranker import Ranked
+    from twostroke.text.chat_template import ChatTemplate
 
 TextOrTokens = str | Sequence[int]
 
@@ -211,15 +213,15 @@ class LLM:
         they are refused. Raises InvalidRequest, also for a model that generates text (start it with task="embed");
         BackendError.
         """
-        embedder = self._built.texts.embedder
-        if embedder is None:
+        own = self._built.texts.embedder
+        if own is None:
             raise _other_task("embed", self.spec.task)
-        options = VectorOptions(dimensions, normalize)
-        embedder.check(options)
-        asked = EmbeddingOptions(prompt_name, truncate_prompt_tokens)
-        prompts = [embedder.prompt(text, asked) for text in _prompt_list(texts)]
+        options = embedder.VectorOptions(dimensions, normalize)
+        own.check(options)
+        asked = embedder.EmbeddingOptions(prompt_name, truncate_prompt_tokens)
+        prompts = [own.prompt(text, asked) for text in _prompt_list(texts)]
         sums = self._rows_sums(prompts)
-        found = [embedder.vector(prompt, rows, options) for prompt, rows in zip(prompts, sums, strict=True)]
+        found = [own.vector(prompt, rows, options) for prompt, rows in zip(prompts, sums, strict=True)]
         return np.array(found, np.float32).reshape(len(found), -1)
 
     def score(
@@ -232,13 +234,13 @@ class LLM:
     ) -> list[float]:
         """How relevant each document is: one query for all documents, or one each. instruction: what makes a document
         relevant, for models that read one. Raises as `embed` does."""
-        reranker = self._built.texts.reranker
-        if reranker is None:
+        own = self._built.texts.reranker
+        if own is None:
             raise _other_task("score", self.spec.task)
-        asked = PairOptions(instruction, truncate_prompt_tokens)
-        pairs = pairs_of(queries, documents)
-        sums = self._rows_sums([reranker.prompt(query, document, asked) for query, document in pairs])
-        return [reranker.score(rows) for rows in sums]
+        asked = reranker.PairOptions(instruction, truncate_prompt_tokens)
+        pairs = reranker.pairs_of(queries, documents)
+        sums = self._rows_sums([own.prompt(query, document, asked) for query, document in pairs])
+        return [own.score(rows) for rows in sums]
 
     def rerank(
         self,
@@ -253,7 +255,7 @@ class LLM:
         if top_n is not None and top_n < 1:
             raise InvalidRequest(f"top_n must be at least 1, not {top_n}.", param="top_n")
         scores = self.score(query, documents, instruction=instruction, truncate_prompt_tokens=truncate_prompt_tokens)
-        return ranked(scores, top_n)
+        return reranker.ranked(scores, top_n)
 
     def explain(self, request_id: str) -> list[Explanation]:
         """Why a request that has ended took as long as it did, for each of its completions.
@@ -308,7 +310,7 @@ class LLM:
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], parse_special: bool) -> Rendered:
         quoting = Quoting() if parse_special else self.tokenizer.quoting()
-        template = required(self._template, self.model_name)
+        template = chat_template.required(self._template, self.model_name)
         return quoting.shown(template.render(messages, each_text=quoting.hide))
 
     def _shelf(self) -> AdapterShelf:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.weights.gguf.export import write_gguf
+from twostroke.assembly import optional
+from twostroke.assets import spark_path
+from twostroke.models.common.homes import HOMES
+from twostroke.models.common.registry import architectures
 
 HEAVY = (
     "numpy",
@@ -20,9 +28,22 @@ HEAVY = (
 )
 
 
-def loaded_after(code: str) -> set[str]:
+GGUF_START = """
+from twostroke import LLM, SamplingParams
+from twostroke.weights.gguf import container
+parse, parsed = container._parse, []
+container._parse = lambda reader: parsed.append(reader.place) or parse(reader)
+with LLM(sys.argv[1], cache=sys.argv[2], context=64, kv_memory="8MB") as llm:
+    assert len(llm.generate([[3, 4, 5]], SamplingParams(max_tokens=2, temperature=0.0, ignore_eos=True))) == 1
+assert parsed == [sys.argv[1].rpartition("/")[2]], parsed
+"""
+
+
+def loaded_after(code: str, *words: str) -> set[str]:
     text = f"import sys\n{code}\nprint(' '.join(sorted(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    command = [sys.executable, "-c", text, *words]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 0, result.stderr
     return set(result.stdout.splitlines()[-1].split())
 
 
@@ -46,6 +67,27 @@ def test_the_grammar_library_is_loaded_with_the_first_grammar():
     assert "llguidance" not in loaded_after(
         "import twostroke.server.app, twostroke.assembly.engine, twostroke.cli.server.serve"
     )
+
+
+def test_a_start_of_a_gguf_file_reads_its_header_once_and_loads_its_model_file_alone(tmp_path: Path) -> None:
+    """The packed file and the folder are not there at this start; a later one does less."""
+    bare = shutil.copytree(spark_path(), tmp_path / "bare", ignore=shutil.ignore_patterns("chat_template.jinja"))
+    path = write_gguf(bare, tmp_path / "spark.gguf", "llama")
+    loaded = loaded_after(GGUF_START, str(path), str(tmp_path / "cache"))
+    homes = {f"twostroke.models.{home}" for home in HOMES.values()}
+    assert homes & loaded == {"twostroke.models.llama"}
+    lazy = {each._name for each in vars(optional).values() if isinstance(each, optional.LazyModule)}
+    assert len(lazy) > 20
+    assert lazy & loaded == set()
+    others = {"twostroke.weights.quantized.schemes", "twostroke.weights.hub.resume"}
+    assert not loaded & {*HEAVY, *others} - {"numpy", "tokenizers", "msgspec"}
+
+
+def test_the_table_of_model_files_names_each_architecture() -> None:
+    """`make docs` writes the table; without it a start imports all model files."""
+    assert {name: f"twostroke.models.{home}" for name, home in HOMES.items()} == {
+        name: entry.read.__module__ for name, entry in architectures().items()
+    }
 
 
 def test_public_names_are_all_there():

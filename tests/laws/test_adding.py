@@ -31,6 +31,7 @@ from twostroke.models.common.work import work_of
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.reference import ReferenceOps
+from twostroke.ops.registry import op_modules
 from twostroke.ops.registry import registry as ops_registry
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.step_memory import MemorySizes
@@ -181,9 +182,11 @@ def test_the_model_runs_on_the_reference_and_compiled(echo: Path) -> None:
 @pytest.fixture
 def clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The op of the page is registered."""
-    ops_registry.cache_clear()
+    for found in (ops_registry, op_modules):
+        found.cache_clear()
     yield added(twostroke.ops.rows, "clamp", tmp_path, monkeypatch)
-    ops_registry.cache_clear()
+    for found in (ops_registry, op_modules):
+        found.cache_clear()
     sys.modules.pop("twostroke.ops.rows.clamp")
 
 

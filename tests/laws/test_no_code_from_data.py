@@ -32,7 +32,9 @@ WORDS = {"allow_pickle", "trust_remote_code", "weights_only", "auto_map", "from_
 REFUSED_ATTRIBUTES = WORDS | {"__reduce__", "__reduce_ex__", "__setstate__"}
 REFUSED_TEXTS = WORDS | NAMES_THAT_RUN_DATA - {"compile"}
 MAY_IMPORT = {  # each of them from one table of names, or one folder, of its own
-    "importlib": {"__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py"},
+    "importlib": {
+        "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
+    },
     "ctypes": {
         "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py", "backends/cuda/library.py",
         "heap.py", "text/sandbox.py",

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from twostroke.adapters.bank import AdapterBank, bank_bytes
-from twostroke.adapters.lora_folder import LoraFolder, named_errors
-from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assembly.guesses import DraftModel, GuessingModel
+from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
 from twostroke.config import Resolver
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.ops.device_memory import DeviceMemory
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.ops.passes.with_adapters import AdaptedPart, AdapterSpec, linear_tensors, with_adapters
 from twostroke.program.fuse import fuse
 from twostroke.program.model import Model
 from twostroke.program.place import place
@@ -27,6 +25,10 @@ from twostroke.quant.formats import adapter_format
 from twostroke.spec.formats import WeightFormat
 from twostroke.speculate.guess_limiter import GUESS_ROWS
 from twostroke.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twostroke.adapters.shelf import AdapterShelf
+    from twostroke.ops.passes.with_adapters import AdaptedPart
 
 MORE_ADAPTERS, LATER_RANK = 8, 16
 
@@ -52,7 +54,7 @@ class AdapterPlan:
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:
         """What the model and its adapters need together."""
         buffers = place(self.program, step_tokens, sequences + GUESS_ROWS).num_bytes
-        return replace(needs, buffer_bytes=buffers, adapter_bytes=bank_bytes(self.parts, self.weight_format))
+        return replace(needs, buffer_bytes=buffers, adapter_bytes=bank.bank_bytes(self.parts, self.weight_format))
 
     def check_beside(self, guessing: GuessingModel | None) -> None:
         """Raises ConfigError for heads: they were trained on the hidden states of the model alone."""
@@ -65,11 +67,11 @@ class AdapterPlan:
 
     def build(self, memory: DeviceMemory) -> AdapterShelf:
         """Read the adapters that were asked for, into this memory. Raises ConfigError that names the adapter."""
-        bank = AdapterBank(self.parts, self.weight_format, memory)
-        shelf = AdapterShelf(bank, lambda path: LoraFolder.open(path, self.model))
+        arrays = bank.AdapterBank(self.parts, self.weight_format, memory)
+        made = shelf.AdapterShelf(arrays, lambda path: lora_folder.LoraFolder.open(path, self.model))
         for name, path in self.asked:
-            shelf.load(name, path)
-        return shelf
+            made.load(name, path)
+        return made
 
 
 def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
@@ -91,16 +93,17 @@ def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
     asked = tuple((name, Path(path).expanduser()) for name, path in given)
     if len({name for name, _ in asked}) < least:
         raise ConfigError("Two adapters have the same name.", fix="Give each --adapter a name of its own.")
-    ranks = dict.fromkeys(linear_tensors(model.plain), rank) if folder is not None or count > least else {}
+    every = with_adapters.linear_tensors(model.plain) if folder is not None or count > least else ()
+    ranks = dict.fromkeys(every, rank)
     for module, own in _ranks_of(asked, model):
         ranks[module] = max(ranks.get(module, 0), own)
-    adapted = with_adapters(model.plain, AdapterSpec(count, ranks))
+    adapted = with_adapters.with_adapters(model.plain, with_adapters.AdapterSpec(count, ranks))
     weight_format = adapter_format(resolver.resolved()["weights"])
     return AdapterPlan(asked, model, fuse(adapted.program, PATTERNS), adapted.parts, weight_format)
 
 
 def _ranks_of(asked: tuple[tuple[str, Path], ...], model: Model) -> Iterator[tuple[str, int]]:
     for name, path in asked:
-        with named_errors(name), LoraFolder.open(path, model) as folder:
+        with lora_folder.named_errors(name), lora_folder.LoraFolder.open(path, model) as folder:
             for module, each in folder.modules.items():
                 yield module, each.rank

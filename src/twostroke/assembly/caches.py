@@ -1,4 +1,4 @@
-"""Pools and arrays of the caches, from the plan of memory; the largest step; the scheduler over them.
+"""Memory beside the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them.
 
 Knows: settings, the rooms below.
 Must not know: how an engine is put together, servers.
@@ -6,12 +6,13 @@ Must not know: how an engine is put together, servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twostroke.cache.manager import CacheManager
 from twostroke.config import Resolved, kv_kind
-from twostroke.cost.memory import KVPlan
+from twostroke.cost.memory import KVPlan, MemoryNeeds
 from twostroke.cost.shape import StepCost
+from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
@@ -26,6 +27,12 @@ from twostroke.speculate.guess_limiter import GUESS_ROWS
 from twostroke.speculate.guesser import Guesser
 from twostroke.types.cache_pools import CachePools
 from twostroke.weights.loaded import ModelWeights
+
+
+def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> MemoryNeeds:
+    """The memory that a process needs which may hold any one of these parts."""
+    limits = (settings["context"], settings["max_sequences"], settings["max_step_tokens"])
+    return memory_needs(whole, parts, EngineSizes(settings["weights"], kv_kind(settings["kv_format"]), *limits))
 
 
 def own_pools(spec: Model, plan: KVPlan) -> CachePools:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from twostroke.assembly.guesses import GuessingModel
+from twostroke.assembly.optional import cuda, cuda_limits
 from twostroke.assembly.weights import settler_of
 from twostroke.backends.cpu.huge_pages import populate
-from twostroke.backends.cuda import CudaDevice
-from twostroke.backends.cuda.limits import ASKED_BYTES, lacking, sampling_bytes, scratch_bytes
 from twostroke.config import Resolved, Resolver, kv_kind
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.what_if import WhatIf
@@ -28,6 +28,9 @@ from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, Un
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.settle import Settler
 
+if TYPE_CHECKING:
+    from twostroke.backends.cuda import CudaDevice
+
 CPU, AUTO, CUDA = "cpu", "auto", "cuda"
 
 
@@ -41,14 +44,14 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     if asked == CPU:
         resolver.pick("device", CPU, "default: nothing has run on a GPU yet")
         return None
-    missing = lacking(spec.program)
+    missing = cuda_limits.lacking(spec.program)
     reason: TwostrokeError = UnsupportedModel(
         "The cuda backend cannot run this model.", why=missing or "", fix="Use --device cpu."
     )
     if missing is None:
         ordinal = int(asked.partition(":")[2] or 0)
         try:
-            device = CudaDevice(ordinal)
+            device = cuda.CudaDevice(ordinal)
             resolver.put("device", f"cuda:{ordinal}", device.facts.name)
             return device
         except BackendError as error:
@@ -83,7 +86,7 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
     """The device, where what guesses can run there too. Raises UnsupportedModel, or takes the CPU where auto was asked
     for."""
     programs = () if guessing is None else guessing.programs
-    missing = next((reason for each in programs if (reason := lacking(each)) is not None), None)
+    missing = next((reason for each in programs if (reason := cuda_limits.lacking(each)) is not None), None)
     if device is None or missing is None:
         return device
     device.close()
@@ -105,8 +108,8 @@ def needs_on(
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
     formats, context = format_choice(settings["weights"]), settings["context"]
-    held = max(scratch_bytes(program, formats, context) for program in programs)
-    held += sampling_bytes(spec.vocab_size) + (len(programs) - 1) * ASKED_BYTES
+    held = max(cuda_limits.scratch_bytes(program, formats, context) for program in programs)
+    held += cuda_limits.sampling_bytes(spec.vocab_size) + (len(programs) - 1) * cuda_limits.ASKED_BYTES
     held += 0 if guessing is None else guessing.input_bytes(settings)
     return replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
 

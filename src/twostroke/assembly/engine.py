@@ -12,35 +12,30 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twostroke.adapters.shelf import AdapterShelf
 from twostroke.assembly import caches, ranks
 from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
-from twostroke.assembly.ahead import AheadModel, build_ahead
-from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
-from twostroke.assembly.calibrated_keys import factors_beside, with_calibrated_keys, with_factors
+from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
+from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
     build_draft,
     build_guesser,
-    check_draft,
-    draft_name,
+    find_guessing,
     ways_of,
 )
-from twostroke.assembly.heads import MedusaModel, build_medusa, find_heads, medusa_proposer, with_hidden
-from twostroke.assembly.needs import needs_of
+from twostroke.assembly.optional import advice, ahead, chat_template, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.task import Texts, build_texts, read_for_task
 from twostroke.assembly.weights import Progress, Report, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
-from twostroke.backends.cuda import CudaDevice
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.config import (
@@ -55,8 +50,6 @@ from twostroke.config import (
     resolve_memory,
     step_rule,
 )
-from twostroke.cost.explain.advice import Options
-from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
 from twostroke.cost.what_if import WhatIf
@@ -75,20 +68,18 @@ from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
 from twostroke.run_delay import RunDelay
-from twostroke.runner.folder import read_folder
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.scheduler.limits.gap_limiter import GapRule
-from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.proposer import Proposer
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
+from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
@@ -96,6 +87,12 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.settle import Settler
+
+if TYPE_CHECKING:
+    from twostroke.adapters.shelf import AdapterShelf
+    from twostroke.backends.cuda import CudaDevice
+    from twostroke.cost.explain.verdict import Explainer
+    from twostroke.text.chat_template import ChatTemplate
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,6 @@ class Heart:
     generation: GenerationDefaults
     settler: Settler
     weights_check: BackgroundCheck
-    explainer: Explainer
     closing: ExitStack
     cache: CacheManager
     memory: StepMemory
@@ -153,6 +149,13 @@ class Heart:
     def session(self) -> Session:
         """The stepper's session."""
         return self.stepper.session
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Says why requests of this engine took as long as they did."""
+        settings = self.resolved
+        options = advice.Options(settings["max_step_tokens"], settings["max_sequences"], step_rule(settings))
+        return verdict.Explainer(self.session.ledger, self.costs, options)
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
@@ -194,8 +197,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     require_level(settings["cpu_level"])
     device = placing.choose_device(resolver, spec)
     sequences = settings["max_sequences"]
-    spec = with_hidden(with_calibrated_keys(spec, named.path, resolver), settings, folder)
-    guessing = find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
+    spec = with_calibrated_keys(spec, named.path, resolver)
+    spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
@@ -214,18 +217,6 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked)
-
-
-def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
-    settings = resolver.resolved()
-    name = draft_name(settings)
-    if name is None:
-        return None
-    found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
-    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
-    draft = DraftModel(found, with_factors(own, factors_beside(own, found.path, kind), kind))
-    check_draft(draft, spec, folder.path)
-    return draft
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
@@ -299,14 +290,13 @@ def build_heart(
     return Heart(
         stepper,
         tokenizer,
-        ChatTemplate.from_folder(folder),
+        chat_template.ChatTemplate.from_folder(folder) if read_sources(folder) else None,
         spec,
         resolved,
         found.name,
         generation,
         settler,
         weights_check,
-        Explainer(session.ledger, found.costs, _options(resolved)),
         closing,
         cache,
         memory,
@@ -319,10 +309,6 @@ def build_heart(
     )
 
 
-def _options(resolved: Resolved) -> Options:
-    return Options(resolved["max_step_tokens"], resolved["max_sequences"], step_rule(resolved))
-
-
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
     return lambda error: report(f"{what}: {type(error).__name__}: {error}")
 
@@ -333,16 +319,18 @@ def _guessing(
     """What guesses beside the proposers that look up, and what reads hidden states for it."""
     resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
     told = _fault_report("fault of what guesses", report)
-    if isinstance(guessing, MedusaModel):
-        heads, rows = build_medusa(guessing, weights, memory, found.spec, place, resolved)
-        return medusa_proposer(heads, told), (rows,)
-    if isinstance(guessing, AheadModel):
-        ahead, history = build_ahead(guessing, weights, memory, place, resolved, pools, told)
-        return ahead, (history,)
+    if guessing is None:
+        return None, ()
     if isinstance(guessing, DraftModel):
         own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
         costs = placing.costs_for(found.device, found.machine, resolved)(guessing.spec)
         return build_draft(guessing, own_weights, place, resolved, pools, costs.now, told), ()
+    if isinstance(guessing, heads.MedusaModel):
+        made, rows = heads.build_medusa(guessing, weights, memory, found.spec, place, resolved)
+        return heads.medusa_proposer(made, told), (rows,)
+    if isinstance(guessing, ahead.AheadModel):
+        proposer, history = ahead.build_ahead(guessing, weights, memory, place, resolved, pools, told)
+        return proposer, (history,)
     return None, ()
 
 
@@ -387,7 +375,8 @@ def _policy(found: Found, resolved: Resolved) -> Policy:
     if not objectives_of(resolved).any:
         return ArrivalPolicy()
     limits = caches.scheduler_limits(resolved, found.spec)
-    return objective_policy(found.costs.now, objectives_of(resolved), limits, PAGE_TOKENS, guessed=guessed)
+    asked = objectives_of(resolved)
+    return objective_policy.objective_policy(found.costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)
 
 
 def print_report(sentence: str) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from twostroke.assembly.optional import kept_result
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.config import Resolver
 from twostroke.env import Machine, hub_offline
 from twostroke.quant.formats import STORED
-from twostroke.quantize.driver.kept_result import kept_result
-from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache import kept_folder
 
@@ -38,14 +38,17 @@ def locate(
     if model in SHIPPED:
         return ModelFolder(SHIPPED[model](), model, None)
     found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
-    return replace(found, path=unfold(found.path, kept)) if found.path.is_file() else found
+    if not found.path.is_file():
+        return found
+    unfolded = unfold_file(found.path, kept)
+    return replace(found, path=unfolded.folder, headers=unfolded.headers)
 
 
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
     """The same model with the weights that `twostroke quantize` made for the `--weights` that is asked for, where the
     cache folder `kept` knows of them. The reason of the setting says so, or why they are not taken."""
     asked = resolver.asked_value("weights")
-    result = None if asked is None or kept is None else kept_result(kept, found.path, asked)
+    result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
     if result is None:
         return found
     if result.folder is None:

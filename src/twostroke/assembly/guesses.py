@@ -12,16 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from twostroke.assembly.calibrated_keys import factors_beside, with_factors
+from twostroke.assembly.folders import compared_heads_folder, locate
+from twostroke.assembly.optional import heads
 from twostroke.assembly.place import RunPlace
 from twostroke.cache.manager import CacheManager
-from twostroke.config import Resolved, kv_kind
+from twostroke.config import Resolved, Resolver, kv_kind
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.env import Machine
 from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
 from twostroke.program.model import Model
 from twostroke.program.place import place as placement
 from twostroke.program.program import Program
 from twostroke.quant.formats import format_choice
+from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.speculate.acceptance import Acceptance
 from twostroke.speculate.draft import PROMPT_ROWS, DraftProposer
@@ -40,6 +45,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.speculate import DRAFT, LOADED, NO_WAYS, WAYS
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.cache import kept_folder
 
 SLOTS_A_SEQUENCE = 3
 """A sequence of a draft takes three state slots: its state, a copy while it reads its own guesses, a snapshot."""
@@ -123,6 +129,29 @@ def draft_name(settings: Resolved) -> str | None:
     """MODEL of --speculate draft:MODEL."""
     word, _, name = str(settings["speculate"]).partition(":")
     return name if word == DRAFT else None
+
+
+def find_guessing(
+    resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine
+) -> tuple[Model, GuessingModel | None]:
+    """The model, whose hidden states heads may read, and what guesses for it with a model or heads of its own."""
+    settings = resolver.resolved()
+    if str(settings["speculate"]).partition(":")[0] not in LOADED:
+        return spec, None
+    spec = heads.with_hidden(spec, settings, folder)
+    return spec, heads.find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
+
+
+def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine) -> DraftModel | None:
+    settings = resolver.resolved()
+    name = draft_name(settings)
+    if name is None:
+        return None
+    found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
+    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
+    draft = DraftModel(found, with_factors(own, factors_beside(own, found.path, kind), kind))
+    check_draft(draft, spec, folder.path)
+    return draft
 
 
 def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:

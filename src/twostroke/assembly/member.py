@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twostroke.assembly.caches import step_memory
+from twostroke.assembly.caches import needs_of, step_memory
 from twostroke.assembly.calibrated_keys import SETTING, with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
-from twostroke.assembly.needs import needs_of
 from twostroke.assembly.ranks import over_sockets
 from twostroke.assembly.task import read_for_task
 from twostroke.assembly.weights import load, settler_of

@@ -9,27 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from twostroke.assembly.optional import cuda, cuda_health, device_sampler, runner_ahead
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.health import check_kernels
-from twostroke.backends.cuda import CudaDevice, CudaForward
-from twostroke.backends.cuda.health import check_device
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.program import Program
-from twostroke.runner.ahead import native_call
-from twostroke.runner.device_sampler import DeviceSampler
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.place_weights import placed
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import HostSampler, StepSampler
 from twostroke.weights.loaded import ModelWeights
+
+if TYPE_CHECKING:
+    from twostroke.backends.cuda import CudaDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class RunPlace:
     ) -> ModelRunner:
         """Steps of a model, whose tokens are chosen where the logits are. delay, readers: see ModelRunner."""
         sampler: StepSampler = HostSampler(forward, self.ops.weigh)
-        if isinstance(forward, CudaForward):
-            sampler = DeviceSampler(forward, vocabulary, self.ops.weigh)
+        if self.device is not None and isinstance(forward, cuda.CudaForward):
+            sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
         return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers)
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
         """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.
         operands: those behind both. On a device there is room for the input from now on."""
         if self.device is None:
-            return native_call(self.ops, op, operands)
+            return runner_ahead.native_call(self.ops, op, operands)
         device, kind = self.device, registry()[op]
         room: F32Array = device.empty(4 * rows * width).view(np.float32).reshape(rows, width)
 
@@ -88,7 +88,7 @@ class RunPlace:
         """Do the kernels still compute? Raises BackendError."""
         check_kernels(self.ops)
         if self.device is not None:
-            check_device(self.device)
+            cuda_health.check_device(self.device)
 
     def close(self) -> None:
         """Gives the device back, where there is one, then the threads."""

@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from twostroke.assembly.caches import own_pools
+from twostroke.assembly.optional import division as divisions
+from twostroke.assembly.optional import frames, leader, link, processes
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
-from twostroke.cluster.link import secret_key
 from twostroke.config import Resolved, Resolver
 from twostroke.cost.memory import KVPlan
 from twostroke.engine.alarm import Alarm
@@ -27,18 +29,20 @@ from twostroke.engine.executor import Executor
 from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, process_environment
-from twostroke.ops.passes.division import TENSOR, Division
 from twostroke.program.model import Model
-from twostroke.ranks.frames import RANKS_VERSION, RankBegin, RankJoin
-from twostroke.ranks.leader import LeadingExecutor, LeadingForward, RankGroup
-from twostroke.ranks.line import RankLine
-from twostroke.ranks.processes import END_S, LOST_END_S, LocalMembers, connect, shared_memory
 from twostroke.runner.forward import Forward
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
+
+if TYPE_CHECKING:
+    from twostroke.ops.passes.division import Division
+    from twostroke.ranks.frames import RankBegin
+    from twostroke.ranks.leader import RankGroup
+    from twostroke.ranks.line import RankLine
+    from twostroke.ranks.processes import LocalMembers
 
 TIMEOUT_S = 60.0
 
@@ -68,7 +72,7 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
     tensor = resolver.pick("tensor_parallel", 1, "default: one process has every layer's matrices")
     stages = resolver.pick("pipeline_parallel", 1, "default: one process has all layers")
     listed = resolver.asked_value("rank_addresses") or ()
-    division = Division.asked(tensor, stages)
+    division = None if tensor == stages == 1 else divisions.Division.asked(tensor, stages)
     count = 1 if division is None else division.count
     if listed and len(listed) != count - 1:
         raise ConfigError(
@@ -129,14 +133,14 @@ class StartedGroup:
         ops.join(self.exchange)
         self.group.meet_in(self.exchange)
         self.group.wait_ready()
-        return LeadingForward(forward, self.group, head_needs_members=self.division.way == TENSOR)
+        return leader.LeadingForward(forward, self.group, head_needs_members=self.division.way == divisions.TENSOR)
 
     def close(self) -> None:
         """End the members and the exchange. Call it after the ops that use the exchange. Closing twice is harmless."""
         self.group.close()
         self.exchange.end()
         if self.processes is not None:
-            self.processes.close(END_S if self.group.whole else LOST_END_S)
+            self.processes.close(processes.END_S if self.group.whole else processes.LOST_END_S)
         self.exchange.close()
 
 
@@ -156,9 +160,9 @@ def executor_of(
     plain: Executor = runner
     flight = PlansInFlight()
     if group is not None:
-        plain = leader = LeadingExecutor(runner, group.group)
+        plain = leading = leader.LeadingExecutor(runner, group.group)
         if group.division.plans > 1:
-            flight = PlansInFlight(group.division.plans, leader.begin)
+            flight = PlansInFlight(group.division.plans, leading.begin)
     return plain if witness is None else WitnessedExecutor(plain, witness), flight
 
 
@@ -201,8 +205,8 @@ def start_group(
     """Start or reach the members, and send each its part. path: of the model here. content: its fingerprint."""
     division = places.division
     width, level = division.exchange_width(spec), str(resolved["cpu_level"])
-    begin = RankBegin(
-        RANKS_VERSION,
+    begin = frames.RankBegin(
+        frames.RANKS_VERSION,
         division.way,
         0,
         division.count,
@@ -221,17 +225,19 @@ def start_group(
     here = {name: str(resolved[name]) for name in SHARED_HERE}
     begin = structs.replace(begin, options={**begin.options, **here})
     ranks = division.members
-    started = LocalMembers(shared_memory(memory_bytes(level, division.count, width)), ranks[0])
+    shared = processes.shared_memory(memory_bytes(level, division.count, width))
+    started = processes.LocalMembers(shared, ranks[0])
     command = [sys.executable, "-P", "-m", "twostroke", "rank", path]
     lines = started.start(len(ranks), command, process_environment())
     for rank, line in zip(ranks, lines, strict=True):
         line.send(structs.replace(begin, rank=rank))
-    exchange = Exchange.in_memory(level, started.descriptor, division.leader, division.count, width, places.timeout_s)
+    sizes = (division.leader, division.count, width, places.timeout_s)
+    exchange = Exchange.in_memory(level, started.descriptor, *sizes)
     return StartedGroup(division, _group(lines, ranks[0], started.describe), exchange, started)
 
 
 def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]) -> RankGroup:
-    group = RankGroup(lines, first, describe)
+    group = leader.RankGroup(lines, first, describe)
     group.start()
     return group
 
@@ -239,16 +245,16 @@ def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]
 def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
     """Members that listen: a line to each first, then the connections for numbers."""
     division = places.division
-    ranks, secret = division.members, secret_key(places.secret)
+    ranks, secret = division.members, link.secret_key(places.secret)
     where = dict(zip(ranks, places.addresses, strict=True))
     peers = tuple(f"{where[rank][0]}:{where[rank][1]}" if rank in where else "" for rank in range(division.count))
-    lines = [connect(where[rank], secret, rank) for rank in ranks]
+    lines = [processes.connect(where[rank], secret, rank) for rank in ranks]
     for rank, line in zip(ranks, lines, strict=True):
         line.send(structs.replace(begin, rank=rank, peers=peers))
     sockets = {}
     for rank in ranks:
-        joined = connect(where[rank], secret, rank)
-        joined.send(RankJoin(begin.ticket, division.leader))
+        joined = processes.connect(where[rank], secret, rank)
+        joined.send(frames.RankJoin(begin.ticket, division.leader))
         sockets[rank] = joined.sock
     exchange = over_sockets(level, sockets, division.leader, division.count, places.timeout_s)
     return StartedGroup(division, _group(lines, ranks[0], lambda rank: ""), exchange, None)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from twostroke.assembly.optional import embedder, reranker
 from twostroke.config import Resolver
 from twostroke.models.common.forms import EMBEDDINGS, Form, tokens_form
 from twostroke.ops.products.embed import Embed
 from twostroke.program.model import Model
 from twostroke.program.values import TOKEN_TYPES
-from twostroke.retrieval.embedder import Embedder
-from twostroke.retrieval.reranker import NO, YES, PairReranker, Reranker, TokenReranker, answer_tokens
 from twostroke.retrieval.sentence_files import SentenceFiles, read_sentence_files
 from twostroke.runner.folder import read_folder
 from twostroke.spec.fields import Fields
@@ -26,6 +26,10 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError, UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.json_file import read_object
+
+if TYPE_CHECKING:
+    from twostroke.retrieval.embedder import Embedder
+    from twostroke.retrieval.reranker import Reranker
 
 AUTO = "auto"
 
@@ -70,7 +74,7 @@ def require_generating(spec: Model) -> Model:
 
 def _form(task: Task, folder: Path) -> Form:
     if task is Task.RERANK:
-        return tokens_form(answer_tokens(Tokenizer.from_folder(folder)))
+        return tokens_form(reranker.answer_tokens(Tokenizer.from_folder(folder)))
     return EMBEDDINGS if task is Task.EMBED else Form()
 
 
@@ -105,20 +109,20 @@ def build_texts(
         return Texts()
     width = spec.program.logits.width
     if spec.task is Task.EMBED:
-        return Texts(embedder=Embedder(tokenizer, pooling, width, files))
+        return Texts(embedder=embedder.Embedder(tokenizer, pooling, width, files))
     fields = Fields(read_object(folder / "config.json"), "config.json")
     if not any(name.endswith("ForSequenceClassification") for name in fields.texts("architectures")):
-        return Texts(reranker=TokenReranker(tokenizer))
-    if _labels(fields) == [NO, YES]:
-        answer_tokens(tokenizer)  # the template needs them
-        return Texts(reranker=TokenReranker(tokenizer))
+        return Texts(reranker=reranker.TokenReranker(tokenizer))
+    if _labels(fields) == [reranker.NO, reranker.YES]:
+        reranker.answer_tokens(tokenizer)  # the template needs them
+        return Texts(reranker=reranker.TokenReranker(tokenizer))
     if width != 1:
         raise UnsupportedModel(
             f"This classifier has {width} labels.",
             why="A score of two texts is one number.",
             fix="Use a checkpoint of a reranker, with one label.",
         )
-    return Texts(reranker=PairReranker(tokenizer, pooling, _is_raw(fields), _has_types(spec)))
+    return Texts(reranker=reranker.PairReranker(tokenizer, pooling, _is_raw(fields), _has_types(spec)))
 
 
 def _labels(fields: Fields) -> list[object]:

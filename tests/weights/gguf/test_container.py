@@ -53,7 +53,7 @@ def test_reads_what_the_package_wrote(tmp_path):
     values = dict(file.values)
     assert values["general.architecture"] == "llama" and values["general.name"] == "Größe"
     assert (values["llama.block_count"], values["llama.eps"], values["less"], values["wide"]) == (2, 0.5, -5, 1.5)
-    assert values["yes"] is True and values["tokens"] == [b"a", "ä".encode(), b""]
+    assert values["yes"] is True and list(values["tokens"]) == [b"a", "ä".encode(), b""]
     assert list(values["scores"]) == [1.0, -2.0] and list(values["types"]) == [1, 2, 3]
     assert file.tensors["a"].shape == (3, 4) and file.tensors["b"].shape == (2, 64)
     assert np.array_equal(file.read_blocks("a", 1, 2).view(np.float32), a[1:])
@@ -144,7 +144,7 @@ def test_sound_files_at_the_edges(tmp_path):
     assert (
         opened(tmp_path, raw(infos=[info("a" * 63, [1, 1, 1, 4], F32, 0)], data=bytes(16))).tensors["a" * 63].rows == 4
     )
-    assert opened(tmp_path, raw([("k", array(4, 0, b"")), ("s", strings([]))])).values["s"] == []
+    assert list(opened(tmp_path, raw([("k", array(4, 0, b"")), ("s", strings([]))])).values["s"]) == []
 
 
 def test_every_cut_is_an_error(tmp_path):
@@ -202,7 +202,7 @@ def test_a_header_of_ten_megabytes(tmp_path):
     data = raw(keys, [ONE], bytes(16))
     file = opened(tmp_path, data)
     assert len(data) > 10_000_000 and len(file.header) > 10_000_000
-    assert file.values["tokens"] == tokens and file.values["merges"] == merges
+    assert list(file.values["tokens"]) == tokens and list(file.values["merges"]) == merges
     file.close()
 
 

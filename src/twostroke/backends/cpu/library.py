@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ctypes import POINTER, Structure, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from twostroke.ops.registry import registry
+from twostroke.ops.registry import op_named
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
@@ -146,25 +146,45 @@ def highest_level() -> int:
 
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
-    """The number of each op in a level's library. Raises BackendError where operands differ from the op's class."""
+    """The number of each op in a level's library: see OpNumbers."""
     fix = "Build the kernels again: python src/twostroke/backends/cpu/build.py"
-    return numbered_ops(load_library(level), f"The {level} kernels", fix)
+    return OpNumbers(load_library(level), f"The {level} kernels", fix)
 
 
-def numbered_ops(library: ctypes.CDLL, what: str, fix: str) -> dict[str, int]:
-    """Op -> its number in a library. Raises BackendError where operands differ from the op's class."""
-    found: dict[str, int] = {}
-    while (text := library.ts_op_signature(len(found))) is not None:
-        name = text.decode().partition(":")[0]
-        op = registry().get(name)
-        if op is None or native_signature(op) != text.decode():
-            raise BackendError(
-                f"{what} and this package disagree on the operands of {name}.",
-                why=f"The library says {text.decode()!r}.",
-                fix=fix,
-            )
-        found[name] = len(found)
-    return found
+class OpNumbers(Mapping[str, int]):
+    """Op -> its number in a library.
+
+    Asking for a number compares the operands in the library with those of the op's class. Its module is imported then,
+    because a model calls few of the ops. Raises BackendError where they differ, KeyError for an op that is not there.
+    """
+
+    def __init__(self, library: ctypes.CDLL, what: str, fix: str) -> None:
+        """what, fix: for the error."""
+        self._what, self._fix = what, fix
+        self._said: dict[str, str] = {}
+        while (text := library.ts_op_signature(len(self._said))) is not None:
+            self._said[text.decode().partition(":")[0]] = text.decode()
+        self._places = {name: place for place, name in enumerate(self._said)}
+        self._same: set[str] = set()
+
+    def __getitem__(self, name: str) -> int:
+        number = self._places[name]
+        if name not in self._same:
+            op = op_named(name)
+            if op is None or native_signature(op) != self._said[name]:
+                raise BackendError(
+                    f"{self._what} and this package disagree on the operands of {name}.",
+                    why=f"The library says {self._said[name]!r}.",
+                    fix=self._fix,
+                )
+            self._same.add(name)
+        return number
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def run_words(library: ctypes.CDLL, context: Any, address: int, count: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from twostroke.backends.cpu.library import RANK_LOST, STATUSES, op_numbers, run_
 from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.backends.cpu.weigh import NativeWeights
 from twostroke.backends.cpu.words import Structs
-from twostroke.ops.registry import registry
+from twostroke.ops.registry import op_named
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.program import Program
 from twostroke.spec.formats import KVKind, WeightKind
@@ -80,7 +80,7 @@ class CpuOps(NativeContext):
         self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        op = registry().get(name)
+        op = op_named(name)
         if op is None:
             raise AttributeError(name)
 

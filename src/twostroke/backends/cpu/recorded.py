@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.backends.cpu.words import Structs, call_words, check_rows
-from twostroke.ops.registry import registry
+from twostroke.ops.registry import op_named
 from twostroke.program.op import Op, completed
 
 Words = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class CallRecorder:
         return Calls(tuple(self._names), self._words, tuple(self._operands))
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        op = registry().get(name)
+        op = op_named(name)
         if op is None:
             raise AttributeError(name)
         return lambda *operands: self.record(op, operands)

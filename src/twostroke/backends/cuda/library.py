@@ -12,7 +12,7 @@ from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int32, c_in
 from functools import cache
 from pathlib import Path
 
-from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, Signatures, declared, numbered_ops
+from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, OpNumbers, Signatures, declared
 from twostroke.types.errors import BackendError
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
@@ -108,7 +108,7 @@ def image(folder: Path) -> bytes:
 def cuda_op_numbers(folder: Path) -> Mapping[str, int]:
     """The number of each op that has kernels. Raises BackendError where operands differ from an op's class."""
     library = load_host_library(folder)
-    numbers = numbered_ops(library, "The CUDA library", f"Build again: {BUILD}")
+    numbers = OpNumbers(library, "The CUDA library", f"Build again: {BUILD}")
     return {name: number for name, number in numbers.items() if library.ts_cuda_has_op(number)}
 
 

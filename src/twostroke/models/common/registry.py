@@ -3,7 +3,10 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-Knows: the folder of model files, and that its folders hold more of them.
+A start imports the one model file that a config names: homes.py says which file it is. All files are imported only for
+a name that homes.py does not have, and for the list of all architectures.
+
+Knows: the folder of model files, that its folders hold more of them, the table of homes.py.
 Must not know: any of them by name.
 """
 
@@ -12,12 +15,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from twostroke.models.common.forms import LOGITS, Form, causal_name, form_named, formed, require_form
+from twostroke.models.common.homes import CAUSAL_OF_TYPE, HOMES
 from twostroke.ops.passes.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.program.check import check
@@ -32,6 +36,9 @@ from twostroke.types.pooling import Task
 
 COMMON = "common"
 """The folder of what families share; it holds no architecture."""
+
+_MODELS = __name__.rsplit(".", 2)[0]
+"""The package of model files."""
 
 
 __all__ = [
@@ -90,22 +97,34 @@ def architecture(
 
 
 def registered(name: str) -> Architecture:
-    """The entry of an architecture whose file is imported already."""
-    return _entries[name]
+    """The entry of an architecture. Raises KeyError for a name that no model file registers."""
+    found = _find(name)
+    return architectures()[name] if found is None else found
 
 
 def causal_of_type(model_type: str) -> Architecture | None:
-    """The entry of models that continue text to which a model_type belongs, of the files that are imported already."""
-    for entry in _entries.values():
-        if model_type in (entry.model_type, *entry.other_types) and entry.form.task is Task.GENERATE:
-            return entry
-    return None
+    """The entry of models that continue text to which a model_type belongs."""
+    if model_type in CAUSAL_OF_TYPE:
+        return registered(CAUSAL_OF_TYPE[model_type])
+    return next((entry for entry in architectures().values() if is_causal_of_type(entry, model_type)), None)
+
+
+def is_causal_of_type(entry: Architecture, model_type: str) -> bool:
+    """True where the entry's models continue text and may have this model_type."""
+    return model_type in (entry.model_type, *entry.other_types) and entry.form.task is Task.GENERATE
+
+
+def _find(name: str) -> Architecture | None:
+    """The entry of a name, whose file is imported first; None for a name that neither a file nor homes.py has yet."""
+    if name not in _entries and name in HOMES:
+        importlib.import_module(f"{_MODELS}.{HOMES[name]}")
+    return _entries.get(name)
 
 
 @cache
 def architectures() -> Mapping[str, Architecture]:
     """All of them, by name."""
-    _import_folder(__name__.rsplit(".", 2)[0])
+    _import_folder(_MODELS)
     return dict(sorted(_entries.items()))
 
 
@@ -160,13 +179,14 @@ def architecture_of(fields: Fields) -> str:
 
 def _entry(fields: Fields) -> tuple[Architecture, Form]:
     """The entry of a config, and what its checkpoint is made for."""
-    known = architectures()
     named = fields.texts("architectures")
-    for name in named:
-        if name in known:
-            return known[name], known[name].form
-        if causal_name(name) in known:
-            return known[causal_name(name)], form_named(name, fields)
+    listed = _entry_named(named, fields)
+    if listed is not None:
+        return listed
+    known = architectures()
+    new = _entry_named(named, fields)
+    if new is not None:
+        return new
     model_type = fields.text("model_type", "")
     if not named:
         for entry in known.values():
@@ -179,3 +199,15 @@ def _entry(fields: Fields) -> tuple[Architecture, Form]:
         why=f"config.json: architectures must name one of the {len(known)} that are listed in docs/models.md.",
         fix=f"The nearest are {', '.join(near)}." if near else "Use a model of one of these families.",
     )
+
+
+def _entry_named(names: Sequence[str], fields: Fields) -> tuple[Architecture, Form] | None:
+    """The entry of the first name that has one, and the form that the name says."""
+    for name in names:
+        own = _find(name)
+        if own is not None:
+            return own, own.form
+        causal = _find(causal_name(name))
+        if causal is not None:
+            return causal, form_named(name, fields)
+    return None

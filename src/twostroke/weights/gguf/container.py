@@ -2,6 +2,9 @@
 
     "GGUF" | u32 version (2 or 3) | u64 tensors | u64 keys | keys with values | tensor infos | padding | data
 
+A header is parsed once as long as somebody holds what was parsed: opening the file again, while it is the same, takes
+that. The file is the same where its place on the disk, its size and both its times are.
+
 Checked: counts, lengths and sums against the file; no key and no tensor twice; one to four sizes, none of them 0, the
 first a multiple of the block; the alignment a power of two; tensors one after another as their padded sizes say, inside
 the file. Python's integers do not wrap.
@@ -18,6 +21,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -60,27 +64,42 @@ class StoredTensor:
         return self.rows * self.row_bytes
 
 
-class GgufFile(OpenFile):
-    """An open file. values: key -> value."""
+@dataclass(frozen=True, eq=False)
+class GgufHeader:
+    """A header that was parsed and checked. raw: its bytes. values: key -> value."""
 
-    def __init__(
-        self, path: Path, descriptor: int, header: bytes, values: Mapping[str, Value], tensors: dict[str, StoredTensor]
-    ) -> None:
-        super().__init__(path, descriptor, header)
-        self.values = values
-        self.tensors = tensors
+    raw: bytes
+    values: Mapping[str, Value]
+    tensors: Mapping[str, StoredTensor]
+
+
+_parsed: WeakValueDictionary[tuple[int, ...], GgufHeader] = WeakValueDictionary()
+"""Headers that somebody holds, by the file that they were read from."""
+
+
+class GgufFile(OpenFile):
+    """An open file. parsed: its header; hold it to open the file again without parsing."""
+
+    def __init__(self, path: Path, descriptor: int, parsed: GgufHeader) -> None:
+        super().__init__(path, descriptor, parsed.raw)
+        self.parsed = parsed
+        self.values = parsed.values
+        self.tensors = parsed.tensors
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
         """Open and check. Raises CorruptModel, UnsupportedModel (version 1, big-endian)."""
         descriptor = open_regular(path)
         try:
-            reader = HeaderReader(descriptor, os.fstat(descriptor).st_size, path.name)
-            values, tensors = _parse(reader)
+            status = os.fstat(descriptor)
+            same = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            parsed = _parsed.get(same)
+            if parsed is None:
+                parsed = _parsed[same] = _parse(HeaderReader(descriptor, status.st_size, path.name))
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(path, descriptor, reader.header, values, tensors)
+        return cls(path, descriptor, parsed)
 
     def read_blocks(self, name: str, first: int, count: int) -> U8Array:
         """Rows [first, first + count) of a tensor as stored: (count, row_bytes) uint8.
@@ -94,7 +113,7 @@ class GgufFile(OpenFile):
         return blocks
 
 
-def _parse(reader: HeaderReader) -> tuple[dict[str, Value], dict[str, StoredTensor]]:
+def _parse(reader: HeaderReader) -> GgufHeader:
     if reader.file_bytes < 24 or reader.u32() != MAGIC:
         reader.refuse("it does not begin with the letters GGUF")
     _check_version(reader, reader.u32())
@@ -120,7 +139,7 @@ def _parse(reader: HeaderReader) -> tuple[dict[str, Value], dict[str, StoredTens
     for name, tensor in placed.items():
         if tensor.offset + tensor.num_bytes > reader.file_bytes:
             reader.refuse(f"tensor {name!r} ends behind the end of the file")
-    return values, placed
+    return GgufHeader(reader.header, values, placed)
 
 
 def _check_version(reader: HeaderReader, version: int) -> None:

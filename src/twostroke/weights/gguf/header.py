@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice, repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,9 +25,6 @@ MAX_STRINGS = 1 << 22
 MAX_KEY_BYTES = 65_535
 FIRST_READ_BYTES = 4 << 20
 
-Value = str | int | float | bool | NDArray[Any] | list[bytes]
-"""A value of a key: arrays of numbers are NumPy arrays, arrays of strings are lists of bytes, not decoded."""
-
 STRING, ARRAY, BOOL, F32 = 8, 9, 7, 6
 SCALARS: dict[int, str] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
@@ -34,6 +32,38 @@ SCALARS: dict[int, str] = {
 """Type number -> NumPy's name of the stored number."""
 
 _U64 = struct.Struct("<Q")
+
+
+class StoredStrings:
+    """An array of strings as it lies in a header: each is 8 bytes of length and its text.
+
+    No object is made of a string before it is asked for: a vocabulary has hundreds of thousands, and a start whose
+    tokenizer.json is there already needs none of them.
+    """
+
+    def __init__(self, stored: bytes, count: int) -> None:
+        """stored: exactly `count` strings, which the reader has counted."""
+        self._stored = stored
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The strings, not decoded."""
+        at, stored, unpack = 0, self._stored, _U64.unpack_from
+        for _ in repeat(None, self._count):
+            begin = at + 8
+            at = begin + unpack(stored, at)[0]
+            yield stored[begin:at]
+
+    def __repr__(self) -> str:
+        return f"{list(islice(self, 4))}, {self._count:,} strings"
+
+
+Value = str | int | float | bool | NDArray[Any] | StoredStrings | list[bytes]
+"""A value of a key: arrays of numbers are NumPy arrays; arrays of strings are StoredStrings, or lists in files that are
+still to be written."""
 
 
 class HeaderReader:
@@ -125,23 +155,20 @@ class HeaderReader:
         begin = self._take(count * dtype.itemsize)
         return np.frombuffer(self._buffer[begin : self.at], dtype)
 
-    def _strings_of(self, key: str, count: int) -> list[bytes]:
+    def _strings_of(self, key: str, count: int) -> StoredStrings:
+        """Goes from length to length, to where the last string ends."""
         self._strings += count
         if count > (self.file_bytes - self.at) // 8 or self._strings > MAX_STRINGS:
             self.refuse(f"the array {key[:100]!r} claims {count:,} strings")
-        items: list[bytes] = []
         at, buffer, unpack = self.at, self._buffer, _U64.unpack_from
-        add: Callable[[bytes], None] = items.append
-        for _ in range(count):
-            if at + 8 > len(buffer):
+        last = len(buffer) - 8
+        for _ in repeat(None, count):
+            if at > last:
                 buffer = self._more(at, 8)
-            end = at + 8 + unpack(buffer, at)[0]
-            if end > len(buffer):
-                buffer = self._more(at, end - at)
-            add(buffer[at + 8 : end])
-            at = end
-        self.at = at
-        return items
+                last = len(buffer) - 8
+            at += 8 + unpack(buffer, at)[0]
+        begin = self._take(at - self.at)
+        return StoredStrings(self._buffer[begin : self.at], count)
 
     def _take(self, num_bytes: int) -> int:
         """Moves on; returns where the bytes begin in the buffer."""
@@ -186,7 +213,7 @@ def texts_of(values: Mapping[str, Value], key: str, place: str) -> list[str]:
     found = values.get(key)
     if found is None:
         return []
-    if not isinstance(found, list):
+    if not isinstance(found, StoredStrings | list):
         raise corrupt(place, f"{key} is not an array of strings")
     try:
         return [item.decode("utf-8") for item in found]

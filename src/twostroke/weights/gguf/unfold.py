@@ -19,12 +19,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.config import config_of
-from twostroke.weights.gguf.container import GgufFile, StoredTensor, open_split
+from twostroke.weights.gguf.container import GgufFile, GgufHeader, StoredTensor, open_split
 from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
@@ -40,7 +41,20 @@ UNFOLDED = "gguf"
 VERSION = "4"
 
 
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """headers: of the file and its parts. As long as they are held, opening the folder's tensors parses nothing."""
+
+    folder: Path
+    headers: tuple[GgufHeader, ...]
+
+
 def unfold(path: Path, cache: Path | None) -> Path:
+    """The folder alone: see `unfold_file`."""
+    return unfold_file(path, cache).folder
+
+
+def unfold_file(path: Path, cache: Path | None) -> Unfolded:
     """The folder of a GGUF file (of its first part), made where it is not there yet.
 
     cache: the folder to keep it in; where that is None or cannot be written, it lasts as long as this process.
@@ -49,13 +63,17 @@ def unfold(path: Path, cache: Path | None) -> Path:
     path = Path(os.path.abspath(path))  # links are kept: the hub's cache has the names, not what they lead to
     files = open_split(path)
     try:
-        name = _digest(path, files)
-        if cache is not None and (cache / UNFOLDED / name / NAME_FILE).is_file():
-            return cache / UNFOLDED / name
-        members = _members(path, files)
+        return Unfolded(_folder_of(path, files, cache), tuple(file.parsed for file in files.values()))
     finally:
         for file in files.values():
             file.close()
+
+
+def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) -> Path:
+    name = _digest(path, files)
+    if cache is not None and (cache / UNFOLDED / name / NAME_FILE).is_file():
+        return cache / UNFOLDED / name
+    members = _members(path, files)
     if cache is not None:
         try:
             return _kept(cache / UNFOLDED, name, members)

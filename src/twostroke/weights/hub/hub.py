@@ -14,14 +14,21 @@ import difflib
 import errno
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.types.lazy_module import LazyModule
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
+from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, parts_of, whole_models
 from twostroke.weights.hub.names import hub_id_of
 from twostroke.weights.hub.progress import Meter, Progress
-from twostroke.weights.hub.resume import Hub, is_transport_error, prefetch
 from twostroke.weights.quantized.recipe import SIDE_FILES
+
+if TYPE_CHECKING:
+    from twostroke.weights.hub import resume
+else:  # for downloads alone
+    resume = LazyModule("twostroke.weights.hub.resume")
 
 WEIGHTS = ("*.safetensors",)
 SETTINGS = (
@@ -45,11 +52,15 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit."""
+    """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit.
+
+    headers: of the GGUF file that the folder was unfolded from, held so that each is parsed once (gguf/container.py).
+    """
 
     path: Path
     source: str
     revision: str | None
+    headers: tuple[GgufHeader, ...] = ()
 
 
 def resolve_model(
@@ -272,8 +283,8 @@ def _download(place: _Place, weights: tuple[str, ...], settings: tuple[str, ...]
     meter = Meter(progress, place.repo_id)
     try:
         if not place.offline:
-            hub = Hub(place.endpoint, place.token, place.cache)
-            prefetch(hub, place.repo_id, place.revision, weights, UNWANTED, meter)
+            hub = resume.Hub(place.endpoint, place.token, place.cache)
+            resume.prefetch(hub, place.repo_id, place.revision, weights, UNWANTED, meter)
         path = snapshot_download(
             place.repo_id,
             revision=place.revision,
@@ -328,7 +339,7 @@ def _translate(error: Exception, repo_id: str, revision: str | None, offline: bo
             why="What has come so far is kept.",
             fix="Make room, or set HF_HOME to a folder on another disk, and start again.",
         )
-    if _status(error) is not None or is_transport_error(error):
+    if _status(error) is not None or resume.is_transport_error(error):
         return ModelError(
             f"The download of {repo_id} was interrupted.",
             why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no answer'}.",

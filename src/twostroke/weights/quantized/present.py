@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.quantized.kv_scales import KV_SCALE, check_kv_scales
 from twostroke.weights.quantized.parts import FIX, RawTensor, StoredTensors
-from twostroke.weights.quantized.schemes import Scheme
 from twostroke.weights.quantized.tensor import ORDER, OrderTensor, QuantizedTensor
+
+if TYPE_CHECKING:
+    from twostroke.weights.quantized.schemes import Scheme
 
 _Plain = TypeVar("_Plain", bound=RawTensor)
 

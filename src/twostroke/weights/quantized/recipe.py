@@ -12,27 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.lazy_module import LazyModule
 from twostroke.weights.json_file import read_object
-from twostroke.weights.quantized import mlx
-from twostroke.weights.quantized.gptq import BITS, GptqSettings
 from twostroke.weights.quantized.kv_scales import check_kv_scheme
 from twostroke.weights.quantized.patterns import name_list
-from twostroke.weights.quantized.schemes import (
-    AwqScheme,
-    BitsandbytesScheme,
-    Fp8Scheme,
-    GptqScheme,
-    HqqScheme,
-    MlxScheme,
-    ModeloptScheme,
-    Mxfp4Scheme,
-    Scheme,
-    compressed_scheme,
-)
+
+if TYPE_CHECKING:
+    from twostroke.weights.quantized import gptq, mlx, schemes
+    from twostroke.weights.quantized.schemes import Scheme
+else:  # most checkpoints name no scheme
+    gptq = LazyModule("twostroke.weights.quantized.gptq")
+    mlx = LazyModule("twostroke.weights.quantized.mlx")
+    schemes = LazyModule("twostroke.weights.quantized.schemes")
 
 SIDE_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """The files beside config.json that are read where config.json says nothing."""
@@ -98,16 +93,16 @@ def _refuse(fields: Fields, name: str, value: object, read: str) -> UnsupportedM
 
 def _gptq(fields: Fields) -> Scheme:
     bits = fields.integer("bits", 1, 16)
-    if bits not in BITS:
-        raise _refuse(fields, "bits", bits, ", ".join(map(str, BITS)))
+    if bits not in gptq.BITS:
+        raise _refuse(fields, "bits", bits, ", ".join(map(str, gptq.BITS)))
     kept = fields.text("checkpoint_format", "") or ("marlin" if fields.boolean("is_marlin_format", False) else "gptq")
     if kept not in ("gptq", "gptq_v2"):
         raise _refuse(fields, "checkpoint_format", kept, "gptq and gptq_v2")
     group = max(0, fields.integer("group_size", -1, 1 << 20, 128))
     meta = fields.group("meta")
     writer = str(meta.values.get("quantizer", "")) if meta is not None else ""
-    usual = GptqSettings(bits, group, fields.boolean("sym", True), kept == "gptq", "gptqmodel" in writer)
-    return GptqScheme(usual, _dynamic(fields, "dynamic"))
+    usual = gptq.GptqSettings(bits, group, fields.boolean("sym", True), kept == "gptq", "gptqmodel" in writer)
+    return schemes.GptqScheme(usual, _dynamic(fields, "dynamic"))
 
 
 def _dynamic(fields: Fields, name: str) -> tuple[tuple[str, Mapping[str, object] | None], ...]:
@@ -132,23 +127,23 @@ def _awq(fields: Fields) -> Scheme:
     if version not in ("gemm", "gemv", "exllama", "ipex"):
         raise _refuse(fields, "version", version, "gemm and gemv")
     group = max(0, fields.integer("group_size", -1, 1 << 20, 128))
-    return AwqScheme(group, version == "gemv")
+    return schemes.AwqScheme(group, version == "gemv")
 
 
 def _fp8(fields: Fields) -> Scheme:
     sizes = fields.values.get("weight_block_size")
     if sizes is None:
-        return Fp8Scheme(None)
+        return schemes.Fp8Scheme(None)
     if not isinstance(sizes, list) or len(sizes) != 2 or not all(type(s) is int and 0 < s <= 1 << 20 for s in sizes):
         raise fields.wrong("weight_block_size", "It must be two sizes.")
-    return Fp8Scheme((sizes[0], sizes[1]))
+    return schemes.Fp8Scheme((sizes[0], sizes[1]))
 
 
 def _modelopt(fields: Fields) -> Scheme:
     algorithm = fields.text("quant_algo", "FP8").upper()
     if algorithm not in ("FP8", "NVFP4", "MIXED_PRECISION"):
         raise _refuse(fields, "quant_algo", algorithm, "FP8 and NVFP4")
-    return ModeloptScheme()
+    return schemes.ModeloptScheme()
 
 
 def _auto_round(fields: Fields) -> Scheme:
@@ -163,25 +158,29 @@ def _auto_round(fields: Fields) -> Scheme:
 
 
 def _bitsandbytes(fields: Fields) -> Scheme:
-    return BitsandbytesScheme()
+    return schemes.BitsandbytesScheme()
 
 
 def _hqq(fields: Fields) -> Scheme:
     said = fields.group("quant_config")
     own = said.group("weight_quant_params") if said is not None else None
     if own is None:  # settings of single layers
-        return HqqScheme()
+        return schemes.HqqScheme()
     group, axis = own.integer("group_size", 1, 1 << 20, 0), own.integer("axis", 0, 1, 1)
     skipped = name_list(fields.values.get("skip_modules"), f"{fields.place}.skip_modules")
-    return HqqScheme((math.ceil(own.number("nbits", 1, 8, 4)), group, axis), skipped)
+    return schemes.HqqScheme((math.ceil(own.number("nbits", 1, 8, 4)), group, axis), skipped)
 
 
 def _mxfp4(fields: Fields) -> Scheme:
-    return Mxfp4Scheme()
+    return schemes.Mxfp4Scheme()
+
+
+def _compressed(fields: Fields) -> Scheme:
+    return schemes.compressed_scheme(fields)
 
 
 def _fbgemm(fields: Fields) -> Scheme:
-    return Fp8Scheme(None)
+    return schemes.Fp8Scheme(None)
 
 
 def _mlx(fields: Fields) -> Scheme:
@@ -202,7 +201,7 @@ def _mlx(fields: Fields) -> Scheme:
         group = fields.group(name) if isinstance(value, Mapping) else None
         if group is not None:
             own[name] = read(Fields({**_settings(fields), **group.values}, group.place))
-    return MlxScheme(read(fields), own)
+    return schemes.MlxScheme(read(fields), own)
 
 
 def _settings(fields: Fields) -> dict[str, Any]:
@@ -212,7 +211,7 @@ def _settings(fields: Fields) -> dict[str, Any]:
 METHODS: Mapping[str, Callable[[Fields], Scheme]] = {
     "gptq": _gptq,
     "awq": _awq,
-    "compressed-tensors": compressed_scheme,
+    "compressed-tensors": _compressed,
     "fp8": _fp8,
     "fbgemm_fp8": _fbgemm,
     "hqq": _hqq,

@@ -1,0 +1,28 @@
+"""Modules that are imported when something of them is used for the first time.
+
+    if TYPE_CHECKING:
+        from twostroke.weights.quantized import schemes
+    else:
+        schemes = LazyModule("twostroke.weights.quantized.schemes")
+
+A start pays for each module that it imports. This is for what only some models or settings need: mypy and the laws of
+imports see the usual import, and the program sees an object that imports the module with its first attribute.
+
+Knows: importlib.
+Must not know: any module by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class LazyModule:
+    """Stands for a module of this name. Any thread may use it: importlib's locks make the module once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)

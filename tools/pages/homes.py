@@ -1,0 +1,73 @@
+"""The table of `src/twostroke/models/common/homes.py`: which model file registers which architecture.
+
+Knows: the registry, which imports all model files.
+Must not know: any architecture by name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+
+from twostroke.models.common.registry import Architecture, architectures, is_causal_of_type
+
+PACKAGE = "twostroke.models."
+OPENING = '''"""Which file in `models/` registers an architecture, so that a start imports that one file and no other.
+
+Written by tools/generate_docs.py from the model files; do not edit.
+
+Knows: names.
+Must not know: what a model file holds.
+"""
+
+from __future__ import annotations
+'''
+ENDING = '''
+HOMES: dict[str, str] = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""Name of an architecture -> the module, below `twostroke.models`, that registers it."""
+CAUSAL_OF_TYPE: dict[str, str] = {word: name for name, types in _TYPES.items() for word in types.split()}
+"""model_type -> the architecture of models that continue text to which it belongs."""
+'''
+WIDTH = 100
+"""Characters of a line of words."""
+
+
+
+def homes_module() -> str:
+    """The text of the module."""
+    known = architectures()
+    names, types = defaultdict(list), defaultdict(list)
+    for name, entry in known.items():
+        names[entry.read.__module__.removeprefix(PACKAGE)].append(name)
+    for word in sorted({word for entry in known.values() for word in (entry.model_type, *entry.other_types)}):
+        for name in _causal_names(word, known):
+            types[name].append(word)
+    return OPENING + "".join(
+        (
+            _table("_NAMES", names, "Module below `twostroke.models` -> what config.json calls its models."),
+            _table("_TYPES", types, "Name of an architecture that continues text -> its values of model_type."),
+            ENDING,
+        )
+    )
+
+
+def _causal_names(model_type: str, known: Mapping[str, Architecture]) -> Iterator[str]:
+    """The one name, or none: a type that two architectures share would make the table depend on their order."""
+    names = sorted({entry.name for entry in known.values() if is_causal_of_type(entry, model_type)})
+    if len(names) > 1:
+        raise SystemExit(f"model_type {model_type} belongs to {', '.join(names)}, and it must belong to one of them.")
+    yield from names
+
+
+def _table(name: str, rows: Mapping[str, Sequence[str]], words: str) -> str:
+    lines = "".join(_row(key, rows[key]) for key in sorted(rows))
+    return f'\n{name}: dict[str, str] = {{\n{lines}}}\n"""{words}"""\n'
+
+
+def _row(key: str, words: Sequence[str]) -> str:
+    pieces = wrap(" ".join(sorted(words)), WIDTH, break_long_words=False, break_on_hyphens=False)
+    if len(pieces) == 1:
+        return f'    "{key}": "{pieces[0]}",\n'
+    lines = "".join(f'        "{piece} "\n' for piece in pieces)
+    return f'    "{key}": (\n{lines}    ),\n'

@@ -33,7 +33,6 @@ WIDTH = 100
 """Characters of a line of words."""
 
 
-
 def homes_module() -> str:
     """The text of the module."""
     known = architectures()

@@ -44,7 +44,6 @@ from twostroke.config import (
     Resolved,
     Resolver,
     collect,
-    kv_kind,
     objectives_of,
     resolve_engine,
     resolve_memory,

@@ -17,6 +17,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 time.perf_counter = time.process_time  # before anything is imported that keeps it
 
@@ -35,7 +36,7 @@ def measure(model: str, weights: str, calibration: Calibration, rounds: int) -> 
     """Prompts of 128, 512 and 2,048 tokens or the context, 1 to 16 streams at 512 tokens."""
     longest = min(2048, read_model(model).spec.max_positions - NEW_TOKENS)
     asked = PhasesAsked((128, 512, longest), (1, 4, 8, 16), 512, NEW_TOKENS, rounds)
-    room = {"context": longest + NEW_TOKENS, "max_sequences": 16}
+    room: dict[str, Any] = {"context": longest + NEW_TOKENS, "max_sequences": 16}
     with LLM(model, weights=weights, threads=1, speculate="off", **room) as llm:
         return compare(llm, calibration, asked, time.process_time, print, moment=lambda: None)
 

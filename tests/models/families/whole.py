@@ -23,6 +23,7 @@ from tests.models.families.experts import EXPERTS
 from tests.models.families.latent import LATENT
 from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
+from tests.models.families.published_encoders import JUDGES, NeoBertConfig, NomicMoeConfig
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
 from tests.models.families.states import STATES
@@ -125,6 +126,8 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **INSIDE,
     **WRAPPED,
     **NEWER,
+    "nomic-bert-moe": NomicMoeConfig,
+    "neobert": NeoBertConfig,
     "rwkv6": Rwkv6Config,
     "rwkv7": Rwkv7Config,
     "rwkv7-wide-heads": lambda: Rwkv7Config(hidden_size=96, head_dim=48, num_hidden_layers=2, intermediate_size=None),
@@ -156,6 +159,8 @@ def generating() -> dict[str, tuple[str, ...]]:
 
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
     """The model of transformers: of the architecture that the config names, or the one that continues text."""
+    if type(config) in JUDGES:
+        return JUDGES[type(config)]._from_config(config, **making)
     if config.architectures:
         own = {each.__name__: each for each in OWN}
         name = config.architectures[0]

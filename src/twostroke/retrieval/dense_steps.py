@@ -105,4 +105,4 @@ def _tensor(file: SafetensorsFile, name: str, shape: tuple[int, ...]) -> F32Arra
             fix="Download the model again.",
         )
     values = file.read(name)
-    return bf16_to_f32(values) if values.dtype == np.uint16 else np.asarray(values, np.float32)
+    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else np.asarray(values, np.float32)

@@ -5,6 +5,8 @@ Knows: its config fields, the names of its tensors. Must not know: the ops, whic
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
 from twostroke.models.common.blocks.encoder import VECTORS, Inputs, after_layer
 from twostroke.models.common.blocks.feed import Feed
@@ -20,15 +22,16 @@ from twostroke.spec.rope import rope_from_config
 SILENT = {"max_position_embeddings": 8194, "layer_norm_eps": 1e-5, "type_vocab_size": 1}
 THETA = 20_000.0
 NORMS = ("norm1", "norm2")
-PREFIX = "roberta."
-UNUSED = ("pooler.", "lm_head.", PREFIX + "pooler.")
+PREFIXES = (("roberta.", ""),)
+"""How names begin in files that have a head."""
+UNUSED = ("pooler.", "lm_head.")
 
 
 @architecture("JinaEmbeddingsV3Model", "JinaEmbeddingsV3ForMaskedLM", model_type="jina_embeddings_v3", form=VECTORS)
 def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The model without adapters: those of its tasks are files of their own."""
     fields = with_silent(fields, SILENT)
-    facts = read_facts(fields, positions=8194, ignored=UNUSED, optional_prefix=PREFIX)
+    facts = replace(read_facts(fields, positions=8194, ignored=UNUSED), stored_prefixes=PREFIXES)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)
     dim = head_dim(fields, width, num_heads)
@@ -49,11 +52,10 @@ def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     feed = Feed(width, inner, act, bias=True, gate="", up="mlp.fc1", down="mlp.fc2")
 
     def text(t: Tracer) -> Value:
-        with t.layer(PREFIX):
-            x = inputs(t)
-            for index in range(facts.num_layers):
-                with t.layer(f"encoder.layers.{index}."):
-                    x = after_layer(t, heads, feed, norm, x, NORMS, turn)
+        x = inputs(t)
+        for index in range(facts.num_layers):
+            with t.layer(f"encoder.layers.{index}."):
+                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
         return gather_rows(x, t.logit_rows)
 
     return facts, text

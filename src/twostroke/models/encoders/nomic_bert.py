@@ -80,7 +80,7 @@ def _each(shape: BankShape) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
+class BiasedExperts:
     """Experts, and one bias for all of them. biased: it is in the checkpoint."""
 
     block: Mixture
@@ -157,7 +157,7 @@ def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
     shape = BankShape(count, width, inner, gated=False)
     apart = fields.boolean(APART, False)
     banks = EachExpert("mlp.experts", gate="") if apart else NomicBanks()
-    sparse = Experts(Mixture(shape, router, banks, ExpertRule(Activation.GELU)), biased=not apart)
+    sparse = BiasedExperts(Mixture(shape, router, banks, ExpertRule(Activation.GELU)), biased=not apart)
     return [sparse if index % every == 1 else feed for index in range(layers)]
 
 

@@ -47,7 +47,7 @@ def by_heads(folder):
 
 
 def without_bias(folder):
-    """The converter leaves out the one bias of all experts of Nomic v2. Here it is made zeros, which changes nothing."""
+    """The converter leaves out the one bias of all experts of Nomic v2. Here it is made zeros."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     save_file({name: 0 * each if name.endswith("experts.bias") else each for name, each in tensors.items()}, path)

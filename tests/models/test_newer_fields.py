@@ -37,6 +37,19 @@ def test_published_names_of_mimo_mean_what_transformers_names_mean() -> None:
     assert program_of(own) == program_of(config)
 
 
+def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> None:
+    config = FAMILIES["minimax-m3"]().to_dict()
+    blocks = {"sparse_topk_blocks": 3, "sparse_block_size": 16, "sparse_attention_freq": [0, 1, 1]}
+    own = {name: value for name, value in config["text_config"].items() if "layer_types" not in name}
+    published = {**own, "sparse_attention_config": blocks, "moe_layer_freq": [0, 1, 1], "hidden_act": "swigluoai"}
+    assert program_of({**config, "text_config": published}) == program_of(config)
+    longest = {
+        "sparse": read_model({**config, "text_config": published}).max_positions,
+        "whole": read_model({**config, "text_config": {**own, "layer_types": ["full_attention"] * 3}}).max_positions,
+    }
+    assert longest == {"sparse": 3 * 16, "whole": config["text_config"]["max_position_embeddings"]}
+
+
 def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
     config = FAMILIES["gpt-neo"]().to_dict()
     listed = {**config, "attention_types": None, "attention_layers": ["global", "local"] * 2}
@@ -90,6 +103,20 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
         ("aria-text", {"hidden_act": "relu"}, "hidden_act"),
         ("phi4-multimodal", {"hidden_act": "no-function"}, "hidden_act"),
         ("muse-glimmer", {"layer_rope_theta": [1.0]}, "layer_rope_theta"),
+        ("modernbert-classifier", {"classifier_pooling": "mean"}, "classifier_pooling"),
+        ("nomic-bert-moe", {"activation_function": "geglu"}, "activation_function"),
+        ("nomic-bert-moe", {"moe_normalize_expert_weights": True}, "moe_normalize_expert_weights"),
+        ("nomic-bert-moe", {"num_shared_experts": 1}, "num_shared_experts"),
+        ("nomic-bert-moe", {"mlp_fc2_bias": False}, "mlp_fc2_bias"),
+        ("neobert", {"rope": False}, "rope"),
+        ("neobert", {"hidden_act": "gelu"}, "hidden_act"),
+        ("openai-gpt", {"afn": "gelu_10"}, "afn"),
+        ("openai-gpt", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("minimax-m3", {"swiglu_alpha": 1.5}, "swiglu_alpha"),
+        ("minimax-m3", {"rotary_dim": 16}, "rotary_dim"),
+        ("minimax-m3", {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}, "layer_types"),
+        ("embedding-gemma", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ("electra", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
     ],
 )
 def test_what_is_not_implemented_is_refused_by_name(family: str, changes: dict[str, Any], named: str) -> None:

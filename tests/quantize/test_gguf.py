@@ -109,7 +109,7 @@ REFUSED = {
     **dict.fromkeys(("paddle-ocr-vl", "hunyuan-ocr"), "GGUF"),
     **dict.fromkeys(("xlm-roberta", "xlm-roberta-classifier"), "XLMRoberta"),
     **dict.fromkeys(("falcon-h1", "falcon-h1-factors"), "falcon-h1"),
-    **dict.fromkeys(("nemotron-h", "nemotron-h-moe", "nemotron-h-moe-latent"), "no place"),
+    **dict.fromkeys(("nemotron-h", "nemotron-h-moe", "nemotron-h-moe-latent", "nomic-bert-moe"), "no place"),
     "glm-4.7-flash": "Glm4MoeLite",
 }
 OTHERWISE = {

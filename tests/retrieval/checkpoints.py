@@ -13,6 +13,7 @@ from typing import Any
 import tokenizers
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from tests.models.families.dense import SIZES
@@ -114,6 +115,21 @@ def with_sentence_files(folder: Path, pooling: dict[str, Any], *, prompts: dict[
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     if prompts is not None:
         (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+
+
+def with_dense_steps(folder: Path, *steps: tuple[torch.nn.Linear, str], dtype: torch.dtype = torch.float32) -> None:
+    """Steps Dense between pooling and the norm. steps: a product, and the word of the function behind it."""
+    listed = json.loads((folder / "modules.json").read_text())
+    for number, (product, function) in enumerate(steps, 2):
+        place = folder / f"{number}_Dense"
+        place.mkdir()
+        sizes = {"in_features": product.in_features, "out_features": product.out_features}
+        said = {**sizes, "bias": product.bias is not None, "activation_function": f"torch.nn.modules.{function}"}
+        (place / "config.json").write_text(json.dumps(said))
+        tensors = {f"linear.{name}": tensor.detach().to(dtype) for name, tensor in product.named_parameters()}
+        save_file(tensors, place / "model.safetensors")
+        listed.insert(number, {"path": place.name, "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(listed))
 
 
 def qwen_config(**changes: Any) -> transformers.PretrainedConfig:

@@ -49,7 +49,7 @@ def test_an_encoder_agrees_with_transformers(family: str, pooling: str, tmp_path
     assert np.array_equal(together, alone), "an embedding depends on its neighbours"
 
 
-@pytest.mark.parametrize("family", ["bert-classifier", "xlm-roberta-classifier"])
+@pytest.mark.parametrize("family", ["bert-classifier", "xlm-roberta-classifier", "electra-classifier"])
 def test_a_cross_encoder_agrees_with_transformers(family: str, tmp_path: Path) -> None:
     judge, library = encoder(tmp_path, family)
     queries, documents = ["what is a page", "one", "the weights", "time"], LONG

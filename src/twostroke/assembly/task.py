@@ -23,7 +23,7 @@ from twostroke.retrieval.sentence_files import SentenceFiles, read_sentence_file
 from twostroke.runner.folder import read_folder
 from twostroke.spec.fields import Fields
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.types.errors import ConfigError, UnsupportedModel
+from twostroke.types.errors import ConfigError, CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.json_file import read_object
 
@@ -109,7 +109,7 @@ def build_texts(
         return Texts()
     width = spec.program.logits.width
     if spec.task is Task.EMBED:
-        return Texts(embedder=embedder.Embedder(tokenizer, pooling, width, files))
+        return Texts(embedder=embedder.Embedder(tokenizer, pooling, _vector_width(width, files), files))
     fields = Fields(read_object(folder / "config.json"), "config.json")
     if not any(name.endswith("ForSequenceClassification") for name in fields.texts("architectures")):
         return Texts(reranker=reranker.TokenReranker(tokenizer))
@@ -123,6 +123,20 @@ def build_texts(
             fix="Use a checkpoint of a reranker, with one label.",
         )
     return Texts(reranker=reranker.PairReranker(tokenizer, pooling, _is_raw(fields), _has_types(spec)))
+
+
+def _vector_width(width: int, files: SentenceFiles) -> int:
+    """Numbers of a vector of pooled rows of `width`. Raises CorruptModel where the first step Dense does not fit."""
+    if not files.dense:
+        return width
+    expected = files.dense[0].weight.shape[1]
+    if expected != width:
+        raise CorruptModel(
+            f"The model's rows have {width:,} numbers, and its step Dense reads {expected:,}.",
+            why="The files of sentence-transformers belong to another checkpoint.",
+            fix="Download the model again.",
+        )
+    return files.dense[-1].outputs
 
 
 def _labels(fields: Fields) -> list[object]:

@@ -49,7 +49,7 @@ class VectorOptions:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """width: numbers of a vector."""
+    """width: numbers of a vector, behind the model's steps Dense."""
 
     tokenizer: TextTokenizer
     pooling: Pooling
@@ -74,6 +74,8 @@ class Embedder:
         total = np.frombuffer(rows_sum)
         if prompt.pooling is not None:
             total = total / len(prompt.pooling.positions(len(prompt.token_ids)))
+        for step in self.files.dense:
+            total = step(total)
         total = total[: self.check(options)]
         length = float(np.sqrt(np.dot(total, total)))
         return (total / length if options.normalized and length > 0 else total).astype(np.float32)

@@ -1,7 +1,8 @@
 """The files that sentence-transformers writes beside a checkpoint: how its rows become a vector, and its prompts.
 
-    modules.json                          the steps: Transformer, Pooling, perhaps Normalize
+    modules.json                          the steps: Transformer, Pooling, perhaps Dense ones, perhaps Normalize
     1_Pooling/config.json                 which rows are taken
+    2_Dense/...                           a product of the pooled vector, see dense_steps.py
     config_sentence_transformers.json     prompts by name
     sentence_bert_config.json             the longest text
 
@@ -11,11 +12,13 @@ Must not know: models, tokenizers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from twostroke.retrieval.dense_steps import DenseStep, read_dense_step
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Pooling
@@ -25,7 +28,7 @@ MODULES = "modules.json"
 PROMPTS = "config_sentence_transformers.json"
 LENGTHS = "sentence_bert_config.json"
 MAX_TEXT_TOKENS = 1 << 24
-_KNOWN = ("Transformer", "Pooling", "Normalize")
+_KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 _MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "lasttoken": Pooling.LAST}
 _FLAG = "pooling_mode_"
 _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
@@ -36,7 +39,7 @@ class SentenceFiles:
     """present: modules.json is there. pooling: None where no file says it. include_prompt: False where a mean leaves
     out the rows of the prompt. prompts: text by name; default_prompt: the name of the one that is meant without a name.
     max_tokens: of a text, None where no file says it. lower_case: texts are made lower case first. pairs: the
-    checkpoint scores pairs of texts.
+    checkpoint scores pairs of texts. dense: steps between pooling and the vector, in order.
     """
 
     present: bool = False
@@ -47,6 +50,7 @@ class SentenceFiles:
     max_tokens: int | None = None
     lower_case: bool = False
     pairs: bool = False
+    dense: tuple[DenseStep, ...] = ()
 
 
 def read_sentence_files(folder: Path) -> SentenceFiles:
@@ -54,7 +58,8 @@ def read_sentence_files(folder: Path) -> SentenceFiles:
     present = (folder / MODULES).is_file()
     prompts = _fields(folder / PROMPTS)
     lengths = _fields(folder / LENGTHS)
-    pooling, include_prompt = _pooling(folder) if present else (None, True)
+    steps = _known_steps(folder) if present else []
+    pooling, include_prompt = _pooling(folder, steps)
     default = prompts.text("default_prompt_name", "") or None
     texts = _prompts(prompts)
     if default is not None and default not in texts:
@@ -68,6 +73,7 @@ def read_sentence_files(folder: Path) -> SentenceFiles:
         max_tokens=lengths.optional_integer("max_seq_length", 1, MAX_TEXT_TOKENS),
         lower_case=lengths.boolean("do_lower_case", False),
         pairs=prompts.text("model_type", "") == "CrossEncoder",
+        dense=_dense(folder, steps),
     )
 
 
@@ -81,8 +87,8 @@ def _prompts(fields: Fields) -> dict[str, str]:
     return {} if group is None else {name: group.text(name, "") for name in group.values}
 
 
-def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
-    """What modules.json and the file of its Pooling say."""
+def _known_steps(folder: Path) -> list[tuple[str, str]]:
+    """See _steps. Raises UnsupportedModel for a step that is not implemented, or for one at another place."""
     steps = _steps(folder)
     kinds = [kind for kind, _ in steps]
     unknown = [kind for kind in kinds if kind not in _KNOWN]
@@ -92,6 +98,28 @@ def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
             why=f"Implemented: {', '.join(_KNOWN)}.",
             fix="Use a model whose vectors are made by these steps alone.",
         )
+    if kinds != sorted(kinds, key=_KNOWN.index):
+        raise UnsupportedModel(
+            f"{MODULES}: the steps {', '.join(kinds)[:80]} stand in another order.",
+            why=f"Implemented is the order {', '.join(_KNOWN)}.",
+            fix="Use a model whose steps stand in this order.",
+        )
+    return steps
+
+
+def _dense(folder: Path, steps: list[tuple[str, str]]) -> tuple[DenseStep, ...]:
+    found = tuple(read_dense_step(folder / path) for kind, path in steps if kind == "Dense")
+    for first, second in itertools.pairwise(found):
+        if second.weight.shape[1] != first.outputs:
+            raise CorruptModel(
+                f"A step Dense makes {first.outputs:,} numbers, and the next one reads {second.weight.shape[1]:,}.",
+                fix="Download the model again.",
+            )
+    return found
+
+
+def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None, bool]:
+    """What the file of the step Pooling says."""
     place = next((path for kind, path in steps if kind == "Pooling"), None)
     if place is None:
         return None, True

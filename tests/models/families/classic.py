@@ -81,4 +81,7 @@ CLASSIC: dict[str, Config] = {
     "opt-no-biases": opt(enable_bias=False, tie_word_embeddings=False, activation_function="gelu"),
     "hunyuan": hunyuan(),
     "hunyuan-alpha": hunyuan(rope_parameters=HUNYUAN_ALPHA, attention_bias=True, tie_word_embeddings=True),
+    "openai-gpt": lambda: transformers.OpenAIGPTConfig(
+        **{"vocab_size": 199, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "initializer_range": 0.2}
+    ),
 }

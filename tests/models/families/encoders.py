@@ -45,11 +45,26 @@ def nomic(**changes: Any) -> Config:
     return _encoder(transformers.NomicBertConfig, "NomicBertModel", head_dim=16, **changes)
 
 
-def modernbert(**changes: Any) -> Config:
+def modernbert(architecture: str = "ModernBertModel", **changes: Any) -> Config:
     """ModernBERT: windows shorter than the texts."""
     tokens = {"bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
     own = {**tokens, "num_hidden_layers": 4, "local_attention": 20, **changes}
-    return _encoder(transformers.ModernBertConfig, "ModernBertModel", **own)
+    return _encoder(transformers.ModernBertConfig, architecture, **own)
+
+
+def gemma_vectors(**changes: Any) -> Config:
+    """EmbeddingGemma: both directions, windows shorter than the texts."""
+    own = {"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "num_key_value_heads": 2}
+    layers = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    given = {**SIZES, **own, **layers, "use_bidirectional_attention": True, **changes}
+    return lambda: transformers.Gemma3TextConfig(architectures=["Gemma3TextModel"], **given)
+
+
+def distilbert(architecture: str = "DistilBertModel", **changes: Any) -> Config:
+    """DistilBERT, whose fields have names of their own."""
+    own = {"vocab_size": 199, "dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 112}
+    given = {**own, "max_position_embeddings": 256, "initializer_range": 0.2, **changes}
+    return lambda: transformers.DistilBertConfig(architectures=[architecture], **given)
 
 
 ENCODERS: dict[str, Config] = {
@@ -63,4 +78,18 @@ ENCODERS: dict[str, Config] = {
     "nomic-bert": nomic(),
     "modernbert": modernbert(),
     "modernbert-biases": modernbert(attention_bias=True, mlp_bias=True, norm_bias=True, local_attention=2),
+    "modernbert-classifier": modernbert("ModernBertForSequenceClassification", classifier_bias=True, num_labels=5),
+    "embedding-gemma": gemma_vectors(),
+    "eurobert": _encoder(
+        transformers.EuroBertConfig, "EuroBertModel", num_key_value_heads=2, head_dim=24, mask_token_id=3
+    ),
+    "jina-embeddings-v3": _encoder(transformers.JinaEmbeddingsV3Config, "JinaEmbeddingsV3Model"),
+    "gte": _encoder(transformers.GteConfig, "GteModel", type_vocab_size=0),
+    "gte-classifier": _encoder(transformers.GteConfig, "GteForSequenceClassification", num_labels=5),
+    "distilbert": distilbert(),
+    "distilbert-classifier": distilbert("DistilBertForSequenceClassification", num_labels=5),
+    "electra": _encoder(transformers.ElectraConfig, "ElectraModel", embedding_size=64),
+    "electra-classifier": _encoder(
+        transformers.ElectraConfig, "ElectraForSequenceClassification", embedding_size=36, num_labels=5
+    ),
 }

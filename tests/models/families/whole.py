@@ -23,6 +23,7 @@ from tests.models.families.experts import EXPERTS
 from tests.models.families.latent import LATENT
 from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
+from tests.models.families.published_encoders import JUDGES, NeoBertConfig, NomicMoeConfig
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
 from tests.models.families.states import STATES
@@ -125,6 +126,8 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **INSIDE,
     **WRAPPED,
     **NEWER,
+    "nomic-bert-moe": NomicMoeConfig,
+    "neobert": NeoBertConfig,
     "rwkv6": Rwkv6Config,
     "rwkv7": Rwkv7Config,
     "rwkv7-wide-heads": lambda: Rwkv7Config(hidden_size=96, head_dim=48, num_hidden_layers=2, intermediate_size=None),
@@ -156,6 +159,8 @@ def generating() -> dict[str, tuple[str, ...]]:
 
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
     """The model of transformers: of the architecture that the config names, or the one that continues text."""
+    if type(config) in JUDGES:
+        return JUDGES[type(config)]._from_config(config, **making)
     if config.architectures:
         own = {each.__name__: each for each in OWN}
         name = config.architectures[0]
@@ -178,7 +183,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
             elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
-            if name.endswith("bias") and buffer.is_floating_point():  # of a choice of experts
+            if name.endswith("bias") and buffer.is_floating_point() and buffer.ndim < 3:  # of a choice of experts
                 buffer.copy_(0.3 * torch.randn_like(buffer))
             elif name.endswith("tid2eid"):  # experts of each token
                 numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]

@@ -226,4 +226,17 @@ WRAPPED: dict[str, Config] = {
         vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
         audio_config={**WHISPER, "output_dim": 64, "downsample_hidden_size": 8},
     ),
+    "minimax-m3": lambda: transformers.MiniMaxM3VLConfig(
+        text_config={
+            **{**TEXT, "num_hidden_layers": 3, "head_dim": 16, "intermediate_size": 40, "rotary_dim": 8},
+            **{"dense_intermediate_size": 56, "shared_intermediate_size": 48, "num_local_experts": 6},
+            **{"num_experts_per_tok": 2, "index_n_heads": 2, "index_head_dim": 8, "index_block_size": 16},
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+        },
+        vision_config={**TOWER, "image_size": 28, "patch_size": 14, "num_attention_heads": 2},
+        projector_hidden_size=24,
+        architectures=["MiniMaxM3SparseForConditionalGeneration"],
+    ),
 }

@@ -365,13 +365,23 @@ def _gate_and_up(name: str, values: np.ndarray, config: dict[str, Any]) -> Named
         yield name, values
 
 
+def _nomic_experts(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Both tensors of experts as stacks, the second one turned; the one bias of all is left out."""
+    if name.endswith((".w1", ".w2")):
+        stack = values.reshape(config["num_experts"], config["n_inner"], config["n_embd"])
+        yield f"{name}.weight", stack if name.endswith(".w1") else stack.swapaxes(1, 2)
+    elif not name.endswith("mlp.experts.bias"):
+        yield name, values
+
+
 RULES: dict[str, Rule] = {
+    "nomic-bert-moe": _nomic_experts,
     "bert": _roberta,
     "gemma3n": _streams,
     "gemma4": _gemma4,
     "glm4": _sections,
     "qwen3vlmoe": _gate_and_up,
-    **dict.fromkeys(("gemma", "gemma2", "gemma3", "nemotron"), _grown()),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma-embedding", "nemotron"), _grown()),
     **dict.fromkeys(("bloom", "gptneox", "falcon"), _apart),
     "gpt2": _turned,
     **dict.fromkeys(("deepseek2", "deepseek32", "glm-dsa"), _latent),

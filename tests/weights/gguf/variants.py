@@ -67,6 +67,8 @@ VARIANTS: dict[str, Make] = {
     "youtu-equal-scales": changed("youtu-yarn-direct-queries", rope_parameters=EQUAL_SCALES),
     "glm-usual": changed("glm", head_dim=16, rms_norm_eps=1e-5, max_position_embeddings=64),
     "modernbert-one-epsilon": changed("modernbert", layer_norm_eps=1e-5),
+    "eurobert-mean": changed("eurobert", classifier_pooling="mean"),
+    "embedding-gemma-sixth": changed("embedding-gemma", layer_types=..., num_hidden_layers=7),
     "phimoe-usual": changed("phimoe", original_max_position_embeddings=256, router_jitter_noise=0.01),
     "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
 }

@@ -1,12 +1,14 @@
 """Gemma 3: five layers with a window for one without, each kind with rotations of its own (Gemma team 2025).
 
-Of the checkpoints that also see images, the language model alone is read.
+Of the checkpoints that also see images, the language model alone is read. EmbeddingGemma is this model with attention
+in both directions, whose rows become one vector for each text (Vera et al. 2025).
 
 Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
@@ -14,9 +16,10 @@ from twostroke.models.common.families.gemma import read_gemma, sandwich_layer
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import pattern_windows, window_of
+from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
+from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import ropes_by_layer_type
 
@@ -36,23 +39,45 @@ SILENT = {
 THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}
 
 
+BOTH_WAYS = "use_bidirectional_attention"
+"""The field of models whose positions also see later ones. The window then counts both directions together."""
+
+
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every sixth layer sees everything, unless layer_types says others; a norm on each head's q and k."""
+    return _read(fields, lambda window: window, (0, 0))
+
+
+@architecture("Gemma3TextModel", model_type="gemma3_text", form=EMBEDDINGS)
+def gemma3_vectors(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """EmbeddingGemma. A sliding layer sees half of the window in each direction."""
+    if not fields.boolean(BOTH_WAYS, False):
+        return _read(fields, lambda window: window, (0, 0))
+    half = window_of(fields, 4096) // 2
+    rest = {name: value for name, value in fields.values.items() if name != BOTH_WAYS}
+    return _read(Fields(rest, fields.place), lambda _: half + 1, (ALL_AHEAD, half))
+
+
+def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) -> tuple[CommonFacts, ProgramText]:
+    """seen: positions that a sliding layer sees, its own and earlier ones, by the window that the config says. ahead:
+    later positions that a layer sees, without a window and with one."""
     refuse_setting(fields, "attn_logit_softcapping", "transformers ignores it for Gemma 3: its meaning is not settled.")
     model = read_gemma(fields, SILENT, "hidden_activation")
     fields, layers, norm = model.fields, model.facts.num_layers, model.decoder.norm
     window = window_of(fields, 4096)
     pattern = fields.integer("sliding_window_pattern", 1, 4096)
-    windows = pattern_windows(fields, layers, window, pattern)
+    windows = pattern_windows(fields, layers, seen(window) if window else 0, pattern)
     ropes = ropes_by_layer_type(fields, model.heads.head_dim, model.facts.max_positions, THETAS, "full_attention")
     scalar = fields.number("query_pre_attn_scalar", 1e-6, 1e6)
     heads = replace(model.heads, scale=scalar**-0.5, head_norm=norm)
     cap = fields.optional_number("final_logit_softcapping", 1e-3, 1e6) or 0.0
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
-        turn = ropes["sliding_attention" if windows[index] else "full_attention"]
-        return sandwich_layer(t, heads, model.feed, norm, x, window=windows[index], turn=turn)
+        sliding = windows[index] > 0
+        turn = ropes["sliding_attention" if sliding else "full_attention"]
+        own = replace(heads, ahead=ahead[sliding])
+        return sandwich_layer(t, own, model.feed, norm, x, window=windows[index], turn=turn)
 
     return model.facts, decoder_program(replace(model.decoder, soft_cap=cap), layer)
 

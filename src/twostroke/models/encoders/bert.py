@@ -1,6 +1,7 @@
 """BERT and RoBERTa: learned places, norms after the blocks, biases everywhere (Devlin et al. 2018; Liu et al. 2019).
 
-XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019).
+XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019). ELECTRA is BERT whose embeddings
+may be narrower than its layers (Clark et al. 2020).
 
 Knows: their config fields, the names of their tensors. Must not know: the ops, which backend runs.
 """
@@ -17,6 +18,9 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, refuse_setting
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
 from twostroke.program.values import ALL_AHEAD, Value
@@ -25,10 +29,15 @@ from twostroke.types.errors import UnsupportedModel
 
 NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-UNUSED = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids")
+UNUSED = (
+    *("pooler.", "cls.", "lm_head.", "embeddings.position_ids"),
+    *("generator_predictions.", "generator_lm_head.", "discriminator_predictions."),
+)
 """Names of heads for training and of a buffer of old files, which are not read."""
 
 HeadText = Callable[[Tracer, Value], Value]
+InputText = Callable[[Tracer], Value]
+"""inputs(trace): the rows that the first layer takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Encoder:
 
     prefix: str
     facts: CommonFacts
-    inputs: Inputs
+    inputs: InputText
     heads: Heads
     feed: Feed
     norm: Norm
@@ -99,6 +108,38 @@ def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """RoBERTa's classifier, with a head of two products."""
     return _scoring_roberta(fields)
+
+
+@architecture("ElectraModel", "ElectraForMaskedLM", "ElectraForPreTraining", model_type="electra", form=VECTORS)
+def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Generators and discriminators alike."""
+    return _electra(fields).program(rows)
+
+
+@architecture("ElectraForSequenceClassification", model_type="electra", form=SCORES)
+def electra_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """A head of two products, with GELU between them whatever hidden_act says."""
+    labels = num_labels(fields)
+    names = ("classifier.dense", "classifier.out_proj")
+    return _electra(fields).program(lambda t, x: classified(t, x, *names, labels, gelu))
+
+
+def gelu(x: Value) -> Value:
+    """GELU of each element."""
+    return activate(x, Activation.GELU)
+
+
+def _electra(fields: Fields) -> Encoder:
+    read = _read(fields, "electra.")
+    width, own = read.facts.hidden_size, fields.integer("embedding_size", 2, 1 << 17, default=128)
+    types = fields.integer("type_vocab_size", 0, 64, default=2)
+    inputs = Inputs(read.facts.vocab_size, own, read.norm, read.facts.max_positions, 0, types)
+
+    def widened(t: Tracer) -> Value:
+        x = inputs(t)
+        return x if own == width else linear(x, t.matrix("up", {"embeddings_project": width}, own, bias=True))
+
+    return replace(read, inputs=widened)
 
 
 def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:

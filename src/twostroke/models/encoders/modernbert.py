@@ -8,18 +8,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend, joined_in_order
-from twostroke.models.common.blocks.encoder import VECTORS, Inputs
+from twostroke.models.common.blocks.encoder import SCORES, VECTORS, BlockText, Inputs
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.fields.read import pattern_windows
+from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
 from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+from twostroke.types.errors import UnsupportedModel
 
 SILENT = {"local_attention": 128, "global_attn_every_n_layers": 3, "max_position_embeddings": 8192, "norm_eps": 1e-5}
 THETAS = {"sliding_attention": ("local_rope_theta", 10_000.0), "full_attention": ("global_rope_theta", 160_000.0)}
@@ -28,12 +32,48 @@ UNUSED = ("head.", "decoder.")
 
 @architecture("ModernBertModel", "ModernBertForMaskedLM", model_type="modernbert", form=VECTORS)
 def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything; the others half of local_attention each way. Layer 0 has no first norm."""
+    """The last layer's rows behind the last norm."""
+    return _read(fields, lambda _t, x: x)
+
+
+@architecture("ModernBertForSequenceClassification", model_type="modernbert", form=SCORES)
+def modernbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Scores by a text's first row: a product, a function, a norm, a product."""
+    word = fields.text("classifier_pooling", "cls")
+    if word != "cls":
+        raise UnsupportedModel(
+            f"config.json: classifier_pooling {word[:40]!r} is not implemented.",
+            why="A text is scored by its first row, which is cls. Here no head stands behind a mean of rows.",
+            fix="Use a model of this family whose classifier_pooling is cls.",
+        )
+    labels, biased = num_labels(fields), fields.boolean("classifier_bias", False)
+    last = activation(fields, "classifier_activation", "gelu")
+    norm = _norm(with_silent(fields, SILENT))
+
+    def head(t: Tracer, x: Value) -> Value:
+        width = x.width
+        made = activate(linear(x, t.matrix("classes", {"head.dense": width}, width, bias=biased)), last)
+        made = norm(t, "head.norm", made, in_place=True)
+        return linear(made, t.matrix("classes", {"classifier": labels}, width, bias=True))
+
+    facts, text = _read(fields, head)
+    return replace(facts, ignored=("decoder.",)), text
+
+
+def _norm(fields: Fields) -> Norm:
+    kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
+    return Norm(fields.number("norm_eps", 1e-15, 0.1), kind)
+
+
+def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
+    """Every third layer sees everything; the others half of local_attention each way. Layer 0 has no first norm.
+
+    head: makes the result of the rows behind the last norm.
+    """
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
-    kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
-    norm = Norm(fields.number("norm_eps", 1e-15, 0.1), kind)
+    norm = _norm(fields)
     half = fields.integer("local_attention", 2, MAX_POSITIONS) // 2
     every = fields.integer("global_attn_every_n_layers", 1, 4096)
     usual = tuple(half + 1 if index % every else 0 for index in range(facts.num_layers))
@@ -75,6 +115,7 @@ def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             for index in range(facts.num_layers):
                 with t.layer(f"layers.{index}."):
                     x = layer(t, index, x)
-            return norm(t, "final_norm", gather_rows(x, t.logit_rows), in_place=True)
+            x = norm(t, "final_norm", gather_rows(x, t.logit_rows), in_place=True)
+        return head(t, x)
 
     return facts, text

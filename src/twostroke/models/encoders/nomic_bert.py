@@ -1,13 +1,19 @@
 """Nomic-BERT: BERT with rotary positions and a gated feed-forward block, without biases (Nussbaum et al. 2024).
 
+Version 2 has biases, blocks without a gate, and experts in every second layer (Nussbaum and Duderstadt 2025).
+
 Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
-from twostroke.models.common.blocks.encoder import VECTORS, Inputs, after_layer
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.encoder import VECTORS, BlockText, Inputs, after_layer
 from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import (
     activation,
@@ -18,10 +24,14 @@ from twostroke.models.common.fields.fields import (
     with_silent,
 )
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.route import RouteRule
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
+from twostroke.program.values import ALL_AHEAD, Tensor, Value, Weight
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
@@ -39,7 +49,52 @@ OWN_NAMES = {
 
 SILENT = {"max_position_embeddings": 2048, "layer_norm_eps": 1e-12, "type_vocab_size": 2, "rope_theta": 1000.0}
 NORMS = ("norm1", "norm2")
+BANK = "mlp.experts.mlp"
+APART = "experts_apart"
+"""A field of our own for GGUF files: they name experts one by one, and have no bias behind them."""
 UNUSED = ("pooler.", "cls.", "nomic_bert.pooler.")
+
+
+@dataclass(frozen=True, slots=True)
+class NomicBanks:
+    """All experts in two tensors, (experts * inner, hidden) both: the second has the columns of `down` as rows."""
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks: there is no gate."""
+        parts = tuple(Tensor(t.name(f"{BANK}.w1"), _all(shape), rows=rows) for rows in _each(shape))
+        return t.weight("gate_up", shape.inner_size, shape.hidden_size, parts, experts=shape.experts)
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        parts = tuple(Tensor(t.name(f"{BANK}.w2"), _all(shape), transposed=True, columns=rows) for rows in _each(shape))
+        return t.weight("down", shape.hidden_size, shape.inner_size, parts, experts=shape.experts)
+
+
+def _all(shape: BankShape) -> tuple[int, int]:
+    return shape.experts * shape.inner_size, shape.hidden_size
+
+
+def _each(shape: BankShape) -> list[tuple[int, int]]:
+    inner = shape.inner_size
+    return [(expert * inner, (expert + 1) * inner) for expert in range(shape.experts)]
+
+
+@dataclass(frozen=True, slots=True)
+class BiasedExperts:
+    """Experts, and one bias for all of them. biased: it is in the checkpoint."""
+
+    block: Mixture
+    biased: bool
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the rows h, not yet added."""
+        made = self.block(t, h)
+        if not self.biased:
+            return made
+        width = h.width
+        # A norm whose weights are zeros leaves its bias.
+        bias = layer_norm(h, t.constant("zeros", (0.0,) * width), t.vector("mlp.experts", width, suffix=".bias"), 1.0)
+        return add(made, bias)
 
 
 @architecture("NomicBertModel", model_type="nomic_bert", form=VECTORS)
@@ -47,7 +102,6 @@ def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The names of tensors are those of the published checkpoints, which transformers writes too."""
     _refuse(fields)
     fields = usual_names(fields, OWN_NAMES)
-    swiglu = fields.text("activation_function", "swiglu") == "swiglu"
     theta = SILENT if fields.group("rope_parameters") is None else {**SILENT, "rope_theta": None}
     fields = with_silent(fields, {name: value for name, value in theta.items() if value is not None})
     facts = read_facts(fields, positions=2048, ignored=UNUSED)
@@ -55,30 +109,64 @@ def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)
     dim = head_dim(fields, width, num_heads)
     turn = rope_from_config(fields, dim, facts.max_positions)
-    act = activation(fields, "hidden_act", "silu") if swiglu else Activation.SILU
     types = fields.integer("type_vocab_size", 0, 64)
     inputs = Inputs(facts.vocab_size, width, norm, types=types, norm_name="emb_ln")
-    names = AttentionNames(o="attn.out_proj")
-    heads = Heads(width, num_heads, num_heads, dim, names=names, joined=joined_in_order("attn.Wqkv"), ahead=ALL_AHEAD)
-    inner = fields.integer("intermediate_size", 1, 1 << 20)
-    feed = Feed(width, inner, act, gate="mlp.fc12", up="mlp.fc11", down="mlp.fc2")
+    biased = fields.boolean("qkv_proj_bias", False)
+    heads = Heads(
+        width,
+        num_heads,
+        num_heads,
+        dim,
+        qkv_bias=biased,
+        output_bias=biased,
+        names=AttentionNames(o="attn.out_proj"),
+        joined=joined_in_order("attn.Wqkv"),
+        ahead=ALL_AHEAD,
+    )
+    blocks = _blocks(fields, width, facts.num_layers)
 
     def text(t: Tracer) -> Value:
         x = inputs(t)
-        for index in range(facts.num_layers):
+        for index, block in enumerate(blocks):
             with t.layer(f"encoder.layers.{index}."):
-                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
+                x = after_layer(t, heads, block, norm, x, NORMS, turn)
         return gather_rows(x, t.logit_rows)
 
     return facts, text
 
 
+def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
+    """The feed-forward block of each layer."""
+    inner = fields.integer("intermediate_size", 1, 1 << 20)
+    biased = fields.boolean("mlp_fc1_bias", False)
+    if fields.boolean("mlp_fc2_bias", False) != biased:
+        raise UnsupportedModel("config.json: mlp_fc1_bias and mlp_fc2_bias differ.", why="Both must be the same here.")
+    if fields.text("activation_function", "swiglu") == "swiglu":
+        act = activation(fields, "hidden_act", "silu")
+        feed = Feed(width, inner, act, bias=biased, gate="mlp.fc12", up="mlp.fc11", down="mlp.fc2")
+    else:
+        feed = Feed(width, inner, Activation.GELU, bias=biased, gate="", up="mlp.fc1", down="mlp.fc2")
+    every = fields.integer("moe_every_n_layers", 0, 4096, default=0)
+    if not every:
+        return [feed] * layers
+    if feed.gate:
+        raise UnsupportedModel("config.json: activation_function must be gelu where there are experts.")
+    count = fields.integer("num_experts", 1, MOST_EXPERTS)
+    rule = RouteRule(fields.integer("moe_top_k", 1, count))
+    router = LinearRouter("mlp.router.layer", count, rule)
+    shape = BankShape(count, width, inner, gated=False)
+    apart = fields.boolean(APART, False)
+    banks = EachExpert("mlp.experts", gate="") if apart else NomicBanks()
+    sparse = BiasedExperts(Mixture(shape, router, banks, ExpertRule(Activation.GELU)), biased=not apart)
+    return [sparse if index % every == 1 else feed for index in range(layers)]
+
+
 def _refuse(fields: Fields) -> None:
-    """Settings of the published code that other checkpoints of the family have (v2 has experts)."""
-    refuse_setting(fields, "num_experts", "Banks of experts (Nomic v2) are not implemented for this family.")
-    refuse_setting(fields, "qkv_proj_bias", "Its products have no biases.")
-    refuse_setting(fields, "mlp_fc1_bias", "Its products have no biases.")
-    refuse_setting(fields, "mlp_fc2_bias", "Its products have no biases.")
+    """Settings of the published code that no published checkpoint of the family has."""
+    refuse_setting(fields, "num_shared_experts", "Experts that every row meets are not implemented in this family.")
+    refuse_setting(fields, "expert_choice_router", "Here rows choose their experts.")
+    refuse_setting(fields, "moe_normalize_expert_weights", "Weights of the chosen experts are taken as they are.")
+    refuse_setting(fields, "parallel_block", "Its blocks follow one another.")
     refuse_setting(fields, "prenorm", "Its norms stand behind the blocks.")
     refuse_setting(fields, "causal", "Its positions see later ones.")
     refuse_setting(fields, "rotary_emb_interleaved", "Its rotary pairs are halves of a head.")
@@ -86,9 +174,9 @@ def _refuse(fields: Fields) -> None:
     if fields.number("rotary_emb_fraction", 0.0, 1.0, default=1.0) != 1.0:
         raise UnsupportedModel("config.json: rotary_emb_fraction must be 1 for this family.")
     word = fields.text("activation_function", "swiglu")
-    if word != "swiglu":
+    if word not in ("swiglu", "gelu"):
         raise UnsupportedModel(
             f"config.json: activation_function {word[:40]!r} is not implemented for this family.",
-            why="Implemented: swiglu.",
-            fix="Use a model with swiglu.",
+            why="Implemented: swiglu, gelu.",
+            fix="Use a model with one of these.",
         )

@@ -309,6 +309,9 @@ OWN_KEYS: Mapping[str, Own] = {
     "bert": _encoder,
     "bert-classifier": _encoder,
     "nomic-bert": _encoder,
+    "jina-bert-v3": _encoder,
+    "eurobert": lambda config, names: {"attention.causal": False},
+    "gemma-embedding": _swa_base,
     "modern-bert": _modern_bert,
 }
 """The function that writes a family's own keys, by the entry of the reader's table."""

@@ -80,6 +80,12 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
     with Checkpoint.open(folder) as stored:
         entries_to_write(config)
         sentence = read_sentence_files(folder)
+        if sentence.dense:
+            raise UnsupportedModel(
+                "The steps Dense of this model are not written into a GGUF file.",
+                why="Vectors of the file would be other ones than those of the folder.",
+                fix="Serve the folder.",
+            )
         model = read_folder(folder)
         if model.task is Task.GENERATE and sentence.pooling is not None:
             model = read_folder(folder, None, EMBEDDINGS)

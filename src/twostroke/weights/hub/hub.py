@@ -40,10 +40,15 @@ SETTINGS = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "additional_chat_templates/*.jinja",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "[1-9]_*/config.json",
     *SIDE_FILES,
 )
-UNWANTED = ("consolidated*.safetensors", "*/*.safetensors", "*/*.json")
-"""Second copies of the weights under other names, and whatever lies in subfolders."""
+UNWANTED = ("consolidated*.safetensors", "[!1-9]*/*.safetensors", "[!1-9]*/*.json")
+"""Second copies of the weights under other names, and whatever lies in subfolders, but for the steps of
+sentence-transformers, whose folders begin with a number (1_Pooling)."""
 
 EMBEDDED = "spark"
 EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"

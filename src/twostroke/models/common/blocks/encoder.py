@@ -6,10 +6,10 @@ Must not know: config fields, single architectures.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from twostroke.models.common.blocks.attend import Heads, attend
-from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.forms import Form, unchanged
 from twostroke.ops.products.embed import embed
@@ -22,8 +22,19 @@ from twostroke.program.values import Tensor, Value
 from twostroke.spec.rope import RopeSpec
 from twostroke.types.pooling import Task
 
+BlockText = Callable[[Tracer, Value], Value]
+"""block(trace, rows): what a feed-forward block makes of its rows, not yet added."""
+
 VECTORS = Form(Task.EMBED, unchanged)
 SCORES = Form(Task.RERANK, unchanged)
+
+
+ValueText = Callable[[Value], Value]
+
+
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent of each element."""
+    return soft_cap(x, 1.0)  # 1 * tanh(x / 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +70,15 @@ class Inputs:
 
 
 def after_layer(
-    t: Tracer, heads: Heads, feed: Feed, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
+    t: Tracer, heads: Heads, feed: BlockText, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
 ) -> Value:
     """A layer whose norms are of sums: of the residual and the first block, then of that and the second block."""
     x = norm(t, names[0], add(x, attend(t, heads, x, turn=turn)), in_place=True)
     return norm(t, names[1], add(x, feed(t, x)), in_place=True)
 
 
-def classified(t: Tracer, x: Value, dense: str, out: str, labels: int) -> Value:
-    """Scores of a text by its first row: a product, tanh, a product; both with biases."""
+def classified(t: Tracer, x: Value, dense: str, out: str, labels: int, between: ValueText = tanh) -> Value:
+    """Scores of a text by its first row: a product, a function, a product; both products have biases."""
     width = x.width
     middle = linear(gather_rows(x, t.logit_rows), t.matrix("classes", {dense: width}, width, bias=True))
-    middle = soft_cap(middle, 1.0)  # 1 * tanh(x / 1)
-    return linear(middle, t.matrix("classes", {out: labels}, width, bias=True))
+    return linear(between(middle), t.matrix("classes", {out: labels}, width, bias=True))

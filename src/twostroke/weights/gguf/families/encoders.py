@@ -15,8 +15,9 @@ from typing import Any
 
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Task
+from twostroke.weights.gguf.families.dense import GEMMA_NORMS
 from twostroke.weights.gguf.families.family import Config, Family
-from twostroke.weights.gguf.families.names import Names
+from twostroke.weights.gguf.families.names import DENSE, OUTER, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -51,6 +52,21 @@ NOMIC_LAYER: Names = {
     "ffn_gate": "mlp.fc12",
     "ffn_down": "mlp.fc2",
     "layer_output_norm": "norm2",
+}
+NOMIC_EXPERTS_LAYER: Names = {
+    **{stem: name for stem, name in NOMIC_LAYER.items() if not stem.startswith("ffn_")},
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
+    "ffn_gate_inp": "mlp.router.layer",
+    "ffn_up_exps": "mlp.experts.{}.up_proj",
+    "ffn_down_exps": "mlp.experts.{}.down_proj",
+}
+JINA3_LAYER: Names = {
+    **{stem: name for stem, name in NOMIC_LAYER.items() if not stem.startswith("ffn_")},
+    "attn_qkv": "mixer.Wqkv",
+    "attn_output": "mixer.out_proj",
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
 }
 MODERN_OUTER: Names = {
     "token_embd": "model.embeddings.tok_embeddings",
@@ -100,6 +116,27 @@ def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
     return {"type_vocab_size": said["type_vocab_size"], "rope_theta": keys.number("rope.freq_base", 10000.0)}
 
 
+def _nomic_experts(keys: Keys, config: Config) -> dict[str, Any]:
+    """The converter leaves out the one bias of all experts, and so does llama.cpp: such a file is another model."""
+    return {
+        **_nomic(keys, config),
+        "moe_every_n_layers": keys.number("moe_every_n_layers"),
+        **dict.fromkeys(("qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "experts_apart"), True),
+    }
+
+
+def _eurobert(keys: Keys, _: Config) -> dict[str, Any]:
+    keys.same("attention.causal", False)
+    keys.text("rope.scaling.type", "none")
+    return {}
+
+
+def _gemma(keys: Keys, config: Config) -> dict[str, Any]:
+    """No key says that both directions are seen, nor how scores are scaled: by the heads' size."""
+    keys.same("attention.causal", False)
+    return {"query_pre_attn_scalar": int(config.get("head_dim", 256)), "use_bidirectional_attention": True}
+
+
 def _modern(keys: Keys, config: Config) -> dict[str, Any]:
     """Files before hidden_activation was written are of models with gelu."""
     keys.same("attention.causal", False)
@@ -147,6 +184,41 @@ FAMILIES: Mapping[str, Family] = {
         layers="encoder.layers.",
         renamed=NORM_EPS,
         more=_nomic,
+        task=Task.EMBED,
+    ),
+    "nomic-bert-moe": Family(
+        "NomicBertModel",
+        "nomic_bert",
+        NOMIC_OUTER,
+        NOMIC_EXPERTS_LAYER,
+        layers="encoder.layers.",
+        fixed={"activation_function": "gelu"},
+        keys={"expert_count": "num_experts"},
+        renamed={**NORM_EPS, "num_experts_per_tok": "moe_top_k"},
+        more=_nomic_experts,
+        task=Task.EMBED,
+    ),
+    "jina-bert-v3": Family(
+        "JinaEmbeddingsV3Model",
+        "jina_embeddings_v3",
+        NOMIC_OUTER,
+        JINA3_LAYER,
+        layers="encoder.layers.",
+        renamed=NORM_EPS,
+        more=_types,
+        task=Task.EMBED,
+    ),
+    "eurobert": Family("EuroBertModel", "eurobert", OUTER, DENSE, more=_eurobert, task=Task.EMBED),
+    "gemma-embedding": Family(
+        "Gemma3TextModel",
+        "gemma3_text",
+        OUTER,
+        SANDWICH,
+        less_one=GEMMA_NORMS,
+        windows=True,
+        fixed={"hidden_activation": "gelu_pytorch_tanh", "sliding_window_pattern": 6},
+        keys={"rope.freq_base_swa": "rope_local_base_freq"},
+        more=_gemma,
         task=Task.EMBED,
     ),
     "modern-bert": Family(

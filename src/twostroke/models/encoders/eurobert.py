@@ -1,0 +1,31 @@
+"""EuroBERT: Llama's layers, whose positions also see later ones (Boizard et al. 2025).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.forms import EMBEDDINGS
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.program.values import ALL_AHEAD
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001}
+
+
+@architecture("EuroBertModel", "EuroBertForMaskedLM", model_type="eurobert", form=EMBEDDINGS)
+def eurobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The last layer's rows behind the last norm. The head for masked tokens is not read."""
+    parts = read_parts(fields, SILENT)
+    fields = parts.fields
+    biased = fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, ahead=ALL_AHEAD)
+    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
+    facts = replace(parts.facts, ignored=("lm_head.",))
+    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    return pre_decoder(replace(parts, facts=facts, heads=heads, feed=feed), turn)

@@ -1,0 +1,93 @@
+"""GTE: BERT with rotary positions and a gated feed-forward block (Zhang et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
+from twostroke.models.common.blocks.encoder import SCORES, VECTORS, BlockText, Inputs, after_layer, classified
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
+from twostroke.models.common.forms import num_labels
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.gate import gate
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import ALL_AHEAD, HeadRows, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_size": 1}
+THETA = 160_000.0
+NAMES = AttentionNames(o="attention.o_proj")
+NORMS = ("attn_ln", "mlp_ln")
+PREFIXES = (("gte.", ""), ("new.", ""))
+"""How names begin in files that transformers writes, and in those that were published."""
+POOLER = "pooler."
+
+
+@dataclass(frozen=True, slots=True)
+class UpAndGate:
+    """A gated block whose first tensor has the rows of `up` before those of the gate. The second product has a bias."""
+
+    hidden_size: int
+    inner_size: int
+    activation: Activation
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the rows h, not yet added."""
+        inner, width = self.inner_size, self.hidden_size
+        orders = [HeadRows(1, 2 * inner, inner, first) for first in (inner, 0)]
+        both = t.selected("gate_up", "mlp.up_gate_proj", 2 * inner, width, orders)
+        down = t.matrix("down", {"mlp.down_proj": width}, inner, bias=True)
+        return linear(gate(linear(h, both), self.activation), down)
+
+
+@architecture("GteModel", "GteForMaskedLM", model_type="gte", form=VECTORS)
+def gte(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The last layer's rows as they are."""
+    facts, text = _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
+    return replace(facts, ignored=(*facts.ignored, POOLER)), text
+
+
+@architecture("GteForSequenceClassification", model_type="gte", form=SCORES)
+def gte_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The pooler, and a classifier behind it."""
+    labels = num_labels(fields)
+    return _read(fields, lambda t, x: classified(t, x, f"{POOLER}dense", "classifier", labels))
+
+
+def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
+    fields = with_silent(fields, SILENT)
+    facts = replace(read_facts(fields, positions=8192, ignored=("lm_head.",)), stored_prefixes=PREFIXES)
+    width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
+    norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)
+    dim = head_dim(fields, width, num_heads)
+    turn = rope_from_config(fields, dim, facts.max_positions, theta=THETA)
+    inputs = Inputs(facts.vocab_size, width, norm, types=fields.integer("type_vocab_size", 0, 64))
+    heads = Heads(
+        width,
+        num_heads,
+        num_heads,
+        dim,
+        qkv_bias=True,
+        output_bias=True,
+        names=NAMES,
+        joined=joined_in_order("attention.qkv_proj"),
+        ahead=ALL_AHEAD,
+    )
+    feed = UpAndGate(width, fields.integer("intermediate_size", 1, 1 << 20), activation(fields, "hidden_act", "gelu"))
+
+    def text(t: Tracer) -> Value:
+        x = inputs(t)
+        for index in range(facts.num_layers):
+            with t.layer(f"encoder.layer.{index}."):
+                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
+        return head(t, x)
+
+    return facts, text

@@ -1,0 +1,61 @@
+"""Jina Embeddings v3: XLM-RoBERTa with rotations in place of learned positions (Sturua et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
+from twostroke.models.common.blocks.encoder import VECTORS, Inputs, after_layer
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import ALL_AHEAD, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 8194, "layer_norm_eps": 1e-5, "type_vocab_size": 1}
+THETA = 20_000.0
+NORMS = ("norm1", "norm2")
+PREFIXES = (("roberta.", ""),)
+"""How names begin in files that have a head."""
+UNUSED = ("pooler.", "lm_head.")
+
+
+@architecture("JinaEmbeddingsV3Model", "JinaEmbeddingsV3ForMaskedLM", model_type="jina_embeddings_v3", form=VECTORS)
+def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The model without adapters: those of its tasks are files of their own."""
+    fields = with_silent(fields, SILENT)
+    facts = replace(read_facts(fields, positions=8194, ignored=UNUSED), stored_prefixes=PREFIXES)
+    width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
+    norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)
+    dim = head_dim(fields, width, num_heads)
+    turn = rope_from_config(fields, dim, facts.max_positions, theta=THETA)
+    inputs = Inputs(facts.vocab_size, width, norm, types=fields.integer("type_vocab_size", 1, 64), norm_name="emb_ln")
+    heads = Heads(
+        width,
+        num_heads,
+        num_heads,
+        dim,
+        qkv_bias=True,
+        output_bias=True,
+        names=AttentionNames(o="mixer.out_proj"),
+        joined=joined_in_order("mixer.Wqkv"),
+        ahead=ALL_AHEAD,
+    )
+    inner, act = fields.integer("intermediate_size", 1, 1 << 20), activation(fields, "hidden_act", "gelu")
+    feed = Feed(width, inner, act, bias=True, gate="", up="mlp.fc1", down="mlp.fc2")
+
+    def text(t: Tracer) -> Value:
+        x = inputs(t)
+        for index in range(facts.num_layers):
+            with t.layer(f"encoder.layers.{index}."):
+                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
+        return gather_rows(x, t.logit_rows)
+
+    return facts, text

@@ -1,0 +1,95 @@
+"""Steps Dense behind the pooled vector, against sentence-transformers' formula on transformers' rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.retrieval.checkpoints import with_dense_steps, with_sentence_files
+from tests.retrieval.test_decoders import BAR, cosine_error, rows_of
+from tests.retrieval.test_encoders import LONG, SHORT, encoder
+from tests.serve.harness import serving
+from twostroke.llm import LLM
+from twostroke.quantize.gguf.write import MIXES, write_folder
+from twostroke.retrieval.sentence_files import read_sentence_files
+from twostroke.server.build import build_server
+from twostroke.types.errors import CorruptModel, InvalidRequest, ModelError, UnsupportedModel
+
+
+def products(*, bias: bool = True) -> tuple[torch.nn.Linear, torch.nn.Linear]:
+    torch.manual_seed(3)
+    return torch.nn.Linear(64, 90, bias=False), torch.nn.Linear(90, 40, bias=bias)
+
+
+def test_embedding_gemma_has_two_products_behind_its_mean(tmp_path: Path) -> None:
+    judge, library = encoder(tmp_path, "embedding-gemma")
+    with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True}, prompts={"query": "query : "})
+    wide, narrow = products()
+    with_dense_steps(tmp_path, (wide, "linear.Identity"), (narrow, "activation.Tanh"))
+    rows = [rows_of(judge, library.encode(text).ids) for text in LONG]
+    with torch.no_grad():
+        expected = torch.tanh(narrow(wide(torch.tensor(np.stack([each.mean(0) for each in rows]))))).numpy()
+    with LLM(str(tmp_path), **SHORT) as llm:
+        assert llm.resolved["task"] == "embed" and llm.resolved["pooling"] == "mean"
+        together, raw = llm.embed(LONG), llm.embed(LONG, normalize=False)
+        alone = np.concatenate([llm.embed(text) for text in LONG])
+        short = llm.embed(LONG, dimensions=10)
+        with pytest.raises(InvalidRequest, match="between 1 and 40"):
+            llm.embed(LONG, dimensions=41)
+    assert together.shape == (len(LONG), 40) and cosine_error(together, expected) < BAR
+    assert np.abs(raw - expected).max() < 1e-4 * np.abs(expected).max()
+    assert np.array_equal(together, alone), "an embedding depends on its neighbours"
+    assert cosine_error(short, expected[:, :10]) < BAR
+    with build_server(str(tmp_path), {**SHORT, "served_name": "tiny"}) as built, serving(built.parts) as live:
+        data = live.post("/v1/embeddings", {"model": "tiny", "input": LONG}).json["data"]
+    assert np.array_equal(np.array([each["embedding"] for each in data], np.float32), together)
+    with pytest.raises(UnsupportedModel, match="Dense"):
+        write_folder(tmp_path, tmp_path / "out", MIXES["Q8_0"], "small", lambda *_: None)
+
+
+def test_bfloat16_tensors_of_a_step_are_widened(tmp_path: Path) -> None:
+    with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True})
+    wide, _ = products()
+    with_dense_steps(tmp_path, (wide, "linear.Identity"), dtype=torch.bfloat16)
+    (step,) = read_sentence_files(tmp_path).dense
+    assert step.outputs == 90 and step.bias is None
+    assert np.array_equal(step.weight, wide.weight.detach().to(torch.bfloat16).float().numpy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"activation_function": "torch.nn.modules.activation.ReLU"}, "ReLU"),
+        ({"in_features": 65}, r"the shape \[90, 64\], not \[90, 65\]"),
+        ({"bias": True}, "linear.bias is missing"),
+        ({"out_features": 0}, "out_features"),
+        ({"module_output_name": "other"}, "module_output_name"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_refused(changes: dict[str, object], words: str, tmp_path: Path) -> None:
+    with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True})
+    with_dense_steps(tmp_path, (products()[0], "linear.Identity"))
+    place = tmp_path / "2_Dense" / "config.json"
+    place.write_text(json.dumps({**json.loads(place.read_text()), **changes}))
+    with pytest.raises(ModelError, match=words):
+        read_sentence_files(tmp_path)
+
+
+def test_files_that_are_missing_and_steps_in_another_order_are_refused(tmp_path: Path) -> None:
+    with_sentence_files(tmp_path, {"pooling_mode_mean_tokens": True})
+    wide, narrow = products()
+    with_dense_steps(tmp_path, (narrow, "linear.Identity"), (wide, "linear.Identity"))
+    with pytest.raises(CorruptModel, match="makes 40 numbers, and the next one reads 64"):
+        read_sentence_files(tmp_path)
+    listed = json.loads((tmp_path / "modules.json").read_text())
+    (tmp_path / "modules.json").write_text(json.dumps([*listed[:2], listed[4], listed[2]]))
+    with pytest.raises(UnsupportedModel, match="another order"):
+        read_sentence_files(tmp_path)
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    (tmp_path / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(UnsupportedModel, match=r"has no model\.safetensors"):
+        read_sentence_files(tmp_path)

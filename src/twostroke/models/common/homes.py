@@ -20,6 +20,7 @@ _NAMES: dict[str, str] = {
     "classic.mpt": "MPTForCausalLM MptForCausalLM",
     "classic.nemotron": "NemotronForCausalLM",
     "classic.olmo": "OlmoForCausalLM",
+    "classic.openai_gpt": "OpenAIGPTLMHeadModel",
     "classic.opt": "OPTForCausalLM",
     "classic.phi": "PhiForCausalLM",
     "classic.stablelm": "StableLmForCausalLM",
@@ -29,7 +30,7 @@ _NAMES: dict[str, str] = {
     "dense.exaone4": "Exaone4ForCausalLM",
     "dense.gemma": "GemmaForCausalLM",
     "dense.gemma2": "Gemma2ForCausalLM VaultGemmaForCausalLM",
-    "dense.gemma3": "Gemma3ForCausalLM Gemma3ForConditionalGeneration",
+    "dense.gemma3": "Gemma3ForCausalLM Gemma3ForConditionalGeneration Gemma3TextModel",
     "dense.gemma3n": "Gemma3nForCausalLM Gemma3nForConditionalGeneration",
     "dense.gemma4": (
         "Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForCausalLM "
@@ -47,17 +48,23 @@ _NAMES: dict[str, str] = {
     "dense.seed_oss": "SeedOssForCausalLM",
     "dense.smollm3": "SmolLM3ForCausalLM",
     "encoders.bert": (
-        "BertForMaskedLM BertForSequenceClassification BertModel RobertaForMaskedLM "
-        "RobertaForSequenceClassification RobertaModel XLMRobertaForMaskedLM "
-        "XLMRobertaForSequenceClassification XLMRobertaModel "
+        "BertForMaskedLM BertForSequenceClassification BertModel ElectraForMaskedLM ElectraForPreTraining "
+        "ElectraForSequenceClassification ElectraModel RobertaForMaskedLM RobertaForSequenceClassification "
+        "RobertaModel XLMRobertaForMaskedLM XLMRobertaForSequenceClassification XLMRobertaModel "
     ),
-    "encoders.modernbert": "ModernBertForMaskedLM ModernBertModel",
+    "encoders.distilbert": "DistilBertForMaskedLM DistilBertForSequenceClassification DistilBertModel",
+    "encoders.eurobert": "EuroBertForMaskedLM EuroBertModel",
+    "encoders.gte": "GteForMaskedLM GteForSequenceClassification GteModel",
+    "encoders.jina_embeddings_v3": "JinaEmbeddingsV3ForMaskedLM JinaEmbeddingsV3Model",
+    "encoders.modernbert": "ModernBertForMaskedLM ModernBertForSequenceClassification ModernBertModel",
+    "encoders.neobert": "NeoBERT NeoBERTLMHead NeoBERTModel",
     "encoders.nomic_bert": "NomicBertModel",
     "experts.afmoe": "AfmoeForCausalLM",
     "experts.aria": "AriaForConditionalGeneration AriaTextForCausalLM",
     "experts.dots1": "Dots1ForCausalLM",
     "experts.ernie4_5_moe": (
-        "Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration Ernie4_5_VL_MoeForConditionalGeneration "
+        "Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration "
+        "Ernie4_5_VL_MoeForConditionalGeneration "
     ),
     "experts.exaone_moe": "ExaoneMoeForCausalLM",
     "experts.glm4_moe": "Glm4MoeForCausalLM Glm4vMoeForConditionalGeneration",
@@ -68,6 +75,7 @@ _NAMES: dict[str, str] = {
     "experts.hy_v3": "HYV3ForCausalLM",
     "experts.llama4": "Llama4ForCausalLM Llama4ForConditionalGeneration",
     "experts.minimax_m2": "MiniMaxM2ForCausalLM",
+    "experts.minimax_m3": "MiniMaxM3SparseForConditionalGeneration",
     "experts.olmoe": "FlexOlmoForCausalLM OlmoeForCausalLM",
     "experts.phimoe": "PhiMoEForCausalLM PhimoeForCausalLM",
     "experts.qwen2_moe": "Qwen2MoeForCausalLM",
@@ -234,6 +242,7 @@ _TYPES: dict[str, str] = {
     "MiniCPM3ForCausalLM": "minicpm3",
     "MiniMaxForCausalLM": "minimax minimax_text_01",
     "MiniMaxM2ForCausalLM": "minimax_m2",
+    "MiniMaxM3SparseForConditionalGeneration": "minimax_m3_vl",
     "Ministral3ForCausalLM": "ministral3",
     "MinistralForCausalLM": "ministral",
     "Mistral4ForCausalLM": "mistral4",
@@ -252,6 +261,7 @@ _TYPES: dict[str, str] = {
     "OlmoForCausalLM": "olmo",
     "OlmoHybridForCausalLM": "olmo_hybrid",
     "OlmoeForCausalLM": "olmoe",
+    "OpenAIGPTLMHeadModel": "openai-gpt",
     "PaddleOCRVLForConditionalGeneration": "paddleocr_vl",
     "Phi3ForCausalLM": "phi3",
     "Phi4MultimodalForCausalLM": "phi4_multimodal",

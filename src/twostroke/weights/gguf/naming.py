@@ -107,7 +107,8 @@ class _Names:
             if moved is not None and (len(moved) != count or int(moved.max(initial=0)) >= count):
                 raise _misfit(file, stored)
         factor = 1.0 if place.factor is None else place.factor(self.config, self.layer)
-        found = GgufTensor(source, shape, order, turned, plus, place.negated_exp, len(shape) > 3, columns, factor)
+        elements = len(shape) > 3 or (place.shape is not None and shape[-1] != tensor.shape[-1])
+        found = GgufTensor(source, shape, order, turned, plus, place.negated_exp, elements, columns, factor)
         yield name.format(one[2] if one else ""), found
 
 

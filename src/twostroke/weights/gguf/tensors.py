@@ -251,6 +251,8 @@ def expanded(tensor: StoredTensor, raw: U8Array) -> SourceArray:
         return raw.view(np.float32)
     if name == "BF16":
         return raw.view(np.uint16)
+    if name == "I32":
+        return raw.view(np.int32).astype(np.float32)
     if name == "F16":
         return raw.view(np.float16).astype(np.float32)
     values: F32Array = decode(block, raw.reshape(-1, block.num_bytes)).values()

@@ -15,6 +15,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families import (
     classic,
+    deepseek4,
     delta,
     dense,
     encoders,
@@ -39,6 +40,7 @@ FAMILIES: dict[str, Family] = {
     **latent.FAMILIES,
     **states.FAMILIES,
     **delta.FAMILIES,
+    **deepseek4.FAMILIES,
     **kimi_linear.FAMILIES,
     **mimo2.FAMILIES,
     **grok.FAMILIES,

@@ -31,7 +31,7 @@ PAIRED = {
     *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
     *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo"),
 }
-LIKE = {"deepseek32": "deepseek2", "hy_v3": "glm4moe"}
+LIKE = {"deepseek32": "deepseek2", "deepseek4": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
 OWN = {
     "indexer.k_norm.weight": "indexer.k_norm.weight",
@@ -77,6 +77,9 @@ def write_converted(family: str, folder: Path, path: Path, kind: Type = Type.F32
         of = all_of(kind)(name, values.shape)
         if values.shape[-1] % gguf.GGML_QUANT_SIZES[of][0] or "norm" in name or "ssm_" in name or "conv" in name:
             of = Type.F32
+        if values.dtype == np.int32:
+            writer.add_tensor(name, values)
+            continue
         writer.add_tensor(name, gguf.quants.quantize(values, of), raw_dtype=of)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -132,7 +135,7 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
 
 
 def _own_name(name: str) -> str | None:
-    if name.startswith(("blk.", "rope_")):
+    if name.startswith(("blk.", "rope_", "token_embd", "output")):
         return name
     found = next((part for part in OWN if part in name), None)
     return None if found is None else f"blk.{name.split('.')[2]}.{OWN[found]}"

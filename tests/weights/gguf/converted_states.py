@@ -1,6 +1,6 @@
-"""Rules of converted.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok and RWKV.
+"""Rules of converted.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok, RWKV and DeepSeek-V4.
 
-Knows: what conversion/{llama,kimi_linear,mimo,mistral3,grok,rwkv}.py of llama.cpp do to tensors.
+Knows: what conversion/{llama,kimi_linear,mimo,mistral3,grok,rwkv,deepseek}.py of llama.cpp do to tensors.
 Must not know: twostroke, files.
 """
 
@@ -27,6 +27,30 @@ GROK = {
     "moe_block.experts.linear": "ffn_gate_exps",
     "moe_block.experts.linear_v": "ffn_up_exps",
     "moe_block.experts.linear_1": "ffn_down_exps",
+}
+DEEPSEEK4 = {
+    "attn.wq_a": "attn_q_a",
+    "attn.wq_b": "attn_q_b",
+    "attn.q_norm": "attn_q_a_norm",
+    "attn.wkv": "attn_kv",
+    "attn.norm": "attn_kv_a_norm",
+    "attn.wo_a": "attn_output_a",
+    "attn.wo_b": "attn_output_b",
+    "attn.attn_sink": "attn_sinks",
+    **{
+        f"attn.{ours}compressor.{name}": f"{stored}_compressor_{part}"
+        for ours, stored in (("", "attn"), ("indexer.", "indexer"))
+        for name, part in (("wkv", "kv"), ("wgate", "gate"), ("norm", "norm"), ("ape", "ape"))
+    },
+    "attn.indexer.weights_proj": "indexer.proj",
+    "attn.indexer.wq_b": "indexer.attn_q_b",
+    "ffn.gate": "ffn_gate_inp",
+    "ffn.gate.tid2eid": "ffn_gate_tid2eid",
+    **{
+        f"ffn.{ours}.{name}": f"ffn_{part}_{stored}"
+        for ours, stored in (("experts", "exps"), ("shared_experts", "shexp"))
+        for name, part in (("w1", "gate"), ("w2", "down"), ("w3", "up"))
+    },
 }
 _MIXED = re.compile(r"(.*)\.(?:attn\.x|attention\.time_maa)_([wkvrga])")
 _SMALL = re.compile(r"(.*\.attention)\.([wavg])_lora\.lora\.([02])\.(weight|bias)")
@@ -97,6 +121,19 @@ def _grok(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
     yield (name if found is None else f"blk.{found[1]}.{GROK[found[2]]}.weight"), values
 
 
+def _deepseek4(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
+    """From the names that transformers writes."""
+    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+?)(\.weight|\.bias)?", name)
+    if found is None:
+        outer = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "head.weight": "output"}
+        yield f"{outer.get(name) or name.replace('model.hc_head.hc_', 'output_hc_')}.weight", values
+    elif found[3] == ".bias":
+        yield f"blk.{found[1]}.exp_probs_b.bias", values
+    else:
+        whole = values.astype(np.int32) if found[2].endswith("tid2eid") else values
+        yield f"blk.{found[1]}.{DEEPSEEK4.get(found[2], found[2])}.weight", whole
+
+
 def _without_numbers(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
     """Apertus."""
     if ".act_fn." not in name:
@@ -122,6 +159,7 @@ def rules(states: Rule, latent: Rule) -> dict[str, Rule]:
         yield from latent(f"{name}.weight" if stack else name, values, config)
 
     return {
+        "deepseek4": _deepseek4,
         "apertus": _without_numbers,
         "grok": _grok,
         "kimi-linear": kimi,

@@ -25,9 +25,9 @@ from twostroke.weights.load import _Rows
 from twostroke.weights.stored import _rows, stored_formats
 from twostroke.weights.tensors import check_tensors
 
-ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n"}
+ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n", "apertus"}
 """The file has factors as float32 where config.json has decimal numbers, or factors that went into weights."""
-YOUNGER = {"deepseek32", "hy_v3"}
+YOUNGER = {"deepseek32", "deepseek4", "hy_v3"}
 """Architectures of llama.cpp that the package of the tests does not know yet."""
 
 
@@ -70,7 +70,7 @@ def test_every_entry_has_a_model_file_and_a_family_that_is_tested():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("qwen3-moe", "qwen3moe"), ("deepseek4", "deepseek2"), ("grok", ""), ("mixtral", "")]
+    ("name", "near"), [("qwen3-moe", "qwen3moe"), ("deepseek5", "deepseek4"), ("rwkv8", "rwkv7"), ("mixtral", "")]
 )
 def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", name)

@@ -75,9 +75,7 @@ VARIANTS: dict[str, Make] = {
         q_lora_rank=None,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0, "llama_4_scaling_beta": 0.0},
     ),
-    "mistral4-yarn": changed("mistral4", rope_parameters={**GROWING, "llama_4_scaling_beta": 0.0}),
     "rwkv6-rescaled": changed("rwkv6", rescale_every=1),
-    "grok-1-scaled": changed("grok-1", embedding_multiplier_scale=78.38367176906169, attn_output_multiplier=0.125),
     "apertus-plain-rope": changed("apertus", rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
     "deepseek-v4-first-by-token": changed("deepseek-v4", mlp_layer_types=["hash_moe", "moe", "moe"]),
     "deepseek-v4-yarn-rates": changed(

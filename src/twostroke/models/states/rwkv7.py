@@ -58,7 +58,7 @@ class Rwkv7Sizes:
 
 @architecture("RWKV7ForCausalLM", model_type="rwkv7")
 def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Values of the first layer are mixed into those of the others; it may hold tensors for that too, and none reads them."""
+    """Values of the first layer are mixed into those of the others. Tensors of it that are for that are not read."""
     fields = with_silent(fields, SILENT)
     refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
     for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):

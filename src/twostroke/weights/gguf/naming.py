@@ -167,9 +167,7 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
     return GgufTensor(sources, sizes, order, joined.turned)
 
 
-def _parts(
-    file: GgufFile, stored: str, place: Place, name: str, config: Config
-) -> Iterator[tuple[str, GgufTensor]]:
+def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
     """One tensor for each of the first axis. Raises ValueError where there are more or fewer than the names."""
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)

@@ -19,6 +19,7 @@ from twostroke.weights.gguf.keys import Keys
 SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 SCORES = {1: "softmax", 2: "sigmoid", 4: "sqrtsoftplus"}
 """expert_gating_func."""
+GATED = {"gate": "w1", "up": "w3", "down": "w2"}
 OWN = {
     "attention.q_lora_rank": "q_lora_rank",
     "attention.output_group_count": "o_groups",
@@ -89,10 +90,8 @@ DEEPSEEK4: Names = {
     "ffn_gate_inp": "ffn.gate",
     "ffn_gate_tid2eid.weight": Place("ffn.gate.tid2eid", whole=True),
     **choice_bias("ffn.gate.bias"),
-    **{f"ffn_{part}_exps": f"ffn.experts.{{}}.{name}" for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))},
-    **{
-        f"ffn_{part}_shexp": f"ffn.shared_experts.{name}" for part, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))
-    },
+    **{f"ffn_{part}_exps": f"ffn.experts.{{}}.{name}" for part, name in GATED.items()},
+    **{f"ffn_{part}_shexp": f"ffn.shared_experts.{name}" for part, name in GATED.items()},
 }
 
 FAMILIES: dict[str, Family] = {
@@ -111,5 +110,6 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         keys={**DEEPSEEK, **OWN},
         more=_deepseek4,
+        written=False,
     ),
 }

@@ -8,7 +8,7 @@ Must not know: files, how values are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -154,9 +154,21 @@ def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
     return {"hidden_act": "xielu", "rope_scaling": rope, "xielu": numbers}
 
 
+def _xielu_name(layer: int, name: str) -> str:
+    return f"model.layers.{layer}.mlp.act_fn.{name}"
+
+
+def _xielu_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
+    found = {
+        name: [float(read(_xielu_name(layer, name)).reshape(-1)[0]) for layer in range(layers)]
+        for name in NUMBERS_OF_XIELU
+    }
+    return {"xielu": found}
+
+
 def _xielu_numbers(config: Config) -> dict[str, F32Array]:
     return {
-        f"model.layers.{layer}.mlp.act_fn.{name}": np.array(number, np.float32).reshape(shape)
+        _xielu_name(layer, name): np.array(number, np.float32).reshape(shape)
         for name, shape in NUMBERS_OF_XIELU.items()
         for layer, number in enumerate(config["xielu"][name])
     }
@@ -272,6 +284,7 @@ FAMILIES: dict[str, Family] = {
         {**ATTENTION, **UNGATED, "attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"},
         more=_apertus,
         numbers=_xielu_numbers,
+        held=_xielu_held,
     ),
     "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
 }

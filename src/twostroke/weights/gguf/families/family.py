@@ -66,6 +66,11 @@ def no_numbers(config: Config) -> Mapping[str, F32Array]:
     return {}
 
 
+def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
+    """No fields that tensors hold."""
+    return {}
+
+
 def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
     """No fields beside the usual ones."""
     return {}
@@ -83,7 +88,8 @@ class Family:
     apart: heads' sizes are not what the usual keys say; `more` reads them. fixed: fields that all of them have. keys:
     those that this family alone has, and what config.json calls them. renamed: our usual field -> theirs, "" for none.
     more: the fields that no table says; they count over the others. numbers: tensors of our checkpoints whose values
-    are keys of the file, by the config. task: what the model's rows are.
+    are keys of the file, by the config. held: the fields of the config that those tensors hold, by what reads one and
+    the number of layers. task: what the model's rows are. written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str
@@ -104,4 +110,6 @@ class Family:
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more: Callable[[Keys, Config], dict[str, Any]] = nothing_more
     numbers: Callable[[Config], Mapping[str, F32Array]] = no_numbers
+    held: Callable[[Callable[[str], F32Array], int], dict[str, Any]] = nothing_held
     task: Task = Task.GENERATE
+    written: bool = True

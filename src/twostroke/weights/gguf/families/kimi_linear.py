@@ -18,12 +18,13 @@ from twostroke.weights.gguf.families.names import MIXTRAL_EXPERTS, OUTER, Names,
 from twostroke.weights.gguf.keys import Keys
 
 
-def _taps(_: Config, shape: Shape) -> Shape:
+def taps(_: Config, shape: Shape) -> Shape:
     """Filters with the axis that PyTorch has between; files have one or two axes of 1 more."""
     return (math.prod(shape[:-1]), 1, shape[-1])
 
 
-def _of_heads(_: Config, shape: Shape) -> Shape:
+def of_heads(_: Config, shape: Shape) -> Shape:
+    """One number for each head, with the axes that our checkpoints have."""
     return (1, 1, math.prod(shape), 1)
 
 
@@ -47,12 +48,10 @@ KIMI: Names = {
     **MIXTRAL_EXPERTS,
     **shared("block_sparse_moe.shared_experts"),
     **choice_bias("block_sparse_moe.gate.e_score_correction_bias"),
-    **{
-        f"ssm_conv1d_{part}.weight": Place(f"self_attn.{part}_conv1d.weight", shape=_taps, whole=True) for part in "qkv"
-    },
+    **{f"ssm_conv1d_{part}.weight": Place(f"self_attn.{part}_conv1d.weight", shape=taps, whole=True) for part in "qkv"},
     **{f"ssm_{part}": f"self_attn.{part}_proj" for part in ("f_a", "f_b", "g_a", "g_b")},
     "ssm_beta": "self_attn.b_proj",
-    "ssm_a": Place("self_attn.A_log", shape=_of_heads, negated_exp=True, whole=True),
+    "ssm_a": Place("self_attn.A_log", shape=of_heads, negated_exp=True, whole=True),
     "ssm_dt.bias": Place("self_attn.dt_bias", whole=True),
     "ssm_norm": "self_attn.o_norm",
 }

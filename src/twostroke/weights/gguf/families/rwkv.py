@@ -111,6 +111,7 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         renamed={**NO_HEADS, "max_position_embeddings": "context_length"},
         more=_rwkv6,
+        written=False,
     ),
     "rwkv7": Family(
         "RWKV7ForCausalLM",
@@ -125,5 +126,6 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         renamed={**NO_HEADS, "layer_norm_epsilon": "norm_eps"},
         more=_rwkv7,
+        written=False,
     ),
 }

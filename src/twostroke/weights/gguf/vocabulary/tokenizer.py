@@ -2,7 +2,8 @@
 
 Three kinds are here: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores,
 unknown characters as bytes) and `gemma4` (merges over characters, spaces as U+2581); two more are in
-encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers' convert_slow_tokenizer.py.
+encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers'
+convert_slow_tokenizer.py.
 
 Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
 Must not know: the `tokenizers` library, what tokens are used for.

@@ -84,7 +84,17 @@ def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_pat
     assert near in (caught.value.fix or "")
 
 
-STORED = ("cohere", "glm4", "ernie4-5", "gpt-oss-usual-limit", "granite-moe", "gpt-neox", "gpt2", "llama4-usual")
+STORED = (
+    "cohere",
+    "glm4",
+    "ernie4-5",
+    "gpt-oss-usual-limit",
+    "granite-moe",
+    "gpt-neox",
+    "gpt2",
+    "llama4-usual",
+    "rwkv6-rescaled",
+)
 
 
 @pytest.mark.parametrize("family", STORED)

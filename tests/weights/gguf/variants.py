@@ -37,7 +37,13 @@ EQUAL_SCALES = {
     **{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.1, "mscale_all_dim": 1.1},
     "original_max_position_embeddings": 64,
 }
-GROWING = {**EQUAL_SCALES, "original_max_position_embeddings": 24, "llama_4_scaling_beta": 0.4}
+GROWING = {
+    **EQUAL_SCALES,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 24,
+    "llama_4_scaling_beta": 0.4,
+}
 SPARSE = {"mlp_only_layers": [], "decoder_sparse_step": 1}
 
 VARIANTS: dict[str, Make] = {
@@ -75,7 +81,7 @@ VARIANTS: dict[str, Make] = {
         q_lora_rank=None,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0, "llama_4_scaling_beta": 0.0},
     ),
-    "rwkv6-rescaled": changed("rwkv6", rescale_every=1),
+    "rwkv6-rescaled": changed("rwkv6", rescale_every=1, hidden_size=64, head_size=16, intermediate_size=128),
     "apertus-plain-rope": changed("apertus", rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
     "deepseek-v4-first-by-token": changed("deepseek-v4", mlp_layer_types=["hash_moe", "moe", "moe"]),
     "deepseek-v4-yarn-rates": changed(

@@ -118,7 +118,7 @@ def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _mistral4(keys: Keys, config: Config) -> dict[str, Any]:
-    """Shares of a softmax, and queries that may grow with their position."""
+    """Shares of a softmax, and queries that may grow with their position. llama.cpp takes 1 for yarn's mscale."""
     if keys.number("expert_gating_func", 1) != 1:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a softmax (1).")
     found = latent_heads(keys, config)
@@ -127,7 +127,8 @@ def _mistral4(keys: Keys, config: Config) -> dict[str, Any]:
     if growth:
         keys.same("attention.temperature_length", rope.get("original_max_position_embeddings"))
     keys.ignore("attention.temperature_length")
-    rope = {**rope, "rope_theta": config.get("rope_theta", 10000.0), "llama_4_scaling_beta": growth}
+    rope = {**rope, **({"mscale": 1.0} if "mscale" in rope else {})}
+    rope |= {"rope_theta": config.get("rope_theta", 10000.0), "llama_4_scaling_beta": growth}
     return {
         **found,
         "norm_topk_prob": keys.truth("expert_weights_norm", False),

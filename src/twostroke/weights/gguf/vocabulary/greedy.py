@@ -15,7 +15,7 @@ from typing import Any
 
 from twostroke.weights.gguf.header import corrupt
 from twostroke.weights.gguf.vocabulary.post_processors import around
-from twostroke.weights.gguf.vocabulary.token_list import NORMAL, USER_DEFINED, TokenList
+from twostroke.weights.gguf.vocabulary.token_list import CONTROL, NORMAL, USER_DEFINED, TokenList
 
 LONGEST = 512
 """Bytes of the longest token that is read: the pattern has a level for each."""
@@ -27,10 +27,12 @@ Node = dict[str, Any]
 
 
 def greedy(vocabulary: TokenList) -> dict[str, Any]:
-    """The members of tokenizer.json for `rwkv`. Raises CorruptModel."""
+    """The members of tokenizer.json for `rwkv`. A token of text that is written as a control token is left out: two ids
+    cannot have one text. Raises CorruptModel."""
     vocab: dict[str, int] = {}
+    control = {text for text, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind == CONTROL}
     for index, text in enumerate(vocabulary.tokens):
-        if vocabulary.types[index] in (NORMAL, USER_DEFINED):
+        if vocabulary.types[index] in (NORMAL, USER_DEFINED) and text not in control:
             vocab.setdefault(_printable(_bytes_of(text, vocabulary.place)), index)
     missing = [byte for byte, character in enumerate(ALPHABET) if character not in vocab]
     if missing:

@@ -30,7 +30,10 @@ def greedy(vocabulary: TokenList) -> dict[str, Any]:
     """The members of tokenizer.json for `rwkv`. A token of text that is written as a control token is left out: two ids
     cannot have one text. Raises CorruptModel."""
     vocab: dict[str, int] = {}
-    control = {text for text, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind == CONTROL}
+    control: dict[str, int] = {}
+    for index, text in enumerate(vocabulary.tokens):
+        if vocabulary.types[index] == CONTROL and text:
+            control.setdefault(text, index)
     for index, text in enumerate(vocabulary.tokens):
         if vocabulary.types[index] in (NORMAL, USER_DEFINED) and text not in control:
             vocab.setdefault(_printable(_bytes_of(text, vocabulary.place)), index)
@@ -44,7 +47,7 @@ def greedy(vocabulary: TokenList) -> dict[str, Any]:
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [level, split]},
         "post_processor": around(vocabulary, begins=False),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": ALPHABET[0]},
+        "model": {"type": "WordLevel", "vocab": {**vocab, **control}, "unk_token": ALPHABET[0]},
     }
 
 

@@ -32,7 +32,7 @@ Must not know: files, kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,13 @@ class StoredValues:
         if offsets is not None:
             grouped -= offsets[:, :, None]
         return grouped.reshape(self.codes.shape)
+
+    def scaled(self, factor: float) -> StoredValues:
+        """All values times a factor."""
+        if factor == 1.0:
+            return self
+        minima = None if self.minimum_scales is None else self.minimum_scales * np.float32(factor)
+        return replace(self, scales=self.scales * np.float32(factor), minimum_scales=minima)
 
     @staticmethod
     def joined(pieces: Sequence[StoredValues]) -> StoredValues:

@@ -20,6 +20,7 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
+from tests.weights.gguf.converted_states import fused, numbers_of, rules
 from tests.weights.gguf.export import all_of, interleaved, llama3_divisors, read_tensors
 
 Named = Iterator[tuple[str, np.ndarray]]
@@ -30,7 +31,7 @@ PAIRED = {
     *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
     *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo"),
 }
-LIKE = {"deepseek32": "deepseek2", "hy_v3": "glm4moe"}
+LIKE = {"deepseek32": "deepseek2", "deepseek4": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
 OWN = {
     "indexer.k_norm.weight": "indexer.k_norm.weight",
@@ -69,10 +70,16 @@ def write_converted(family: str, folder: Path, path: Path, kind: Type = Type.F32
     writer.add_token_list(["w", "o", "wo", *(f"word{index}" for index in range(3, size))])
     writer.add_token_types([1] * size)
     writer.add_token_merges(["w o"])
-    for name, values in tensors_of(arch, config, read_tensors(folder)):
+    tensors = read_tensors(folder)
+    for key, numbers in numbers_of(arch, tensors).items():
+        writer.add_array(key, numbers)
+    for name, values in tensors_of(arch, config, tensors):
         of = all_of(kind)(name, values.shape)
         if values.shape[-1] % gguf.GGML_QUANT_SIZES[of][0] or "norm" in name or "ssm_" in name or "conv" in name:
             of = Type.F32
+        if values.dtype == np.int32:
+            writer.add_tensor(name, values)
+            continue
         writer.add_tensor(name, gguf.quants.quantize(values, of), raw_dtype=of)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -107,7 +114,7 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
     )
     names = gguf.get_tensor_name_map(kind, layers)
     yield from rotation_divisors(arch, config)
-    for name, values in stacked(tensors):
+    for name, values in stacked(fused(arch, tensors)):
         name = name.replace("language_model.", "")
         if arch == "hy_v3":
             if name.endswith("post_attention_layernorm.weight"):
@@ -119,9 +126,7 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
             name = name.removeprefix("transformer.")
         if name == "lm_head.weight" and config.get("tie_word_embeddings"):
             continue
-        if name.startswith(
-            ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
-        ):
+        if name.startswith(NOT_READ):
             continue
         for each, changed in rule_of(arch)(name, values, config):
             found = _own_name(each) or names.get_name(each, try_suffixes=(".weight", ".bias"))
@@ -130,7 +135,7 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
 
 
 def _own_name(name: str) -> str | None:
-    if name.startswith(("blk.", "rope_")):
+    if name.startswith(("blk.", "rope_", "token_embd", "output")):
         return name
     found = next((part for part in OWN if part in name), None)
     return None if found is None else f"blk.{name.split('.')[2]}.{OWN[found]}"
@@ -388,4 +393,5 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("gpt-oss", "llama4"), _stacks),
     **dict.fromkeys(("qwen3next", "qwen35", "qwen35moe"), _delta),
     "falcon-h1": _multiplied,
+    **rules(_states, _latent),
 }

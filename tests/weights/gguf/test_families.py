@@ -26,9 +26,9 @@ from twostroke.weights.load import _Rows
 from twostroke.weights.stored import _rows, stored_formats
 from twostroke.weights.tensors import check_tensors
 
-ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n"}
+ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n", "apertus"}
 """The file has factors as float32 where config.json has decimal numbers, or factors that went into weights."""
-YOUNGER = {"deepseek32", "hy_v3"}
+YOUNGER = {"deepseek32", "deepseek4", "hy_v3"}
 """Architectures of llama.cpp that the package of the tests does not know yet."""
 
 
@@ -80,7 +80,7 @@ def test_every_entry_has_a_model_file_and_a_family_that_is_tested():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("qwen3-moe", "qwen3moe"), ("deepseek4", "deepseek2"), ("grok", ""), ("mixtral", "")]
+    ("name", "near"), [("qwen3-moe", "qwen3moe"), ("deepseek5", "deepseek4"), ("rwkv8", "rwkv7"), ("mixtral", "")]
 )
 def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", name)
@@ -94,7 +94,17 @@ def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_pat
     assert near in (caught.value.fix or "")
 
 
-STORED = ("cohere", "glm4", "ernie4-5", "gpt-oss-usual-limit", "granite-moe", "gpt-neox", "gpt2", "llama4-usual")
+STORED = (
+    "cohere",
+    "glm4",
+    "ernie4-5",
+    "gpt-oss-usual-limit",
+    "granite-moe",
+    "gpt-neox",
+    "gpt2",
+    "llama4-usual",
+    "rwkv6-rescaled",
+)
 
 
 @pytest.mark.parametrize("family", STORED)

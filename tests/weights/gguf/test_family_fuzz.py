@@ -53,6 +53,10 @@ OF_EACH_KIND = (
     "xlm-roberta-classifier",
     "gemma4",
     "glm-4.1v",
+    "apertus",
+    "kimi-linear",
+    "rwkv6-rescaled",
+    "deepseek-v4-first-by-token",
 )
 NUMBERS = (0, 1, 3, -1, (1 << 31) - 1)
 TRIES = 6

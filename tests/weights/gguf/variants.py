@@ -37,6 +37,13 @@ EQUAL_SCALES = {
     **{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.1, "mscale_all_dim": 1.1},
     "original_max_position_embeddings": 64,
 }
+GROWING = {
+    **EQUAL_SCALES,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 24,
+    "llama_4_scaling_beta": 0.4,
+}
 SPARSE = {"mlp_only_layers": [], "decoder_sparse_step": 1}
 
 VARIANTS: dict[str, Make] = {
@@ -70,5 +77,17 @@ VARIANTS: dict[str, Make] = {
     "eurobert-mean": changed("eurobert", classifier_pooling="mean"),
     "embedding-gemma-sixth": changed("embedding-gemma", layer_types=..., num_hidden_layers=7),
     "phimoe-usual": changed("phimoe", original_max_position_embeddings=256, router_jitter_noise=0.01),
+    "mistral4-growing": changed("mistral4", rope_parameters={**GROWING}),
+    "mistral4-plain": changed(
+        "mistral4",
+        q_lora_rank=None,
+        rope_parameters={"rope_type": "default", "rope_theta": 500000.0, "llama_4_scaling_beta": 0.0},
+    ),
+    "rwkv6-rescaled": changed("rwkv6", rescale_every=1, hidden_size=64, head_size=16, intermediate_size=128),
+    "apertus-plain-rope": changed("apertus", rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
+    "deepseek-v4-first-by-token": changed("deepseek-v4", mlp_layer_types=["hash_moe", "moe", "moe"]),
+    "deepseek-v4-yarn-rates": changed(
+        "deepseek-v4-yarn-all-seen", scoring_func="sqrtsoftplus", mlp_layer_types=["hash_moe", "moe", "moe"]
+    ),
     "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
 }

@@ -58,7 +58,7 @@ class Rwkv7Sizes:
 
 @architecture("RWKV7ForCausalLM", model_type="rwkv7")
 def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Values of the first layer are mixed into those of the others."""
+    """Values of the first layer are mixed into those of the others. Tensors of it that are for that are not read."""
     fields = with_silent(fields, SILENT)
     refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
     for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):
@@ -66,7 +66,7 @@ def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             raise fields.wrong(name, f"Published models of this family have {str(wanted).lower()}.")
     if fields.text("hidden_act", "") not in ("sqrelu", "relu2"):
         raise fields.wrong("hidden_act", "Blocks of this family have the squared relu.")
-    facts = read_facts(fields, positions=1 << 20)
+    facts = read_facts(fields, positions=1 << 20, ignored=("model.layers.0.attn.v_lora.",))
     shape = _shape(fields, facts.hidden_size)
     decoder = Decoder(
         *(facts.vocab_size, facts.hidden_size, facts.num_layers, shape.norm, False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
@@ -82,7 +83,8 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         h, block = parts.norm(t, "post_attention_layernorm", x), blocks[index]
         return block(t, x, h) if block else add(x, parts.feed(t, h))
 
-    return replace(facts, ignored=(*facts.ignored, "model.mtp.")), decoder_program(parts.decoder, layer)
+    ignored = (*facts.ignored, "model.mtp.", *prediction_layers(fields))
+    return replace(facts, ignored=ignored), decoder_program(parts.decoder, layer)
 
 
 def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:

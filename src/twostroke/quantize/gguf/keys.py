@@ -20,6 +20,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.gguf.config import NUMBERS
 from twostroke.weights.gguf.families.family import Config, Family, Shape
+from twostroke.weights.gguf.keys import WITHOUT_NAME
 from twostroke.weights.gguf.pooling import CLS, LAST, MEAN, RANK
 from twostroke.weights.gguf.pooling import KEY as POOLING
 
@@ -46,7 +47,8 @@ def model_keys(
     found |= {} if family.apart else _heads(config, family)
     found |= _scaled(rope, config)
     found |= OWN_KEYS.get(entry, no_own_keys)(config, tensors)
-    return {f"{arch}.{key}": value for key, value in found.items() if value is not None}
+    named = {key if key.startswith(WITHOUT_NAME) else f"{arch}.{key}": value for key, value in found.items()}
+    return {key: value for key, value in named.items() if value is not None}
 
 
 ALIASES: Mapping[str, tuple[str, ...]] = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.kimi_linear import of_heads, taps
 from twostroke.weights.gguf.families.names import filters, flat
 from twostroke.weights.gguf.families.table import FAMILIES, READ_AS
 
@@ -48,12 +49,13 @@ def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]
     UnsupportedModel."""
     named = str((config.get("architectures") or [""])[0])
     sought = "LlamaForCausalLM" if named == "MistralForCausalLM" else named
-    found = [(name, family) for name, family in FAMILIES.items() if family.hf == sought]
+    written = {name: family for name, family in FAMILIES.items() if family.written}
+    found = [(name, family) for name, family in written.items() if family.hf == sought]
     if not found:
-        known = sorted({family.hf for family in FAMILIES.values()})
+        known = sorted({family.hf for family in written.values()})
         raise UnsupportedModel(
             f"A {named[:60]} cannot be written as GGUF.",
-            why=f"The tables of GGUF names have {len(known)} architectures: {', '.join(known)}.",
+            why=f"Files of {len(known)} architectures are written: {', '.join(known)}.",
             fix=FIX,
         )
     return [(name, READ_AS[name][0] if name in READ_AS else name, family) for name, family in found]
@@ -128,6 +130,10 @@ def _unshaped(place: Place, stem: str, shape: Shape) -> Shape:
         return shape
     if place.shape is filters:
         return shape[0], shape[2]
+    if place.shape is taps:
+        return 1, shape[0], 1, shape[2]
+    if place.shape is of_heads:
+        return shape
     if place.shape is flat:
         return (*shape, 1) if stem in ("ssm_a", "ssm_d") else shape
     return shape[-1:]

@@ -14,6 +14,7 @@ from typing import Any
 
 from twostroke.quantize.gguf.fields import Names, Own, head_dim, rope_groups, rope_of
 from twostroke.quantize.gguf.own_gemma_keys import gemma3n, gemma4
+from twostroke.quantize.gguf.own_mixed_keys import apertus, grok, kimi_linear, mimo2
 from twostroke.quantize.gguf.own_state_keys import (
     delta,
     delta_sections,
@@ -88,6 +89,18 @@ def _deepseek32(config: Config, names: Names) -> dict[str, Any]:
         "attention.indexer.head_count": config.get("index_n_heads"),
         "attention.indexer.key_length": config.get("index_head_dim"),
         "attention.indexer.top_k": config.get("index_topk"),
+    }
+
+
+def _mistral4(config: Config, names: Names) -> dict[str, Any]:
+    """Queries that grow with their position, counted in what the model was trained with."""
+    rope = rope_of(config)
+    growth = float(rope.get("llama_4_scaling_beta") or 0.0)
+    return {
+        **_latent(config, names),
+        "expert_weights_norm": bool(config.get("norm_topk_prob", True)),
+        "attention.temperature_scale": growth or None,
+        "attention.temperature_length": rope.get("original_max_position_embeddings") if growth else None,
     }
 
 
@@ -291,6 +304,11 @@ OWN_KEYS: Mapping[str, Own] = {
     "deepseek32": _deepseek32,
     "youtu": _latent,
     "minicpm3": _minicpm3,
+    "mistral4": _mistral4,
+    "kimi-linear": lambda config, names: {**_latent(config, names), **kimi_linear(config, names)},
+    "mimo2": mimo2,
+    "grok": grok,
+    "apertus": apertus,
     "mamba": states,
     "falcon-mamba": falcon_mamba,
     "mamba2": states,

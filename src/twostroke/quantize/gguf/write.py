@@ -25,7 +25,7 @@ from twostroke.quantize.gguf.check import read_back, require_same
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
 from twostroke.quantize.gguf.keys import general_keys, model_keys, pooling_keys, rotation_divisors
 from twostroke.quantize.gguf.names import FIX, StoredPlan, entries_to_write, plan_tensors
-from twostroke.quantize.gguf.values import stored_values
+from twostroke.quantize.gguf.values import floats, stored_values
 from twostroke.quantize.gguf.vocabulary import vocabulary_keys
 from twostroke.retrieval.sentence_files import read_sentence_files
 from twostroke.runner.folder import read_folder
@@ -141,9 +141,11 @@ def _describe(
         try:
             seen = {name: shape for name, shape in shapes.items() if name not in tied}
             plans = plan_tensors(family, config, model.num_layers, seen)
-            _require_all(plans, seen, model)
+            held = family.held(lambda name: floats(checkpoint.read(name)), model.num_layers)
+            filled = {**config, **held}
+            _require_all(plans, {name: seen[name] for name in seen.keys() - family.numbers(filled).keys()}, model)
             stored = {name: plan.shape for name, plan in plans.items()}
-            keys = model_keys(config, entry, arch, family, stored)
+            keys = model_keys(filled, entry, arch, family, stored)
             keys[f"{arch}.context_length"] = model.max_positions
             keys[f"{arch}.vocab_size"] = model.vocab_size
             keys |= pooling_keys(arch, model.task, pooling)

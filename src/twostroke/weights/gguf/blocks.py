@@ -22,7 +22,8 @@ from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
 IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 
-READ_AS_FLOATS = ("F32", "F16", "BF16")
+READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
+"""Whole numbers are tables of experts: as float32 exact below 2^24."""
 
 
 def decode(block: BlockType, raw: U8Array) -> StoredValues:

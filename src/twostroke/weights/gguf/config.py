@@ -126,7 +126,7 @@ def _vocab_size(keys: Keys, tokens: int) -> int:
 
 def _dtype(tensors: Mapping[str, StoredTensor]) -> str:
     """float32 where every matrix is."""
-    types = {tensor.block.name for tensor in tensors.values() if len(tensor.shape) > 1}
+    types = {tensor.block.name for tensor in tensors.values() if len(tensor.shape) > 1} - {"I32"}
     return "float32" if types <= {"F32"} else "float16" if types <= {"F32", "F16"} else "bfloat16"
 
 

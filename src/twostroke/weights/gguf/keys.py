@@ -23,6 +23,8 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Those of the second line change nothing in the layers; pooling.py reads pooling_type for every family."""
+WITHOUT_NAME = ("xielu.",)
+"""What keys of the layers begin with that have no architecture's name before them."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -55,7 +57,9 @@ class Keys:
         self.place = place
         self._read: set[str] = set()
         self._values = {
-            key.removeprefix(self.prefix): value for key, value in values.items() if key.startswith(self.prefix)
+            key.removeprefix(self.prefix): value
+            for key, value in values.items()
+            if key.startswith((self.prefix, *WITHOUT_NAME))
         }
         self.tensors = tensors
 

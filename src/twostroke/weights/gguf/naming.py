@@ -16,7 +16,7 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.container import GgufFile, StoredTensor
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place
 from twostroke.weights.gguf.row_orders import halves_of_pairs
-from twostroke.weights.gguf.tensors import GgufTensor, Source, expanded, whole
+from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys, Source, expanded, whole
 
 _LAYER = re.compile(r"blk\.(\d{1,5})\.(.+)")
 _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
@@ -28,8 +28,12 @@ ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope
 _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
 
-def named_tensors(files: Mapping[str, GgufFile], family: Family, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """All tensors of the files under our names; those that the table does not know keep their own."""
+def named_tensors(
+    files: Mapping[str, GgufFile], family: Family, config: Config
+) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
+    """All tensors of the files under our names, and those that keys hold; those that the table does not know keep their
+    own."""
+    yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
         for stored in file.tensors:
@@ -44,7 +48,8 @@ def named_tensors(files: Mapping[str, GgufFile], family: Family, config: Config)
             if each.pieces[0] in tensors:
                 used.update(each.pieces)
                 yield prefix + each.name, _fitting(each, tensors, config)
-        names = _Names(family, config, family.outer if number is None else family.layer, prefix)
+        table = family.outer if number is None else family.layer
+        names = _Names(family, config, table, prefix, int(number or 0))
         for rest, (file, stored) in tensors.items():
             if rest not in used:
                 yield from names.of(rest, file, stored)
@@ -52,12 +57,14 @@ def named_tensors(files: Mapping[str, GgufFile], family: Family, config: Config)
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names."""
+    """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names. layer:
+    its number, 0 for none."""
 
     family: Family
     config: Config
     table: Mapping[str, str | Place]
     prefix: str
+    layer: int
 
     def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor]]:
         """One stored tensor under our names. rest: its name in the layer. Raises CorruptModel."""
@@ -78,11 +85,14 @@ class _Names:
             return
         place = said if isinstance(said, Place) else Place(said)
         name = self.prefix + place.name + ("" if place.whole or ending is None else ending[0])
+        if place.parts:
+            yield from _parts(file, stored, place, name, self.config)
+            return
         if "{}" in name and one is None:
             yield from _slices(file, stored, tensor, name)
             return
         turned = stem in self.family.turned and rest.endswith(".weight")
-        shape = tensor.shape if place.shape is None else place.shape(tensor.shape)
+        shape = tensor.shape if place.shape is None else place.shape(self.config, tensor.shape)
         rows = shape[0]
         order = None if place.order is None else place.order(self.config, rows)
         pairs = order_of_pairs(self.family, self.config, stem, rows)
@@ -91,12 +101,14 @@ class _Names:
         if place.shape is not None and math.prod(shape) != math.prod(tensor.shape):
             raise _misfit(file, stored)
         source = (whole(file, stored),)
-        shape = shape[::-1] if turned else shape
+        shape = (*shape[:-2], shape[-1], shape[-2]) if turned else shape
         columns = None if place.columns is None else place.columns(self.config, shape[-1])
         for moved, count in ((order, rows), (columns, shape[-1])):
             if moved is not None and (len(moved) != count or int(moved.max(initial=0)) >= count):
                 raise _misfit(file, stored)
-        found = GgufTensor(source, shape, order, turned, plus, place.negated_exp, columns=columns)
+        factor = 1.0 if place.factor is None else place.factor(self.config, self.layer)
+        elements = len(shape) > 3 or (place.shape is not None and shape[-1] != tensor.shape[-1])
+        found = GgufTensor(source, shape, order, turned, plus, place.negated_exp, elements, columns, factor)
         yield name.format(one[2] if one else ""), found
 
 
@@ -153,6 +165,17 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
     each = rows // first[0]
     sizes = (first[0], columns, each) if joined.turned else (first[0], each, columns)
     return GgufTensor(sources, sizes, order, joined.turned)
+
+
+def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
+    """One tensor for each of the first axis. Raises ValueError where there are more or fewer than the names."""
+    tensor = file.tensors[stored]
+    rows = tensor.rows // len(place.parts)
+    if tensor.shape[0] != len(place.parts):
+        raise ValueError(f"{tensor.shape[0]} parts")
+    shape = tensor.shape[1:] if place.shape is None else place.shape(config, tensor.shape[1:])
+    for index, part in enumerate(place.parts):
+        yield name.format(part), GgufTensor((Source(file, stored, index * rows, rows),), shape)
 
 
 def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Iterator[tuple[str, GgufTensor]]:

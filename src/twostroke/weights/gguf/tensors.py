@@ -85,7 +85,7 @@ class GgufTensor:
     shape: ours. elements: order counts elements, as it does in a vector. order: our row (element) -> that of the
     sources laid end to end; None for the same. turned: (…, columns, rows) in place of (…, rows, columns).
     columns: the stored column of each of ours; None for the same. plus: added to each value. negated_exp: the values
-    are minus the exponential of what a checkpoint has.
+    are minus the exponential of what a checkpoint has. factor: a power of two that all values are multiplied by.
     """
 
     sources: tuple[Source, ...]
@@ -96,13 +96,15 @@ class GgufTensor:
     negated_exp: bool = False
     elements: bool = False
     columns: I32Array | None = None
+    factor: float = 1.0
 
     @property
     def info(self) -> TensorInfo:
         """The info of a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with
         blanks."""
         names = sorted({source.tensor.block.name for source in self.sources})
-        dtype = names[0] if names in (["BF16"], ["F16"]) and not self.plus else "F32"
+        changed = self.plus or self.factor != 1.0
+        dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
         codes = (
             self.columns is None
             and not any(name in READ_AS_FLOATS for name in names)
@@ -155,7 +157,7 @@ class GgufTensor:
         for source, at, own in self._sought(rows):
             block = source.tensor.block
             raw = source.blocks(own)
-            pieces.append(decode(block, raw.reshape(-1, block.num_bytes)).by_rows(len(own)))
+            pieces.append(decode(block, raw.reshape(-1, block.num_bytes)).by_rows(len(own)).scaled(self.factor))
             places.append(at)
         if len(pieces) == 1:
             return pieces[0]
@@ -186,9 +188,7 @@ class GgufTensor:
             found[at] = values
         if self.columns is not None:
             found = found[:, self.columns]
-        if self.plus:
-            found = found + np.float32(self.plus)
-        result: SourceArray = found
+        result: SourceArray = self._changed(found)
         return result
 
     def _vector(self) -> SourceArray:
@@ -200,8 +200,35 @@ class GgufTensor:
         flat: Any = np.concatenate(parts)
         if self.order is not None:
             flat = flat[self.order]
-        result: SourceArray = flat + np.float32(self.plus) if self.plus else flat
+        result: SourceArray = self._changed(flat)
         return result
+
+    def _changed(self, values: Any) -> Any:
+        """Float32 values with the sum and the factor; others as they are."""
+        values = values + np.float32(self.plus) if self.plus else values
+        return values * np.float32(self.factor) if self.factor != 1.0 else values
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NumbersOfKeys:
+    """A tensor of a checkpoint whose values are keys of the file. Satisfies `TensorSource`. values: float32, ours."""
+
+    values: F32Array
+
+    @property
+    def info(self) -> TensorInfo:
+        """A tensor of float32; it has no place in the file."""
+        return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows. Raises IndexError."""
+        check_rows("numbers of keys", first, count, self.info.rows)
+        shape = (count, *self.values.shape[1:]) if self.values.shape else ()
+        found = self.values.reshape(self.info.rows, -1)[first : first + count].reshape(shape)
+        if out is None:
+            return found
+        out.reshape(found.shape)[...] = found
+        return out
 
 
 def _picked(values: StoredValues, rows: NDArray[np.intp]) -> StoredValues:
@@ -224,6 +251,8 @@ def expanded(tensor: StoredTensor, raw: U8Array) -> SourceArray:
         return raw.view(np.float32)
     if name == "BF16":
         return raw.view(np.uint16)
+    if name == "I32":
+        return raw.view(np.int32).astype(np.float32)
     if name == "F16":
         return raw.view(np.float16).astype(np.float32)
     values: F32Array = decode(block, raw.reshape(-1, block.num_bytes)).values()

@@ -30,7 +30,7 @@ from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
 from twostroke.weights.gguf.pooling import sentence_files
-from twostroke.weights.gguf.tensors import GgufTensor
+from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
 from twostroke.weights.json_file import read_object
@@ -85,7 +85,7 @@ def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) ->
     return folder
 
 
-def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor]]:
+def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor | NumbersOfKeys]]:
     """The files that an unfolded folder names, open, and all their tensors under our names."""
     named = read_object(folder / NAME_FILE).get("file")
     if not isinstance(named, str):

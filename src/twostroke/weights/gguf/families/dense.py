@@ -8,13 +8,14 @@ Must not know: files, how values are read.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from twostroke.ops.operands import I32Array
+from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
-from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.family import Config, Family, Place, Shape
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
@@ -141,6 +142,38 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
     return {"use_bias": keys.has_tensor("attn_q.bias")}
 
 
+NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
+"""The numbers of Apertus's activation, and the shapes that our checkpoints have for each layer."""
+
+
+def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
+    """The file has the activation's numbers as keys, one for each layer. Without divisors rotations are plain."""
+    layers = int(config["num_hidden_layers"])
+    rope = config.get("rope_scaling") or {"rope_type": "default"}
+    numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}
+    return {"hidden_act": "xielu", "rope_scaling": rope, "xielu": numbers}
+
+
+def _xielu_name(layer: int, name: str) -> str:
+    return f"model.layers.{layer}.mlp.act_fn.{name}"
+
+
+def _xielu_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
+    found = {
+        name: [float(read(_xielu_name(layer, name)).reshape(-1)[0]) for layer in range(layers)]
+        for name in NUMBERS_OF_XIELU
+    }
+    return {"xielu": found}
+
+
+def _xielu_numbers(config: Config) -> dict[str, F32Array]:
+    return {
+        _xielu_name(layer, name): np.array(number, np.float32).reshape(shape)
+        for name, shape in NUMBERS_OF_XIELU.items()
+        for layer, number in enumerate(config["xielu"][name])
+    }
+
+
 def _jais2(keys: Keys, _: Config) -> dict[str, Any]:
     return {"mlp_bias": keys.has_tensor("ffn_up.bias")}
 
@@ -243,6 +276,15 @@ FAMILIES: dict[str, Family] = {
         fixed={"hidden_act": "relu2"},
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
         more=_jais2,
+    ),
+    "apertus": Family(
+        "ApertusForCausalLM",
+        "apertus",
+        OUTER,
+        {**ATTENTION, **UNGATED, "attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"},
+        more=_apertus,
+        numbers=_xielu_numbers,
+        held=_xielu_held,
     ),
     "mistral3": Family("Ministral3ForCausalLM", "ministral3", OUTER, DENSE, pairs=True, more=_growing),
 }

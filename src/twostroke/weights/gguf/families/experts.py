@@ -42,7 +42,7 @@ DEEPSEEK = {
 
 GATED_SHARED = {
     **shared("mlp.shared_expert"),
-    "ffn_gate_inp_shexp": Place("mlp.shared_expert_gate", shape=lambda shape: (1, shape[-1])),
+    "ffn_gate_inp_shexp": Place("mlp.shared_expert_gate", shape=lambda _, shape: (1, shape[-1])),
 }
 DEEPSEEK_NAMES = {
     **DENSE,
@@ -254,7 +254,7 @@ FAMILIES: dict[str, Family] = {
             **EXPERTS,
             **shared("mlp.shared_experts"),
             "exp_probs_b.bias": Place(
-                "mlp.moe_statics.e_score_correction_bias", shape=lambda shape: (1, shape[-1]), whole=True
+                "mlp.moe_statics.e_score_correction_bias", shape=lambda _, shape: (1, shape[-1]), whole=True
             ),
         },
         keys={

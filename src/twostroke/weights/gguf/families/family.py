@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from twostroke.ops.operands import I32Array
+from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
 from twostroke.weights.gguf.keys import Keys
 
@@ -25,18 +25,22 @@ Shape = tuple[int, ...]
 class Place:
     """Where a stored tensor stands in our checkpoints.
 
-    name: ours with its ending; without one, it has the stored ending. `{}` in it is an expert's number. order: of its
-    rows, by the config and their number (see row_orders.py). shape: ours, by the stored one. columns: the
-    order of its columns. negated_exp: stored is
-    minus the exponential of what our checkpoints have. whole: the name has its ending already.
+    name: ours with its ending; without one, it has the stored ending. `{}` in it is an expert's number, or one of
+    `parts`. order: of its rows, by the config and their number (see row_orders.py). shape: ours, by the config and the
+    stored one. columns: the order of its columns. negated_exp: stored is minus the exponential of what our checkpoints
+    have. whole: the name has its ending already. parts: what stands for `{}` where the stored tensor holds several of
+    ours, one for each of its first axis. factor: what the values are multiplied by, a power of two, by the config and
+    the layer's number.
     """
 
     name: str
     order: Callable[[Config, int], I32Array] | None = None
-    shape: Callable[[Shape], Shape] | None = None
+    shape: Callable[[Config, Shape], Shape] | None = None
     columns: Callable[[Config, int], I32Array] | None = None
     negated_exp: bool = False
     whole: bool = False
+    parts: tuple[str, ...] = ()
+    factor: Callable[[Config, int], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,16 @@ class Joined:
     turned_pieces: frozenset[str] = frozenset()
 
 
+def no_numbers(config: Config) -> Mapping[str, F32Array]:
+    """No tensors beside those of the file."""
+    return {}
+
+
+def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
+    """No fields that tensors hold."""
+    return {}
+
+
 def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
     """No fields beside the usual ones."""
     return {}
@@ -73,7 +87,9 @@ class Family:
     "" for this one. windows: whether it may have a sliding window. partial: whether less than a whole head may turn.
     apart: heads' sizes are not what the usual keys say; `more` reads them. fixed: fields that all of them have. keys:
     those that this family alone has, and what config.json calls them. renamed: our usual field -> theirs, "" for none.
-    more: the fields that no table says; they count over the others. task: what the model's rows are.
+    more: the fields that no table says; they count over the others. numbers: tensors of our checkpoints whose values
+    are keys of the file, by the config. held: the fields of the config that those tensors hold, by what reads one and
+    the number of layers. task: what the model's rows are. written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str
@@ -93,4 +109,7 @@ class Family:
     keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more: Callable[[Keys, Config], dict[str, Any]] = nothing_more
+    numbers: Callable[[Config], Mapping[str, F32Array]] = no_numbers
+    held: Callable[[Callable[[str], F32Array], int], dict[str, Any]] = nothing_held
     task: Task = Task.GENERATE
+    written: bool = True

@@ -2,7 +2,7 @@
 
 The second product of keys and values is stored for each head in the forms that the absorbed products want: keys as
 (latent, head) and values as (head, latent). Older files have it as our checkpoints do.
-Sources: conversion/deepseek.py, conversion/minicpm.py of llama.cpp.
+Sources: conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 
 Knows: these families on both sides.
 Must not know: files, how values are read.
@@ -14,8 +14,8 @@ from typing import Any
 
 from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES
-from twostroke.weights.gguf.families.family import Config, Family, Joined, Shape
-from twostroke.weights.gguf.families.names import OUTER
+from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.names import GATE_AND_UP, OUTER, expert_by_expert
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -49,7 +49,8 @@ KEYS_AND_VALUES = Joined(
 )
 
 
-def _heads(keys: Keys, config: Config) -> dict[str, Any]:
+def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
+    """The sizes of heads with latent attention."""
     turned = keys.number("rope.dimension_count")
     keys.ignore("attention.key_length", "attention.value_length", "attention.head_count_kv")
     key = keys.number("attention.key_length_mla", keys.number("attention.key_length", 192))
@@ -85,7 +86,7 @@ def _deepseek2(keys: Keys, config: Config) -> dict[str, Any]:
         raise keys.wrong("expert_gating_func", "Without a bias for their choice, experts are chosen by a softmax.")
     grouped = config.get("n_group", 1) > 1
     method = "group_limited_greedy" if grouped else "greedy"
-    return {**_heads(keys, config), "topk_method": method, "norm_topk_prob": False}
+    return {**latent_heads(keys, config), "topk_method": method, "norm_topk_prob": False}
 
 
 def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
     layers = config["num_hidden_layers"] - keys.number("nextn_predict_layers", 0)
     sparse = [f"blk.{index}.ffn_gate_inp.weight" in keys.tensors for index in range(layers)]
     said = {"norm_topk_prob": normed, "num_hidden_layers": layers, "first_k_dense_replace": sparse.index(True)}
-    return {**_heads(keys, config), **said}
+    return {**latent_heads(keys, config), **said}
 
 
 def _deepseek32(keys: Keys, config: Config) -> dict[str, Any]:
@@ -116,13 +117,34 @@ def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
     return {**found, "indexer_types": ["full" if each else "shared" for each in full]}
 
 
+def _mistral4(keys: Keys, config: Config) -> dict[str, Any]:
+    """Shares of a softmax, and queries that may grow with their position. llama.cpp takes 1 for yarn's mscale."""
+    if keys.number("expert_gating_func", 1) != 1:
+        raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a softmax (1).")
+    found = latent_heads(keys, config)
+    rope = found.get("rope_scaling") or config.get("rope_scaling") or {"rope_type": "default"}
+    growth = keys.number("attention.temperature_scale", 0.0)
+    if growth:
+        keys.same("attention.temperature_length", rope.get("original_max_position_embeddings"))
+    keys.ignore("attention.temperature_length")
+    rope = {**rope, **({"mscale": 1.0} if "mscale" in rope else {})}
+    rope |= {"rope_theta": config.get("rope_theta", 10000.0), "llama_4_scaling_beta": growth}
+    return {
+        **found,
+        "norm_topk_prob": keys.truth("expert_weights_norm", False),
+        "rope_interleave": True,
+        "rope_scaling": None,
+        "rope_parameters": rope,
+    }
+
+
 def _youtu(keys: Keys, config: Config) -> dict[str, Any]:
     keys.ignore("leading_dense_block_count", "expert_feed_forward_length", "expert_shared_count")
-    return _heads(keys, config)
+    return latent_heads(keys, config)
 
 
 def _minicpm3(keys: Keys, config: Config) -> dict[str, Any]:
-    heads = _heads(keys, config)
+    heads = latent_heads(keys, config)
     rows = keys.tensor_shape("attn_kv_b.weight")[0] // config["num_attention_heads"]
     return {**heads, "v_head_dim": rows - heads["qk_nope_head_dim"]}
 
@@ -180,6 +202,23 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         keys=RANK,
         more=_youtu,
+    ),
+    "mistral4": Family(
+        "Mistral4ForCausalLM",
+        "mistral4",
+        OUTER,
+        {
+            **LATENT,
+            "ffn_gate_up_exps": Place("mlp.experts.gate_up_proj", whole=True),
+            "ffn_down_exps": Place("mlp.experts.down_proj", whole=True),
+        },
+        joined=(
+            KEYS_AND_VALUES,
+            Joined("mlp.experts.gate_up_proj", GATE_AND_UP, order=expert_by_expert, matrices=True),
+        ),
+        apart=True,
+        keys={**DEEPSEEK, **RANK},
+        more=_mistral4,
     ),
     "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", OUTER, LATENT, apart=True, keys=RANK, more=_minicpm3),
 }

@@ -64,7 +64,7 @@ def choice_bias(name: str) -> Names:
     return {"exp_probs_b": place, "exp_probs_b.bias": place}
 
 
-def flat(shape: Shape) -> Shape:
+def flat(_: Config, shape: Shape) -> Shape:
     """The shape of the same numbers as one row."""
     count = 1
     for size in shape:
@@ -72,7 +72,7 @@ def flat(shape: Shape) -> Shape:
     return (count,)
 
 
-def filters(shape: Shape) -> Shape:
+def filters(_: Config, shape: Shape) -> Shape:
     """Filters of a convolution, (channels, taps), with the axis that PyTorch has between."""
     return (shape[0], 1, shape[1])
 

@@ -13,7 +13,22 @@ from collections.abc import Mapping
 
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
-from twostroke.weights.gguf.families import classic, delta, dense, encoders, experts, gemma, latent, states, text_inside
+from twostroke.weights.gguf.families import (
+    classic,
+    deepseek4,
+    delta,
+    dense,
+    encoders,
+    experts,
+    gemma,
+    grok,
+    kimi_linear,
+    latent,
+    mimo2,
+    rwkv,
+    states,
+    text_inside,
+)
 from twostroke.weights.gguf.families.family import Family
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.keys import Keys
@@ -25,6 +40,11 @@ FAMILIES: dict[str, Family] = {
     **latent.FAMILIES,
     **states.FAMILIES,
     **delta.FAMILIES,
+    **deepseek4.FAMILIES,
+    **kimi_linear.FAMILIES,
+    **mimo2.FAMILIES,
+    **grok.FAMILIES,
+    **rwkv.FAMILIES,
     **encoders.FAMILIES,
     **gemma.FAMILIES,
     **text_inside.FAMILIES,

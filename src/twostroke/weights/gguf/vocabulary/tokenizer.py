@@ -2,7 +2,8 @@
 
 Three kinds are here: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores,
 unknown characters as bytes) and `gemma4` (merges over characters, spaces as U+2581); two more are in
-encoder_tokenizers.py. Sources: llama-vocab.cpp of llama.cpp, transformers' convert_slow_tokenizer.py.
+encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers'
+convert_slow_tokenizer.py.
 
 Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
 Must not know: the `tokenizers` library, what tokens are used for.
@@ -19,6 +20,7 @@ import numpy as np
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.header import Value, corrupt, texts_of
 from twostroke.weights.gguf.vocabulary.encoder_tokenizers import piece_of, unigram, wordpiece
+from twostroke.weights.gguf.vocabulary.greedy import greedy
 from twostroke.weights.gguf.vocabulary.post_processors import around
 from twostroke.weights.gguf.vocabulary.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
 from twostroke.weights.gguf.vocabulary.token_list import (
@@ -223,6 +225,7 @@ MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
     "gemma4": _characters,
     "bert": wordpiece,
     "t5": unigram,
+    "rwkv": greedy,
 }
 """What makes the members of tokenizer.json, by tokenizer.ggml.model."""
 

@@ -1,0 +1,54 @@
+"""Grok-1.
+
+Source: conversion/grok.py of llama.cpp, and the constants of its grok.cpp for files that lack a key. Grok-2 has another
+block beside the experts, and is refused by the names of its tensors.
+
+Knows: this family on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.weights.gguf.families.experts import COUNTS
+from twostroke.weights.gguf.families.family import Config, Family
+from twostroke.weights.gguf.families.names import OUTER, Names
+from twostroke.weights.gguf.keys import Keys
+
+SCALES = {
+    "attention.output_scale": ("attn_output_multiplier", 128**-0.5),
+    "embedding_scale": ("embedding_multiplier_scale", 78.38367176906169),
+    "logit_scale": ("output_multiplier_scale", 3**-0.5),
+    "attn_logit_softcapping": ("max_attn_value", 30.0),
+}
+"""Key -> field of config.json, and its value where an old file does not say it."""
+
+
+def _grok(keys: Keys, config: Config) -> dict[str, Any]:
+    if config.get("final_logit_softcapping"):
+        raise keys.wrong("final_logit_softcapping", "Logits of this family have no cap.")
+    keys.same("router_logit_softcapping", 30.0)  # llama.cpp reads it, and does nothing with it
+    return {
+        **{field: keys.number(key, absent) for key, (field, absent) in SCALES.items()},
+        "intermediate_size": keys.number("expert_feed_forward_length", config["intermediate_size"]),
+    }
+
+
+GROK: Names = {
+    "attn_norm": "pre_attn_norm",
+    **{f"attn_{part}": f"attn.{part}_proj" for part in "qkv"},
+    "attn_output": "attn.o_proj",
+    "attn_output_norm": "post_attn_norm",
+    "ffn_norm": "pre_moe_norm",
+    "ffn_gate_inp": "moe_block.gate",
+    "ffn_gate_exps": "moe_block.experts.{}.linear",
+    "ffn_up_exps": "moe_block.experts.{}.linear_v",
+    "ffn_down_exps": "moe_block.experts.{}.linear_1",
+    "layer_output_norm": "post_moe_norm",
+    "post_ffw_norm": "post_moe_norm",
+}
+
+FAMILIES: dict[str, Family] = {
+    "grok": Family("Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, more=_grok),
+}

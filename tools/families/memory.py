@@ -13,7 +13,6 @@ from twostroke.llm import LLM
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
-FIRST_ID = 1000
 NEW_TOKENS = 4
 
 
@@ -52,7 +51,7 @@ def _run(llm: LLM, context: int, sequences: int) -> list[dict[str, int]]:
     most = [0] * len(groups)
     params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)
     prompts = [
-        Prompt(tuple(FIRST_ID + (7919 * index + 131 * number) % 40_000 for index in range(context)), params)
+        Prompt(tuple((7919 * index + 131 * number) % llm.vocab_size for index in range(context)), params)
         for number in range(sequences)
     ]
     for _ in llm.engine.stream(prompts):

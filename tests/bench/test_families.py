@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 from tools.families.memory import held_and_planned
 from tools.families.random_blocks import BLOCKS
-from tools.families.random_file import write_random
+from tools.families.random_file import described, write_random
 from tools.families.shapes import SHAPES
 
 from twostroke.backends.cpu.limits import Limits
@@ -62,3 +63,12 @@ def test_limits_count_chosen_experts_and_windows() -> None:
     more_s = 1 / far.tokens_per_s - 1 / near.tokens_per_s
     full_layers = 5  # every sixth of 34
     assert more_s == pytest.approx(full_layers * (32_768 - 1024) * 2 * 4 * 256 * 2 / 30e9, rel=0.02)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_names_are_those_that_llama_cpp_reads(name: str) -> None:
+    """The tables of the `gguf` package, which llama.cpp's converter goes by."""
+    arch, plans = described({**SHAPES[name].config, "num_hidden_layers": 4})
+    number = next(each for each, known in gguf.MODEL_ARCH_NAMES.items() if known == arch)
+    known = {gguf.TENSOR_NAMES[each].removeprefix("blk.{bid}.") for each in gguf.MODEL_TENSORS[number]}
+    assert {plan.stem for plan in plans} <= known

@@ -25,7 +25,7 @@ from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
 from twostroke.quantize.gguf.keys import general_keys
 from twostroke.quantize.gguf.names import StoredPlan
-from twostroke.quantize.gguf.write import MIXES, describe, has_more_bits, mixed_type
+from twostroke.quantize.gguf.write import MIXES, Described, describe, has_more_bits, mixed_type
 from twostroke.weights.gguf.vocabulary.token_list import NORMAL, PREFIX
 
 PIECE_BYTES = 32 << 20
@@ -41,7 +41,7 @@ def write_random(config: Mapping[str, Any], mix: str, path: Path) -> None:
     """Write the file of a config.json's model. mix: a name of MIXES, or MXFP4. Raises ModelError, ConfigError."""
     model = read_model(dict(config))
     vocabulary = _vocabulary(model.vocab_size)
-    found = describe(dict(config), model, _shapes(model), vocabulary, None)
+    found = _describe(config, model, vocabulary)
     number = MXFP4_FILE_TYPE if mix == MXFP4 else MIXES[mix].file_type
     keys = {**general_keys(found.arch, path.stem, number), **found.keys, **vocabulary}
     tied = "output.weight" not in found.plans
@@ -50,6 +50,17 @@ def write_random(config: Mapping[str, Any], mix: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     require_room(path.parent, sum(tensor.num_bytes for tensor in tensors.values()))
     write_gguf(path, keys, tensors)
+
+
+def described(config: Mapping[str, Any]) -> tuple[str, list[StoredPlan]]:
+    """general.architecture of the file, and its tensors. Raises ModelError."""
+    model = read_model(dict(config))
+    found = _describe(config, model, _vocabulary(model.vocab_size))
+    return found.arch, list(found.plans.values())
+
+
+def _describe(config: Mapping[str, Any], model: Model, vocabulary: Mapping[str, KeyValue]) -> Described:
+    return describe(dict(config), model, _shapes(model), vocabulary, None)
 
 
 def _shapes(model: Model) -> dict[str, tuple[int, ...]]:

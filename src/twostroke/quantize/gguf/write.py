@@ -60,10 +60,12 @@ MIXES: Mapping[str, GgufMix] = {
     )
 }
 KEPT = (
-    *("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
+    *("ssm_conv1d", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
     *("altup_", "laurel_", "per_layer_model_proj"),
 )
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
+DECAY = "ssm_a"
+"""It is never rounded either. Names that begin with it are of matrices, which are rounded as all others."""
 NARROW = "Q8_0"
 """The type of matrices whose rows are no whole blocks of 256."""
 
@@ -204,7 +206,8 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
     Vectors, routers, states and filters stay as they are.
     """
     columns = plan.shape[-1]
-    whole = plan.stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp")) or plan.stem.startswith(KEPT)
+    kept = plan.stem.startswith(KEPT) or plan.stem == DECAY
+    whole = kept or plan.stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp"))
     if len(plan.shape) == 1 or plan.name.endswith(".bias") or whole:
         return TYPES["F32"]
     block = TYPES[mix.finer if has_more_bits(plan, layers, is_tied, mix) else mix.usual]

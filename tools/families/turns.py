@@ -98,7 +98,8 @@ def take_turn(setup: Setup, engine: Engine, found: Found, meter: LimitMeter, not
 def table(setup: Setup, spec: Model, found: dict[str, Found]) -> list[dict[str, Any]]:
     """One row for each case: medians, our ratio to the other engine, our share of the limit that was measured around
     our turns. The limit reads chosen experts only, as many as rows that choose evenly meet."""
-    return [_row(case, spec, found) for case in setup.cases]
+    asked = {case.name: case for case in setup.cases}  # a turn may ask a case twice
+    return [_row(case, spec, found) for case in asked.values()]
 
 
 def _row(case: Case, spec: Model, found: dict[str, Found]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
     spec = read_model(config)
     layers = 2 * (256 * (256 + 2 * 128) + 256 * 256 + 3 * 256 * 512)
     prefill = cases.bound(cases.prefill(100), spec, INT8, KVKind.BF16, LIMITS)
-    assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)))
+    assert prefill and prefill.tokens_per_s == pytest.approx(100 * 1900e9 / (2 * (100 * layers + 1024 * 256)), rel=0.01)
     one = cases.bound(cases.decode(1, 100), spec, INT8, KVKind.BF16, LIMITS)
     weights = (layers + 1024 * 256) * (8 + 16 / 256) / 8
     kv = (100 + 32) * 2 * 2 * 2 * 64 * 2

@@ -15,6 +15,7 @@ constexpr int kTokens = 8;  // that pass at once: 16 registers of inputs and sum
 #else
 constexpr int kTokens = 2;
 #endif
+constexpr int kTogether = 4;  // vectors of columns that one token passes at once: rows of the state are read from front to back
 
 // The factors of one head and some tokens: each token's step, what is left of the state, and the rows of b and c.
 struct Tokens {
@@ -23,30 +24,38 @@ struct Tokens {
   float* out[kTokens];
 };
 
-// Sixteen columns of the state (numbers, width), `part` of which there are.
-template <int kCount, bool kWhole>
+// kVectors vectors of columns of the state (numbers, width); of the last one `part` lanes.
+template <int kCount, int kVectors, bool kWhole>
 TS_VECTOR_INLINE void scan_columns(const Tokens& t, float* state, int64_t numbers, int64_t width, int64_t part, int64_t first, float skip) {
-  Vec inner[kCount], sum[kCount];
+  const auto get = [part](const float* at) { return kWhole ? load(at) : load_part(at, part, 0.0f); };
+  const auto put = [part](float* at, Vec value) {
+    if (kWhole) store(at, value);
+    else store_part(at, part, value);
+  };
+  Vec inner[kCount][kVectors], sum[kCount][kVectors];
   for (int i = 0; i < kCount; ++i) {
-    const Vec x = kWhole ? load(t.x[i] + first) : load_part(t.x[i] + first, part, 0.0f);
-    inner[i] = x * set1(t.step[i]);
-    sum[i] = zero();
+    for (int v = 0; v < kVectors; ++v) {
+      inner[i][v] = get(t.x[i] + first + v * kLanes) * set1(t.step[i]);
+      sum[i][v] = zero();
+    }
   }
   for (int64_t n = 0; n < numbers; ++n) {
     float* row = state + n * width + first;
-    Vec h = kWhole ? load(row) : load_part(row, part, 0.0f);
+    Vec h[kVectors];
+    for (int v = 0; v < kVectors; ++v) h[v] = get(row + v * kLanes);
     for (int i = 0; i < kCount; ++i) {
-      h = fma(h, set1(t.left[i]), set1(t.b[i][n]) * inner[i]);
-      sum[i] = fma(set1(t.c[i][n]), h, sum[i]);
+      for (int v = 0; v < kVectors; ++v) {
+        h[v] = fma(h[v], set1(t.left[i]), set1(t.b[i][n]) * inner[i][v]);
+        sum[i][v] = fma(set1(t.c[i][n]), h[v], sum[i][v]);
+      }
     }
-    if (kWhole) store(row, h);
-    else store_part(row, part, h);
+    for (int v = 0; v < kVectors; ++v) put(row + v * kLanes, h[v]);
   }
   for (int i = 0; i < kCount; ++i) {
-    const Vec x = kWhole ? load(t.x[i] + first) : load_part(t.x[i] + first, part, 0.0f);
-    const Vec out = fma(set1(skip), x, sum[i]);
-    if (kWhole) store(t.out[i] + first, out);
-    else store_part(t.out[i] + first, part, out);
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = first + v * kLanes;
+      put(t.out[i] + at, fma(set1(skip), get(t.x[i] + at), sum[i][v]));
+    }
   }
 }
 
@@ -69,8 +78,12 @@ void scan_tokens(const ts_ssd_scan_args& a, int64_t head, int64_t row, float* st
   store(t.left, exp(step * set1(a.decay.data[head])));
   const float skip = a.skip.data[head];
   int64_t first = 0;
-  for (; first + kLanes <= width; first += kLanes) scan_columns<kCount, true>(t, state, numbers, width, kLanes, first, skip);
-  if (first < width) scan_columns<kCount, false>(t, state, numbers, width, width - first, first, skip);
+  constexpr int64_t kWide = kTogether * kLanes;
+  if (kCount == 1) {
+    for (; first + kWide <= width; first += kWide) scan_columns<1, kTogether, true>(t, state, numbers, width, kLanes, first, skip);
+  }
+  for (; first + kLanes <= width; first += kLanes) scan_columns<kCount, 1, true>(t, state, numbers, width, kLanes, first, skip);
+  if (first < width) scan_columns<kCount, 1, false>(t, state, numbers, width, width - first, first, skip);
 }
 
 void scan_task(void* arg, int64_t index, int32_t) {

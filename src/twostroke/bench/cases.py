@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.backends.cpu.limits import Limits
+from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work import Work
 from twostroke.program.model import Model
 from twostroke.program.op import StoredFormats
 from twostroke.program.work_table import work_table
@@ -113,27 +115,30 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
     chosen: None for weights as a file has them.
     """
     stored = format_choice(STORED)
-    table = work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv))
-    layers = sum(products.elements for products in table.layer_products)
-    head = sum(products.elements for products in table.head_products)
+    counter = WorkCounter(work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv)))
     rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
     if chosen is None or chosen.kind in (WeightKind.INT8, WeightKind.INT4):
         rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
     if case.command == "prefill":
         tokens = case.arguments["tokens"]
-        return Bound(tokens * rate / (2 * (layers * tokens + head)), words)
+        return Bound(tokens * rate / _products(counter, tokens, 1).flops, words)
     if case.command != "decode":
         return None
-    batch, context = case.arguments["batch"], case.arguments["context"]
-    kv_bytes = batch * (context + case.arguments["new_tokens"] // 2) * spec.kv_bytes_per_token(kv)
-    state_bytes = batch * table.sequence.kv_bytes
-    what = "weights and K and V" + (" and states" if state_bytes else "")
-    weight_bytes = table.layers_once.weight_bytes + table.head_once.weight_bytes
-    memory_s = (weight_bytes + kv_bytes + state_bytes) / limits.read_bytes_per_s
-    products_s = 2 * (layers + head) * batch / rate
+    batch, middle = case.arguments["batch"], case.arguments["context"] + case.arguments["new_tokens"] // 2
+    products = _products(counter, batch, batch)
+    kv_bytes = counter.attention(next(counter.decode_counts([middle] * batch, 1))).kv_bytes
+    has_states, has_experts = counter.table.sequence.kv_bytes > 0, bool(counter.table.banks)
+    what = ("weights, chosen experts" if has_experts else "weights") + " and K and V" + " and states" * has_states
+    memory_s = (products.weight_bytes + kv_bytes) / limits.read_bytes_per_s
+    products_s = products.flops / rate
     if products_s > memory_s:
         return Bound(batch / products_s, words)
     return Bound(batch / memory_s, f"reading {what}, {limits.read_bytes_per_s / 1e9:.1f} GB/s")
+
+
+def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
+    """The products of a step. Of experts, those that as many rows choose on average are read."""
+    return counter.weights(rows) + counter.head(logit_rows)
 
 
 def shown(value: float, unit: str) -> str:

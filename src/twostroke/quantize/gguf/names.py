@@ -104,7 +104,8 @@ def _own(
 
 
 def _rank(rest: str, mixture: bool) -> tuple[bool, bool]:
-    return rest == "exp_probs_b", ("_shexp" in rest) != mixture
+    """ffn_norm: where a table also has post_attention_norm for the same norm, llama.cpp reads that name alone."""
+    return rest in ("exp_probs_b", "ffn_norm"), ("_shexp" in rest) != mixture
 
 
 def _plan(

@@ -60,10 +60,12 @@ MIXES: Mapping[str, GgufMix] = {
     )
 }
 KEPT = (
-    *("ssm_conv1d", "ssm_a", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
+    *("ssm_conv1d", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
     *("altup_", "laurel_", "per_layer_model_proj"),
 )
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
+DECAY = "ssm_a"
+"""It is never rounded either. Names that begin with it are of matrices, which are rounded as all others."""
 NARROW = "Q8_0"
 """The type of matrices whose rows are no whole blocks of 256."""
 
@@ -93,7 +95,8 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
             config = {**config, "tie_word_embeddings": False}  # the checkpoint holds another head
         checkpoint = with_prefix(stored, model)
         vocabulary = vocabulary_keys(folder, config, model.vocab_size)
-        described = _describe(config, model, checkpoint, vocabulary, sentence.pooling)
+        shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
+        described = describe(config, model, shapes, vocabulary, sentence.pooling)
         keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
         tensors = _Tensors(checkpoint, described, model.num_layers, mix, progress).all()
         path = output / f"{name}-{mix.name}.gguf"
@@ -111,8 +114,9 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Described:
-    """A model as the file says it. config: as the reader will make it of the keys."""
+class Described:
+    """A model as the file says it. plans: of its tensors, by stored name. config: as the reader will make it of the
+    keys."""
 
     arch: str
     family: Family
@@ -122,19 +126,18 @@ class _Described:
     config: Config
 
 
-def _describe(
+def describe(
     config: Config,
     model: Model,
-    checkpoint: Checkpoint,
+    shapes: Mapping[str, Shape],
     vocabulary: Mapping[str, KeyValue],
     pooling: Pooling | None,
-) -> _Described:
+) -> Described:
     """The description by the first entry of the reader's tables whose file is read back as the same model.
 
-    Raises UnsupportedModel.
+    shapes: of the checkpoint's tensors, by name. Raises UnsupportedModel.
     """
     refused: UnsupportedModel | None = None
-    shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
     tied = {HEAD} if HEAD in model.ignored or config.get("tie_word_embeddings") else set()
     divisors = rotation_divisors(config)
     for entry, arch, family in entries_to_write(config):
@@ -152,7 +155,7 @@ def _describe(
             said = {**general_keys(arch, "", 0), **keys, **vocabulary}
             back = read_back(said, plans, divisors)
             require_same(config, back)
-            return _Described(arch, family, plans, divisors, keys, back)
+            return Described(arch, family, plans, divisors, keys, back)
         except UnsupportedModel as error:
             refused = refused or error
         except CorruptModel as error:
@@ -178,7 +181,7 @@ class _Tensors:
     """All tensors of a checkpoint under llama.cpp's names."""
 
     def __init__(
-        self, checkpoint: Checkpoint, described: _Described, layers: int, mix: GgufMix, progress: Progress
+        self, checkpoint: Checkpoint, described: Described, layers: int, mix: GgufMix, progress: Progress
     ) -> None:
         self._checkpoint, self._described, self._mix = checkpoint, described, mix
         self._layers = layers
@@ -191,7 +194,7 @@ class _Tensors:
         return {**divisors, **{name: self._tensor(plan) for name, plan in described.plans.items()}}
 
     def _tensor(self, plan: StoredPlan) -> GgufTensorToWrite:
-        block = self._type(plan)
+        block = mixed_type(plan, self._layers, "output.weight" not in self._described.plans, self._mix)
         rows = math.prod(plan.shape[:-1])
 
         def chunks() -> Iterator[memoryview]:
@@ -204,21 +207,29 @@ class _Tensors:
 
         return GgufTensorToWrite(block.number, plan.shape, rows * block.row_bytes(plan.shape[-1]), chunks)
 
-    def _type(self, plan: StoredPlan) -> WrittenBlock:
-        """llama.cpp's mix: more bits for the head, and for values and downs in an eighth of the layers at both ends and
-        in every third between them. Vectors, routers, states and filters stay as they are."""
-        stem, layer, columns = plan.stem, plan.layer, plan.shape[-1]
-        whole = stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp")) or stem.startswith(KEPT)
-        if len(plan.shape) == 1 or plan.name.endswith(".bias") or whole:
-            return TYPES["F32"]
-        tied = "output.weight" not in self._described.plans
-        finer = stem == "output" or (stem == "token_embd" and tied)
-        if self._mix.name == "Q4_K_M" and stem in ("attn_v", "ffn_down", "ffn_down_exps"):
-            eighth = self._layers // 8
-            finer = layer < eighth or layer >= 7 * self._layers // 8 or (layer - eighth) % 3 == 2
-        block = TYPES[self._mix.finer if finer else self._mix.usual]
-        block = block if columns % block.elements == 0 else TYPES[NARROW]
-        return block if columns % block.elements == 0 else TYPES["F32"]
+
+def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> WrittenBlock:
+    """The type of a tensor in llama.cpp's mix. layers: of the model. is_tied: the embedding is the head, too.
+
+    Vectors, routers, states and filters stay as they are.
+    """
+    columns = plan.shape[-1]
+    kept = plan.stem.startswith(KEPT) or plan.stem == DECAY
+    whole = kept or plan.stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp"))
+    if len(plan.shape) == 1 or plan.name.endswith(".bias") or whole:
+        return TYPES["F32"]
+    block = TYPES[mix.finer if has_more_bits(plan, layers, is_tied, mix) else mix.usual]
+    block = block if columns % block.elements == 0 else TYPES[NARROW]
+    return block if columns % block.elements == 0 else TYPES["F32"]
+
+
+def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:
+    """True for the head, and for values and downs in an eighth of the layers at both ends and in every third between
+    them. layers, is_tied: see `mixed_type`."""
+    if mix.name == "Q4_K_M" and plan.stem in ("attn_v", "ffn_down", "ffn_down_exps"):
+        eighth = layers // 8
+        return plan.layer < eighth or plan.layer >= 7 * layers // 8 or (plan.layer - eighth) % 3 == 2
+    return plan.stem == "output" or (plan.stem == "token_embd" and is_tied)
 
 
 def _whole(values: F32Array) -> GgufTensorToWrite:

@@ -44,7 +44,7 @@ def bits_of(weights):
     return int(weights[3:])
 
 
-def random_ids(count, seed, vocabulary=100_000):
+def random_ids(count, seed, vocabulary=50_000):
     """Random token ids: the same for the same seed under every Python."""
     state, made = seed * 2654435761 % 2**32, []
     for _ in range(count):

@@ -1,0 +1,1 @@
+"""The shapes of model families, their random GGUF files, and what is measured of them."""

@@ -1,0 +1,130 @@
+"""Both engines on one file, in turn: each answers all cases in a process of its own before the other's turn.
+
+The machine's limits are measured around each case of ours, because they change within minutes on a shared machine.
+
+Knows: sessions, cases, limits.
+Must not know: families, how an engine is driven.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twostroke.backends.cpu.limits import LimitMeter, Limits, median_limits
+from twostroke.bench.cases import Case, bound
+from twostroke.bench.peers.peer import OURS, Peer
+from twostroke.bench.peers.session import PeerFault, Session
+from twostroke.program.model import Model
+from twostroke.spec.formats import KVKind
+
+WARM_TOKENS = 16
+ROOM_TOKENS = 64
+CASE_TIMEOUT_S = 3600.0
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """peer: the driver. python: its interpreter."""
+
+    peer: Peer
+    python: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """model: the file's path without `-MIX.gguf`. mix: its types. cases: those of one turn."""
+
+    model: Path
+    mix: str
+    threads: int
+    cases: Sequence[Case]
+    variables: dict[str, str]
+    log_folder: Path
+
+    @property
+    def context(self) -> int:
+        """Tokens that the longest case needs."""
+        asked = [case.arguments for case in self.cases]
+        longest = max(a.get("context", 0) + a.get("new_tokens", 0) + a.get("tokens", 0) for a in asked)
+        return longest + ROOM_TOKENS
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that the widest case needs."""
+        return max(case.arguments.get("batch", 1) for case in self.cases)
+
+
+@dataclass(slots=True)
+class Found:
+    """What one engine reached. values: tokens a second by case name, one for each turn. peak_bytes: of the process."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    limits: dict[str, list[Limits]] = field(default_factory=dict)
+    peak_bytes: list[int] = field(default_factory=list)
+    start_s: list[float] = field(default_factory=list)
+    fault: str = ""
+
+
+def take_turn(setup: Setup, engine: Engine, found: Found, meter: LimitMeter, note: Note) -> None:
+    """One turn of one engine. A fault ends the turn and is noted."""
+    log = setup.log_folder / f"{engine.peer.name}.log"
+    ours = engine.peer.name == OURS.name
+    try:
+        with Session(engine.peer, engine.python, setup.variables, log) as session:
+            sizes = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+            load_s = session.ask("load", CASE_TIMEOUT_S, model=str(setup.model), weights=setup.mix, **sizes)
+            found.start_s.append(load_s)
+            session.ask("prefill", tokens=WARM_TOKENS)
+            for case in setup.cases:
+                before = meter.measure(rounds=1) if ours else None
+                value = float(session.ask(case.command, CASE_TIMEOUT_S, **case.arguments))
+                found.values.setdefault(case.name, []).append(value)
+                if before is not None:
+                    found.limits.setdefault(case.name, []).extend((before, meter.measure(rounds=1)))
+                busy = os.getloadavg()[0]
+                note(f"  {engine.peer.name} {case.name}: {value:,.2f} tok/s (load of the machine {busy:.1f})")
+            found.peak_bytes.append(session.peak_bytes())
+    except PeerFault as fault:
+        found.fault = str(fault)
+        note(f"  {engine.peer.name}: {fault}")
+
+
+def table(setup: Setup, spec: Model, found: dict[str, Found]) -> list[dict[str, Any]]:
+    """One row for each case: medians, our ratio to the other engine, our share of the limit that was measured around
+    our turns. The limit reads chosen experts only, as many as rows that choose evenly meet."""
+    asked = {case.name: case for case in setup.cases}  # a turn may ask a case twice
+    return [_row(case, spec, found) for case in asked.values()]
+
+
+def _row(case: Case, spec: Model, found: dict[str, Found]) -> dict[str, Any]:
+    medians = {
+        name: statistics.median(each.values[case.name]) for name, each in found.items() if case.name in each.values
+    }
+    ours = medians.get(OURS.name)
+    others = [value for name, value in medians.items() if name != OURS.name]
+    row: dict[str, Any] = {"case": case.name, "tokens_per_s": medians}
+    row["times_best_peer"] = ours / max(others) if ours and others else None
+    limits = found[OURS.name].limits.get(case.name) if OURS.name in found else None
+    if ours and limits:
+        limit = bound(case, spec, None, KVKind.BF16, median_limits(limits))
+        if limit is not None:
+            row |= {"limit": limit.tokens_per_s, "limit_words": limit.words, "share": ours / limit.tokens_per_s}
+    return row
+
+
+def as_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown."""
+    lines = ["| case | twostroke | llama.cpp | times | of the limit |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        ours, other = (row["tokens_per_s"].get(name) for name in (OURS.name, "llama_cpp"))
+        times, share = row["times_best_peer"], row.get("share")
+        cells = ["-" if value is None else f"{value:.2f}" for value in (ours, other, times)]
+        limit = "-" if share is None else f"{share:.0%} ({row['limit_words']})"
+        lines.append(f"| {row['case']} | {' | '.join(cells)} | {limit} |")
+    return "\n".join(lines)

@@ -17,7 +17,6 @@ constexpr int kMostOfOneBand = 5;                 // rows; a sixth is as good in
 
 constexpr int upper_band(int rows) { return rows <= kMostOfOneBand ? rows : (rows + 1) / 2; }
 constexpr int64_t columns_at_once(int rows) { return rows <= kMostOfOneBand ? kMaxGroup : kPiece; }
-constexpr int64_t kInt4Columns = 256;  // of int4 that all columns of a panel meet before the next
 
 // What one piece of all rows is multiplied by: q (quads, kRows, 4) and the sums that wait, (kRows, 64).
 struct Piece {
@@ -25,21 +24,21 @@ struct Piece {
   __m512i* waiting;
 };
 
-template <int kRows, int kAcross>
-TS_INLINE void take(const __m512i* waiting, __m512i (&integers)[kRows][kAcross]) {
+template <int kRows>
+TS_INLINE void take(const __m512i* waiting, __m512i (&integers)[kRows][kVectors]) {
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_load_si512(waiting + r * kVectors + j);
+    for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_load_si512(waiting + r * kVectors + j);
   }
 }
 
-template <int kRows, int kAcross>
-TS_INLINE void put_back(const __m512i (&integers)[kRows][kAcross], __m512i* waiting) {
+template <int kRows>
+TS_INLINE void put_back(const __m512i (&integers)[kRows][kVectors], __m512i* waiting) {
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) _mm512_store_si512(waiting + r * kVectors + j, integers[r][j]);
+    for (int j = 0; j < kVectors; ++j) _mm512_store_si512(waiting + r * kVectors + j, integers[r][j]);
   }
 }
 
@@ -62,8 +61,8 @@ TS_INLINE void band(const uint8_t* bytes, int64_t quads, const Piece& piece, con
   put_back(integers, piece.waiting + kFirst * kVectors);
 }
 
-// A whole panel, kColumns or fewer at a time: multiply(data, columns, piece) returns where the next piece begins.
-template <int kRows, int64_t kColumns, class Multiply>
+// A whole panel: piece(data, columns, piece) multiplies and returns where the next begins.
+template <int kRows, class Multiply>
 TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, const Multiply& multiply) {
   __m512i waiting[kRows][kVectors];
   memset(sums, 0, sizeof(float) * kRows * kPanel);
@@ -73,8 +72,8 @@ TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, co
   for (int64_t group = 0; left > 0; ++group, group_q += x.q_group_stride, left -= panel.group, scales += kPanel * 2) {
     begin(x.corrections + group * x.pair_stride, waiting);
     const int8_t* q = group_q;
-    for (int64_t rest = left < panel.group ? left : panel.group; rest > 0; rest -= kColumns) {
-      const int64_t columns = rest < kColumns ? rest : kColumns;
+    for (int64_t rest = left < panel.group ? left : panel.group; rest > 0; rest -= columns_at_once(kRows)) {
+      const int64_t columns = rest < columns_at_once(kRows) ? rest : columns_at_once(kRows);
       data = multiply(data, columns, Piece{q, waiting[0]});
       q += columns * kRows;
     }
@@ -95,7 +94,7 @@ constexpr auto kNoFetch = [](int64_t) TS_ALWAYS {};
 template <int kRows>
 void int8_several(const Panel& panel, const TileRows& x, float* sums) {
   constexpr int kUpper = upper_band(kRows), kLower = kRows - kUpper;
-  each_piece<kRows, columns_at_once(kRows)>(panel, x, sums, [](const uint8_t* data, int64_t columns, const Piece& piece) TS_ALWAYS {
+  each_piece<kRows>(panel, x, sums, [](const uint8_t* data, int64_t columns, const Piece& piece) TS_ALWAYS {
     if constexpr (kLower == 0) {
       band<kRows, 0, kRows>(data, columns / 4, piece, kNoFetch);
     } else {
@@ -106,49 +105,40 @@ void int8_several(const Panel& panel, const TileRows& x, float* sums) {
   });
 }
 
-// As many vectors of columns at once as leave registers for what unpacks them.
-constexpr int across_int4(int rows) { return rows <= 4 ? kVectors : 2; }
-
-// All rows by kAcross vectors of columns of some steps of int4, unpacked in registers: the ports that unpack are not those of products.
-// lines: of those that are read later, this call's share is fetched meanwhile.
-template <int kRows, int kAcross>
-TS_INLINE void unpacked(const uint8_t* step, int64_t steps, int first, const Piece& piece, const uint8_t* lines) {
-  __m512i integers[kRows][kAcross];
-  take(piece.waiting + first, integers);
-  const int8_t* q = piece.q;
-  const auto fetch = [&](int count) TS_ALWAYS {
-    for (int i = 0; i < count; ++i, lines += 64) Ahead{8 * kInt4StepBytes, 4 * kInt4StepBytes}.prefetch(lines);
-  };
-  for (int64_t s = 0; s < steps; ++s, step += kInt4StepBytes) {
-    fetch(kAcross / 2);  // a step has two lines of multipliers
+// The first kBand rows of kRows by one step of packed int4, lines in the order of memory; its bytes stay for the other band.
+template <int kRows, int kBand>
+TS_INLINE void unpacking_band(const uint8_t* step, const Piece& piece, uint8_t* bytes) {
+  __m512i integers[kBand][kVectors];
+  take(piece.waiting, integers);
+  TS_UNROLL
+  for (int part = 0; part < 4; ++part) {
     TS_UNROLL
-    for (int part = 0; part < 4; ++part) {
-      Factors by[kAcross];
+    for (int j = 0; j < kVectors; ++j) {
+      const uint8_t* lines = step + kMultiplierBytes + (part * kVectors + j) * 128;
       TS_UNROLL
-      for (int j = 0; j < kAcross; ++j) by[j] = factors_of<128>(step, first + j, part);
-      TS_UNROLL
-      for (int oct = 2 * part; oct < 2 * part + 2; ++oct, q += 2 * 4 * kRows) {
-        __m512i low[kAcross], high[kAcross];
+      for (int i = 0; i < 2; ++i) Ahead{8 * kInt4StepBytes, 2 * kInt4StepBytes}.prefetch(lines + 64 * i);
+      unpack_part<128>(step, j, part, [&](int quad, __m512i four) TS_ALWAYS {
+        if (kBand < kRows) _mm512_store_si512(bytes + quad * kQuadBytes + 64 * j, four);
         TS_UNROLL
-        for (int j = 0; j < kAcross; ++j) unpack_oct(oct_at(step, oct, first + j), by[j], low[j], high[j]);
-        fetch(kAcross);
-        multiply(low, q, 4, integers);
-        multiply(high, q + 4 * kRows, 4, integers);
-      }
+        for (int r = 0; r < kBand; ++r) {
+          integers[r][j] = _mm512_dpbusd_epi32(integers[r][j], four, broadcast_quad(piece.q + (quad * kRows + r) * 4));
+        }
+      });
     }
   }
-  put_back(integers, piece.waiting + first);
+  put_back(integers, piece.waiting);
 }
 
 template <int kRows>
 void int4_several(const Panel& panel, const TileRows& x, float* sums) {
-  constexpr int kAcross = across_int4(kRows);
-  each_piece<kRows, kInt4Columns>(panel, x, sums, [](const uint8_t* data, int64_t columns, const Piece& piece) TS_ALWAYS {
-    const int64_t steps = columns / kStep, bytes = steps * kInt4StepBytes;
-    for (int first = 0; first < kVectors; first += kAcross) {
-      unpacked<kRows, kAcross>(data, steps, first, piece, data + bytes / kVectors * first);
+  constexpr int kUpper = upper_band(kRows), kLower = kRows - kUpper;
+  alignas(64) uint8_t bytes[kStep * kPanel];
+  each_piece<kRows>(panel, x, sums, [&](const uint8_t* data, int64_t columns, Piece piece) TS_ALWAYS {
+    for (int64_t k = 0; k < columns; k += kStep, data += kInt4StepBytes, piece.q += kStep * kRows) {
+      unpacking_band<kRows, kUpper>(data, piece, bytes);
+      if constexpr (kLower > 0) band<kRows, kUpper, kLower>(bytes, kStep / 4, piece, kNoFetch);
     }
-    return data + bytes;
+    return data;
   });
 }
 

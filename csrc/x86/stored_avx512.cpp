@@ -62,16 +62,17 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
   }
 }
 
-// As many vectors of columns at once as leave all sums of a step in registers.
-constexpr int across(int rows) { return rows <= 3 ? kVectors : 2; }
+// Vectors of columns at once. The whole width of a panel reads memory front to back; where the sums of so many rows would not stay in
+// registers, one half of a group comes after the other.
+constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) ? kVectors : kVectors / 2; }
 
-// totals += the codes of one group, in `steps` steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where
-// the codes of the panel's whole width end.
+// totals += the codes of one group, in steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where the codes
+// of the panel's whole width end.
 template <int32_t kKind, int kRows, bool kAlone, int kAcross>
-TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, int64_t steps, const Group& group,
-                                   int vector, const TileRows& x, __m512 (&totals)[kRows][kVectors]) {
+TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, int vector,
+                                   const TileRows& x, __m512 (&totals)[kRows][kVectors]) {
   constexpr StoredShape kShape = stored_shape(kKind);
-  const int64_t parts = sub / kSubgroup;
+  const int64_t parts = sub / kSubgroup, steps = group.columns / sub;
   const int8_t* q = x.q + group.first;
   const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
   codes += 64 * vector;
@@ -132,14 +133,17 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   for (auto& row : totals) {
     for (__m512& total : row) total = _mm512_setzero_ps();
   }
+  constexpr bool kNibbles = stored_shape(kKind).nibbles;
+  constexpr int kAcross = across(kNibbles, kRows);
   const uint8_t* data = panel.data;
   Head<kKind> head;
-  for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
+  for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
-    const uint8_t* codes = head.read(data, columns / sub, fetch<stored_shape(kKind).nibbles, kRows, kAlone>);
+    const Group group = {data, nullptr, nullptr, index, first, columns};
+    const uint8_t* codes = head.read(data, columns / sub, fetch<kNibbles, kRows, kAlone>);
     TS_UNROLL
-    for (int vector = 0; vector < kVectors; vector += across(kRows)) {
-      data = add_codes<kKind, kRows, kAlone, across(kRows)>(head, codes, sub, columns / sub, Group{nullptr, nullptr, nullptr, group, first, columns}, vector, x, totals);
+    for (int vector = 0; vector < kVectors; vector += kAcross) {
+      data = add_codes<kKind, kRows, kAlone, kAcross>(head, codes, sub, group, vector, x, totals);
     }
   }
   store_rows(totals, sums);
@@ -154,7 +158,7 @@ TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t s
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_loadu_ps(sums + r * kPanel + 16 * j);
   }
-  add_codes<kKind, kRows, true, kVectors>(head, codes, sub, group.columns / sub, group, 0, x, totals);
+  add_codes<kKind, kRows, true, kVectors>(head, codes, sub, group, 0, x, totals);
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL

@@ -134,52 +134,32 @@ TS_INLINE __m512i multiplier_pair(const uint8_t* step, int pair, int j) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(step + pair * kPanel + 16 * j)));
 }
 
-// What makes bytes, element * multiplier plus an offset, of the nibbles of 16 k of 16 columns. both: the multiplier in each 16 bits. less:
-// 8 * multiplier - offset in each byte, because (nibble - 8) * m + offset = nibble * m - less, all modulo 256.
-struct Factors {
-  __m512i both, less;
-};
-
-// part: a quarter of a step. One shuffle puts a column's two multipliers into all bytes of its lane, another looks up what is taken off.
-template <int kOffset>
-TS_INLINE Factors factors_of(const uint8_t* step, int j, int part) {
-  constexpr auto kLess = [](int m) { return static_cast<char>(8 * m - kOffset); };
-  const __m512i less = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(kLess(0), kLess(1), kLess(2), kLess(3), kLess(4), kLess(5), kLess(6), kLess(7), kLess(8), kLess(9), kLess(10), kLess(11),
-                    kLess(12), kLess(13), kLess(14), kLess(15)));
-  const __m512i columns = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(0x01010101));
+// A quarter of a step of packed int4 (16 k of 16 columns) to signed bytes element * multiplier, plus kOffset; put(quad, bytes) takes its
+// four quads of k. A multiplier in each 16 bits multiplies two elements at once: neither product exceeds 225, a byte.
+template <int kOffset, class Put>
+TS_INLINE void unpack_part(const uint8_t* step, int j, int part, const Put& put) {
   const __m512i nibble = _mm512_set1_epi8(15);
-  const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + 16 * j));
-  const __m512i spread = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(pairs), columns);
-  const __m512i m = _mm512_and_si512(part % 2 == 0 ? spread : _mm512_srli_epi16(spread, 4), nibble);
-  return {_mm512_and_si512(m, _mm512_set1_epi16(255)), _mm512_shuffle_epi8(less, m)};
+  const __m512i pair = multiplier_pair(step, part / 2, j);
+  const __m512i m = part % 2 == 0 ? _mm512_and_si512(pair, _mm512_set1_epi32(15)) : _mm512_srli_epi32(pair, 4);
+  const __m512i both = _mm512_or_si512(m, _mm512_slli_epi32(m, 16));
+  // (nibble - 8) * m + offset = nibble * m - (8 m - offset), all modulo 256
+  const __m512i eights = _mm512_slli_epi32(_mm512_or_si512(both, _mm512_slli_epi32(both, 8)), 3);
+  const __m512i less = _mm512_sub_epi8(eights, _mm512_set1_epi8(static_cast<char>(kOffset)));
+  TS_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const int oct = 2 * part + i;
+    const __m512i packed = load(step + kMultiplierBytes + oct * kQuadBytes + 64 * j);
+    const __m512i low = _mm512_and_si512(packed, nibble), high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
+    put(2 * oct, _mm512_sub_epi8(_mm512_mullo_epi16(low, both), less));
+    put(2 * oct + 1, _mm512_sub_epi8(_mm512_mullo_epi16(high, both), less));
+  }
 }
 
-// 8 k of 16 columns: the quads of the low and of the high nibbles. One 16-bit product multiplies two elements at once: neither product
-// exceeds 225, a byte.
-TS_INLINE void unpack_oct(const uint8_t* octs, const Factors& by, __m512i& low, __m512i& high) {
-  const __m512i nibble = _mm512_set1_epi8(15), packed = load(octs);
-  low = _mm512_sub_epi8(_mm512_mullo_epi16(_mm512_and_si512(packed, nibble), by.both), by.less);
-  high = _mm512_sub_epi8(_mm512_mullo_epi16(_mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble), by.both), by.less);
-}
-
-// Where 8 k of 16 columns lie in a step: quads 2 * oct and the next.
-TS_INLINE const uint8_t* oct_at(const uint8_t* step, int oct, int j) { return step + kMultiplierBytes + oct * kQuadBytes + 64 * j; }
-
-// A whole step of 16 columns to bytes; put(quad, bytes) takes its 16 quads of k.
+// A whole step: its 16 quads.
 template <int kOffset, class Put>
 TS_INLINE void unpack_step(const uint8_t* step, int j, const Put& put) {
   TS_UNROLL
-  for (int part = 0; part < 4; ++part) {
-    const Factors by = factors_of<kOffset>(step, j, part);
-    TS_UNROLL
-    for (int oct = 2 * part; oct < 2 * part + 2; ++oct) {
-      __m512i low, high;
-      unpack_oct(oct_at(step, oct, j), by, low, high);
-      put(2 * oct, low);
-      put(2 * oct + 1, high);
-    }
-  }
+  for (int part = 0; part < 4; ++part) unpack_part<kOffset>(step, j, part, put);
 }
 
 }  // namespace twostroke

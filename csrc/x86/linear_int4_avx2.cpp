@@ -115,7 +115,10 @@ void int4_group(const uint8_t* data, const Group& group, const TileRows& x, floa
   const int64_t subgroups = group.columns / kSubgroup;
   for (int r = 0; r < kRows; ++r) {
     const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
-    for (int64_t n = 0; n < subgroups; ++n) beginnings[r][n] = (corrections[n] / 2 & 0xffff) | static_cast<int32_t>(static_cast<uint32_t>(corrections[n] / 2) << 16);
+    for (int64_t n = 0; n < subgroups; ++n) {
+      const uint32_t half = static_cast<uint32_t>(corrections[n] / 2);
+      beginnings[r][n] = static_cast<int32_t>((half & 0xffff) | half << 16);
+    }
   }
   constexpr int64_t kMoments = kParts * kPanel / (kAcross * kLanes);  // of a step
   Fetch ahead = {group.after, group.columns / kStep * kStepLines, (kStepLines + kMoments - 1) / kMoments};

@@ -1,48 +1,137 @@
-// int4 weights of ts_linear for AVX2: the unpacking of a group to bytes.
+// int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
+// multiplier of 16 columns of k is applied once to their sum, not to each element, and no sum of 32 bits is made of each product.
 // Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
 
 #include "twostroke/linear.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int64_t kColumns = 8;             // of one register
+constexpr int kLanes = 8;                         // columns of one register
+constexpr int kMostSubgroups = kMaxGroup / kSubgroup;
+constexpr int64_t kStepLines = kInt4StepBytes / 64;
+constexpr int kParts = kStep / kSubgroup;
+
+// Registers across a strip: as many as leave room for sums, totals, multipliers and nibbles.
+constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+
+// In both halves of 32 bits: half of what undoes the offset of the elements of a subgroup, where its sums begin. (rows, subgroups)
+template <int kRows>
+using Beginnings = int32_t[kRows][kMostSubgroups];
 
 TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
-TS_INLINE void store(uint8_t* to, __m256i bytes) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes); }
 
-// 16 k of 8 columns. A multiplier in each 16 bits multiplies two elements at once: neither product exceeds 225, a byte.
-TS_INLINE void unpack_columns(const uint8_t* octs, __m256i multipliers, uint8_t* bytes) {
+TS_INLINE __m256i broadcast(const void* four_bytes) {
+  int32_t four;
+  memcpy(&four, four_bytes, 4);
+  return _mm256_set1_epi32(four);
+}
+
+TS_INLINE __m256 load_bf16(const uint8_t* data) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+// The multipliers of 8 columns and one part of a step, in each 16 bits.
+TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) {
+  const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + column));
+  const __m256i wide = _mm256_cvtepu8_epi32(pairs);
+  const __m256i one = part % 2 == 0 ? _mm256_and_si256(wide, _mm256_set1_epi32(15)) : _mm256_srli_epi32(wide, 4);
+  return _mm256_or_si256(one, _mm256_slli_epi32(one, 16));
+}
+
+// 16 k of a strip. A half of a lane sums up 8 products of at most 15 * 127, and begins at no more than 4 * 16 * 127.
+template <int kRows, int kAcross>
+TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcross], const int8_t* q, int64_t stride,
+                        const int32_t* beginnings, __m256i (&totals)[kRows][kAcross]) {
   const __m256i nibble = _mm256_set1_epi8(15);
-  const __m256i both = _mm256_or_si256(multipliers, _mm256_slli_epi32(multipliers, 16));
-  // (nibble - 8) * m + 128 = nibble * m - (8 m - 128), all modulo 256
-  const __m256i eights = _mm256_slli_epi32(_mm256_or_si256(both, _mm256_slli_epi32(both, 8)), 3);
-  const __m256i less = _mm256_sub_epi8(eights, _mm256_set1_epi8(static_cast<char>(128)));
+  __m256i sums[kRows][kAcross];
   TS_UNROLL
-  for (int oct = 0; oct < 2; ++oct, octs += kQuadBytes, bytes += 2 * kQuadBytes) {
-    const __m256i packed = load(octs);
-    const __m256i low = _mm256_and_si256(packed, nibble), high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), nibble);
-    store(bytes, _mm256_sub_epi8(_mm256_mullo_epi16(low, both), less));
-    store(bytes + kQuadBytes, _mm256_sub_epi8(_mm256_mullo_epi16(high, both), less));
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) sums[r][j] = broadcast(beginnings + r * kMostSubgroups);
+  }
+  TS_UNROLL
+  for (int oct = 0; oct < 2; ++oct) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) {
+      const __m256i packed = load(octs + oct * kQuadBytes + 32 * j);
+      const __m256i low = _mm256_and_si256(packed, nibble), high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), nibble);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const int8_t* at = q + r * stride + 8 * oct;
+        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(low, broadcast(at)));
+        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(high, broadcast(at + 4)));
+      }
+    }
+  }
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) totals[r][j] = _mm256_add_epi32(totals[r][j], _mm256_madd_epi16(sums[r][j], multipliers[j]));
+  }
+}
+
+// One strip of one group, from `column` of the panel on: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
+template <int kRows, int kAcross>
+TS_INLINE void group_strip(const uint8_t* data, int64_t column, const Group& group, const TileRows& x, const Beginnings<kRows>& beginnings,
+                           Fetch* ahead, float* sums) {
+  __m256i totals[kRows][kAcross];
+  for (auto& row : totals) {
+    for (__m256i& total : row) total = _mm256_setzero_si256();
+  }
+  const int8_t* q = x.q + group.first;
+  const int32_t* begin = beginnings[0];
+  for (int64_t k = 0; k < group.columns; k += kStep, data += kInt4StepBytes, q += kStep, begin += kParts) {
+    TS_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      ahead->step();
+      __m256i multipliers[kAcross];
+      TS_UNROLL
+      for (int j = 0; j < kAcross; ++j) multipliers[j] = multipliers_of(data, part, column + kLanes * j);
+      const uint8_t* octs = data + kMultiplierBytes + part * 2 * kQuadBytes + 4 * column;
+      subgroup<kRows, kAcross>(octs, multipliers, q + part * kSubgroup, x.q_stride, begin + part, totals);
+    }
+  }
+  TS_UNROLL
+  for (int j = 0; j < kAcross; ++j) {
+    const __m256 w_scale = load_bf16(group.scales + 2 * (column + kLanes * j));
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      float* at = sums + r * kPanel + column + kLanes * j;
+      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[group.index * x.pair_stride + r]), w_scale);
+      _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[r][j]), scale, _mm256_load_ps(at)));
+    }
+  }
+}
+
+template <int kRows>
+void int4_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+  constexpr int kAcross = strip_vectors(kRows);
+  Beginnings<kRows> beginnings;
+  const int64_t subgroups = group.columns / kSubgroup;
+  for (int r = 0; r < kRows; ++r) {
+    const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
+    for (int64_t n = 0; n < subgroups; ++n) {
+      const uint32_t half = static_cast<uint32_t>(corrections[n] / 2);
+      beginnings[r][n] = static_cast<int32_t>((half & 0xffff) | half << 16);
+    }
+  }
+  constexpr int64_t kMoments = kParts * kPanel / (kAcross * kLanes);  // of a step
+  Fetch ahead = {group.after, group.columns / kStep * kStepLines, (kStepLines + kMoments - 1) / kMoments};
+  for (int64_t column = 0; column < kPanel; column += kAcross * kLanes) {
+    group_strip<kRows, kAcross>(data, column, group, x, beginnings, &ahead, sums);
   }
 }
 
 }  // namespace
 
-void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
-  for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes) {
-    const uint8_t* elements = packed + kMultiplierBytes;
-    for (int64_t part = 0; part < kStep / kSubgroup; ++part, elements += 2 * kQuadBytes, bytes += kSubgroup * kPanel) {
-      for (int64_t c = 0; c < kPanel; c += kColumns) {
-        const __m128i pair = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(packed + part / 2 * kPanel + c));
-        const __m256i wide = _mm256_cvtepu8_epi32(pair);
-        const __m256i multipliers = part % 2 == 0 ? _mm256_and_si256(wide, _mm256_set1_epi32(15)) : _mm256_srli_epi32(wide, 4);
-        unpack_columns(elements + 4 * c, multipliers, bytes + 4 * c);
-      }
-    }
-  }
+GroupKernel int4_kernel(int64_t rows) {
+  constexpr GroupKernel kernels[kTileRows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};
+  return kernels[rows - 1];
 }
 
 }  // namespace twostroke

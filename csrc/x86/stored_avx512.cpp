@@ -19,11 +19,11 @@ TS_INLINE void fetch(const uint8_t* line) {
 }
 
 // 4 columns of codes of 8 bits at `at`.
-template <int kRows, bool kAlone>
-TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  __m512i quads[kVectors];
+template <int kRows, bool kAlone, int kAcross>
+TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+  __m512i quads[kAcross];
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
+  for (int j = 0; j < kAcross; ++j) {
     quads[j] = load(at + 64 * j);
     fetch<false, kRows, kAlone>(at + 64 * j);
   }
@@ -31,11 +31,11 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m
 }
 
 // 8 columns of nibbles at `at`: the low ones are the first 4.
-template <bool kTable, int kRows, bool kAlone>
-TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
-  __m512i low[kVectors], high[kVectors];
+template <bool kTable, int kRows, bool kAlone, int kAcross>
+TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+  __m512i low[kAcross], high[kAcross];
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) {
+  for (int j = 0; j < kAcross; ++j) {
     fetch<true, kRows, kAlone>(at + 64 * j);
     split_nibbles<kTable>(load(at + 64 * j), low[j], high[j]);
   }
@@ -44,16 +44,16 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
 }
 
 // One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
-template <int kHigh, int kRows, bool kAlone>
-TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kVectors]) {
+template <int kHigh, int kRows, bool kAlone, int kAcross>
+TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
   const uint8_t* nibbles = at + kQuadBytes;
   TS_UNROLL
-  for (int j = 0; j < kVectors; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
+  for (int j = 0; j < kAcross; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
   TS_UNROLL
   for (int pair = 0; pair < 4 / kHigh; ++pair, nibbles += kQuadBytes, q += 8) {
-    __m512i low[kVectors], high[kVectors];
+    __m512i low[kAcross], high[kAcross];
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
+    for (int j = 0; j < kAcross; ++j) {
       fetch<true, kRows, kAlone>(nibbles + 64 * j);
       split_pair<kHigh>(load(nibbles + 64 * j), load(at + 64 * j), pair, low[j], high[j]);
     }
@@ -62,28 +62,34 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
   }
 }
 
-// totals += the codes of one group, in `steps` steps of `sub` columns. Returns where they end.
-template <int32_t kKind, int kRows, bool kAlone>
-TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, int64_t steps, int64_t first, int64_t index,
+// Vectors of columns at once. The whole width of a panel reads memory front to back; where the sums of so many rows would not stay in
+// registers, one half of a group comes after the other.
+constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) ? kVectors : kVectors / 2; }
+
+// totals += the codes of one group, in steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where the codes
+// of the panel's whole width end.
+template <int32_t kKind, int kRows, bool kAlone, int kAcross>
+TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, int vector,
                                    const TileRows& x, __m512 (&totals)[kRows][kVectors]) {
   constexpr StoredShape kShape = stored_shape(kKind);
-  const int64_t parts = sub / kSubgroup;
-  const int8_t* q = x.q + first;
-  const int32_t* corrections = x.sub_corrections + first / kSubgroup;
-  __m512 waiting[kRows][kVectors];
+  const int64_t parts = sub / kSubgroup, steps = group.columns / sub;
+  const int8_t* q = x.q + group.first;
+  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
+  codes += 64 * vector;
+  __m512 waiting[kRows][kAcross];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) waiting[r][j] = _mm512_setzero_ps();
+    for (int j = 0; j < kAcross; ++j) waiting[r][j] = _mm512_setzero_ps();
   }
   for (int64_t s = 0; s < steps; ++s, corrections += parts) {
-    __m512i integers[kRows][kVectors];
+    __m512i integers[kRows][kAcross];
     int32_t eights[kRows];
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       eights[r] = eights_of(corrections + r * x.subgroups, parts);
       TS_UNROLL
-      for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Head<kKind>::kMore);
+      for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Head<kKind>::kMore);
     }
     if constexpr (kShape.high > 0) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
@@ -99,24 +105,25 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
       for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows, kAlone>(codes, q, x.q_stride, integers);
     }
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
-      const __m512 step = _mm512_load_ps(head.multipliers + s * kPanel + 16 * j);
+    for (int j = 0; j < kAcross; ++j) {
+      const int64_t at = s * kPanel + 16 * (vector + j);
+      const __m512 step = _mm512_load_ps(head.multipliers + at);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, waiting[r][j]);
         if constexpr (kShape.minimum) {
-          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + s * kPanel + 16 * j), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
+          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + at), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
         }
       }
     }
   }
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m512 scale = _mm512_set1_ps(x.scales[index * x.pair_stride + r]);
+    const __m512 scale = _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]);
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_fmadd_ps(waiting[r][j], scale, totals[r][j]);
+    for (int j = 0; j < kAcross; ++j) totals[r][vector + j] = _mm512_fmadd_ps(waiting[r][j], scale, totals[r][vector + j]);
   }
-  return codes;
+  return codes - 64 * vector;
 }
 
 // A whole panel, read front to back. kKind stands for all kinds that differ from it in `sub` alone.
@@ -126,12 +133,18 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   for (auto& row : totals) {
     for (__m512& total : row) total = _mm512_setzero_ps();
   }
+  constexpr bool kNibbles = stored_shape(kKind).nibbles;
+  constexpr int kAcross = across(kNibbles, kRows);
   const uint8_t* data = panel.data;
   Head<kKind> head;
-  for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
+  for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
-    const uint8_t* codes = head.read(data, columns / sub, fetch<stored_shape(kKind).nibbles, kRows, kAlone>);
-    data = add_codes<kKind, kRows, kAlone>(head, codes, sub, columns / sub, first, group, x, totals);
+    const Group group = {data, nullptr, nullptr, index, first, columns};
+    const uint8_t* codes = head.read(data, columns / sub, fetch<kNibbles, kRows, kAlone>);
+    TS_UNROLL
+    for (int vector = 0; vector < kVectors; vector += kAcross) {
+      data = add_codes<kKind, kRows, kAlone, kAcross>(head, codes, sub, group, vector, x, totals);
+    }
   }
   store_rows(totals, sums);
 }
@@ -145,7 +158,7 @@ TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t s
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_loadu_ps(sums + r * kPanel + 16 * j);
   }
-  add_codes<kKind, kRows, true>(head, codes, sub, group.columns / sub, group.first, group.index, x, totals);
+  add_codes<kKind, kRows, true, kVectors>(head, codes, sub, group, 0, x, totals);
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL

@@ -25,7 +25,7 @@ from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 
 COLUMNS = (32, 64, 96, 256, 896, 1152)
-ROWS = (1, 2, 3, 5, 6, 7, 13, 40, 150)
+ROWS = (1, 2, 3, 5, 6, 8, 13, 40, 150)
 
 
 def packed(kind: WeightKind, rows: int, columns: int, values: StoredValues | None = None) -> PackedWeight:

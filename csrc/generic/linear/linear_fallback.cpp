@@ -4,7 +4,7 @@
 
 namespace twostroke {
 
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_NEON)
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
 namespace {
 
 // 16 k of 64 columns: element * multiplier + 128, four k of a column side by side.
@@ -37,7 +37,7 @@ void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
 #endif
 
 // Never asked for where kInt4Rows and kStreamRows are 0.
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_DOTPROD)
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_DOTPROD)
 GroupKernel int4_kernel(int64_t) { return nullptr; }
 #endif
 #if !defined(TS_LEVEL_AVX512)

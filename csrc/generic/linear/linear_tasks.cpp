@@ -88,7 +88,9 @@ void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_
 }
 
 void int4_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  int4_kernel(last_row - first_row)(group.data, group, tile_rows(job, first_row), sums);
+  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
+    int4_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+  });
 }
 
 void unpacked_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {

@@ -22,9 +22,7 @@ constexpr Way kSeveralRows = {"several_rows_kernel", read_several_on, nullptr};
 constexpr Way kStored = {"unpack_stored, then multiply_stored", nullptr, stored_by_group};
 constexpr Way kInt8 = {"int8_kernel", nullptr, int8_by_group};
 constexpr Way kUnpackedInt4 = {"unpack_int4, then int8_kernel", nullptr, unpacked_by_group};
-#if defined(TS_LEVEL_DOTPROD)
 constexpr Way kInt4 = {"int4_kernel", nullptr, int4_by_group};
-#endif
 #endif
 
 }  // namespace
@@ -44,12 +42,7 @@ const Way& way_of(int32_t kind, int64_t rows, bool in_turn) {
 #else
   (void)in_turn;
   if (kind == TS_W_INT8) return kInt8;
-#if defined(TS_LEVEL_DOTPROD)
-  if (rows <= kInt4Rows) return kInt4;
-#else
-  (void)rows;
-#endif
-  return kUnpackedInt4;
+  return rows <= kInt4Rows ? kInt4 : kUnpackedInt4;
 #endif
 }
 

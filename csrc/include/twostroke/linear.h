@@ -31,8 +31,10 @@ constexpr int64_t kBlockedRows = INT64_MAX;
 // Fewer, at some levels, read whole panels as they lie packed (linear_streams.cpp), or at least those of int4.
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = 0;
+#elif defined(TS_LEVEL_AVX2)
+constexpr int64_t kStreamRows = 0, kInt4Rows = INT64_MAX;
 #elif defined(TS_LEVEL_DOTPROD)
-constexpr int64_t kStreamRows = 0, kInt4Rows = 4;
+constexpr int64_t kStreamRows = 0, kInt4Rows = kTileRows;
 #else
 constexpr int64_t kStreamRows = 0, kInt4Rows = 0;
 #endif
@@ -86,7 +88,7 @@ TileKernel float_kernel(int32_t kind, int64_t rows);
 // data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows. Not where rows are few or in blocks.
 GroupKernel int8_kernel(int64_t rows);
 
-// data: packed int4; 1..kInt4Rows rows. More rows share one unpacking.
+// data: packed int4; 1..kTileRows rows. Where there are more than kInt4Rows in all, they share one unpacking instead.
 GroupKernel int4_kernel(int64_t rows);
 
 // The kernel for an integer kind and a whole panel, its memory front to back: of up to kStreamRows rows, and of more, up to

@@ -24,7 +24,7 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
 #if defined(TS_LEVEL_AVX512)
-constexpr int64_t kStoredFewRows = kTileRows;
+constexpr int64_t kStoredFewRows = 8;
 
 // The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all of them.
 constexpr int64_t kTallRows = 20;

@@ -9,15 +9,10 @@
 namespace twostroke {
 namespace {
 
-#ifndef TILE
-#define TILE 4
-#define BYTES_FROM 20
-#define TALL(shape) (shape.high > 0)
-#endif
-constexpr int kTile = TILE;  // rows that meet the codes together, where rows are many
+constexpr int kTile = 4;  // rows that meet the codes together
 
 // Registers of columns that meet the rows together: their sums stay in registers.
-constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : rows <= 4 ? 2 : 1; }
+constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
 // How a line is fetched ahead: as in stored_avx512.cpp. kAlone: not at all.
 template <bool kNibbles, int kRows, bool kAlone>
@@ -149,66 +144,77 @@ struct Step {
   }
 };
 
-// sums (rows, 64) += one group of `columns` columns from `first` on. Returns where its codes end.
+struct Unfetched {
+  TS_INLINE void operator()(const uint8_t*) const {}
+};
+
+// kAlone: a row for which nothing is fetched ahead.
+template <int32_t kKind, int kRows, bool kAlone>
+struct Fetched {
+  TS_INLINE void operator()(const uint8_t* line) const { fetch<stored_shape(kKind).nibbles, kRows, kAlone>(line); }
+};
+
+// sums (rows, 64) += one group, by kRows rows. Line: called with each line of codes.
 template <class Source, int kRows, class Line>
-TS_INLINE const uint8_t* add_codes(const Head<Source::kKind>& head, const uint8_t* codes, int64_t columns, int64_t first, int64_t index,
-                                   const TileRows& x, const Line& line, float* sums) {
+__attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x, float* sums) {
   constexpr StoredShape kShape = Source::kShape;
   constexpr int kAcross = across(kRows);
   constexpr int64_t kParts = kShape.sub / kSubgroup;
-  const int32_t* corrections = x.sub_corrections + first / kSubgroup;
+  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
   alignas(64) float waiting[kRows][kPanel] = {};
-  for (int64_t s = 0; s < columns / kShape.sub; ++s, corrections += kParts, codes += Step<Source, kRows>::kBytes) {
-    Step<Source, kRows> step = {codes, x.q + first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, {}};
+  for (int64_t s = 0; s < group.columns / kShape.sub; ++s, corrections += kParts, codes += Step<Source, kRows>::kBytes) {
+    Step<Source, kRows> step = {codes, x.q + group.first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, {}};
     if constexpr (kShape.minimum) step.minima += s * kPanel;
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) step.sums_q[r] = eights_of(corrections + r * x.subgroups, kParts) / -8;
     for (int64_t c = 0; c < kPanel; c += kAcross * kLanes) {
-      step.template add<kAcross>(c, [&](const uint8_t* at, int v) TS_ALWAYS {
-        if (v % 2 == 0 && (kAcross > 1 || c % (2 * kLanes) == 0)) line(at);
+      step.template add<kAcross>(c, [](const uint8_t* at, int v) TS_ALWAYS {
+        if (v % 2 == 0) Line()(at);
       }, waiting);
     }
   }
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m256 scale = _mm256_set1_ps(x.scales[index * x.pair_stride + r]);
+    const __m256 scale = _mm256_set1_ps(x.scales[group.index * x.pair_stride + r]);
     for (int64_t c = 0; c < kPanel; c += kLanes) {
       float* at = sums + r * kPanel + c;
       _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_load_ps(waiting[r] + c), scale, _mm256_load_ps(at)));
     }
   }
-  return codes;
 }
 
-// A whole panel, read front to back.
+// A whole panel, read front to back. Rows beyond a tile meet each group once more, while it lies in the first-level cache.
 template <int32_t kKind, int kRows, bool kAlone>
 void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
+  constexpr int kFirst = kRows <= kTile ? kRows : (kRows + 1) / 2, kRest = kRows - kFirst;
+  typedef Fetched<kKind, kFirst, kAlone> Line;
   memset(sums, 0, sizeof(float) * kRows * kPanel);
   const uint8_t* data = panel.data;
   Head<kKind> head;
-  for (int64_t first = 0, group = 0; first < panel.columns; first += kStoredGroup, ++group) {
+  for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
-    const uint8_t* codes = head.read(data, columns / kShape.sub, fetch<kShape.nibbles, kRows, kAlone>);
-    data = add_codes<Codes<kKind>, kRows>(head, codes, columns, first, group, x, fetch<kShape.nibbles, kRows, kAlone>, sums);
+    const Group group = {data, nullptr, nullptr, index, first, columns};
+    const uint8_t* codes = head.read(data, columns / kShape.sub, Line());
+    add_tile<Codes<kKind>, kFirst, Line>(head, codes, group, x, sums);
+    if constexpr (kRest > 0) add_tile<Codes<kKind>, kRest, Unfetched>(head, codes, group, rows_after(x, kFirst), sums + kFirst * kPanel);
+    data = codes + columns / Codes<kKind>::kUnit * Codes<kKind>::kUnitBytes;
   }
-}
-
-// kRows rows by one group; nothing is fetched ahead, for the group lies in a cache.
-template <class Source, int kRows>
-void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x, float* sums) {
-  add_codes<Source, kRows>(head, codes, group.columns, group.first, group.index, x, [](const uint8_t*) {}, sums);
 }
 
 template <class Source>
 using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, float* sums);
 
-// Many rows by one group, a few at a time.
+// Many rows by one group, which lies in a cache, in tiles of nearly equal height.
 template <class Source>
 void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, TileRows x, int64_t rows, float* sums) {
-  for (; rows > 0; rows -= kTile, sums += kTile * kPanel, x = rows_after(x, kTile)) {
-    kernel_of<Tile<Source>, kTile>(rows < kTile ? rows : kTile, [](auto number) { return add_tile<Source, decltype(number)::value>; })(
+  for (int64_t tiles = (rows + kTile - 1) / kTile; tiles > 0; --tiles) {
+    const int64_t count = (rows + tiles - 1) / tiles;
+    kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, Unfetched>; })(
         head, codes, group, x, sums);
+    x = rows_after(x, count);
+    rows -= count;
+    sums += count * kPanel;
   }
 }
 
@@ -232,9 +238,9 @@ template <int32_t kKind>
 void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
   Head<kKind> head;
-  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, [](const uint8_t*) {});
-  if constexpr (kShape.nibbles && TALL(kShape)) {
-    if (rows >= BYTES_FROM) {
+  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Unfetched());
+  if constexpr (kShape.high > 0) {
+    if (rows >= kTallRows) {
       alignas(64) uint8_t bytes[kStoredGroup * kPanel];
       unpack<kKind>(codes, group.columns, bytes);
       return add_rows<Bytes<kKind>>(head, bytes, group, x, rows, sums);

@@ -137,7 +137,9 @@ struct Step {
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         __m256 total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][v]), step, _mm256_load_ps(waiting[r] + c));
-        if constexpr (kShape.minimum) total = _mm256_fnmadd_ps(_mm256_load_ps(minima + c), _mm256_set1_ps(static_cast<float>(sums_q[r])), total);
+        if constexpr (kShape.minimum) {
+          total = _mm256_fnmadd_ps(_mm256_load_ps(minima + c), _mm256_set1_ps(static_cast<float>(sums_q[r])), total);
+        }
         _mm256_store_ps(waiting[r] + c, total);
       }
     }
@@ -156,7 +158,8 @@ struct Fetched {
 
 // sums (rows, 64) += one group, by kRows rows. Line: called with each line of codes.
 template <class Source, int kRows, class Line>
-__attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x, float* sums) {
+__attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x,
+                                        float* sums) {
   constexpr StoredShape kShape = Source::kShape;
   constexpr int kAcross = across(kRows);
   constexpr int64_t kParts = kShape.sub / kSubgroup;

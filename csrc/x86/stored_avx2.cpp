@@ -1,70 +1,290 @@
-// Products with a group of stored codes for AVX2 and FMA: eight columns of all rows at a time.
-// Knows: unpacked groups, quantized rows, 256-bit registers. Must not know: how codes were packed, threads.
+// Products with stored codes as they lie, for AVX2 and FMA: few rows by a panel that is read once, because a stream waits for memory, and
+// many rows by one group after the other.
+// Knows: the layouts, quantized rows, 256-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX2)
-#include <immintrin.h>
-
-#include "twostroke/stored.h"
+#include "twostroke/kernel_of.h"
+#include "twostroke/stored_codes_avx2.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
 
-constexpr int kLanes = 8;
+constexpr int kTile = 4;  // rows that meet the codes together
 
-TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
+// Registers of columns that meet the rows together: their sums stay in registers.
+constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
-// Sums of four products each; |code| * |q| <= 128 * 127, of which two do not saturate 16 bits.
-TS_INLINE __m256i dot(__m256i codes, __m256i magnitudes, const int8_t* q) {
-  int32_t four;
-  memcpy(&four, q, 4);
-  const __m256i pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(_mm256_set1_epi32(four), codes));
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+// How a line is fetched ahead: as in stored_avx512.cpp. kAlone: not at all.
+template <bool kNibbles, int kRows, bool kAlone>
+TS_INLINE void fetch(const uint8_t* line) {
+  if constexpr (kAlone) return;
+  if constexpr (kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
+  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
 }
 
-template <int kRows>
-TS_INLINE void strip(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t c, float* sums) {
-  __m256 totals[kRows];
-  for (__m256& total : totals) total = _mm256_setzero_ps();
-  const int64_t parts = weights.sub / kSubgroup;
-  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
-  for (int64_t s = 0; s < group.columns / weights.sub; ++s, corrections += parts) {
-    __m256i integers[kRows];
-    for (__m256i& each : integers) each = _mm256_setzero_si256();
-    for (int64_t k = s * weights.sub; k < (s + 1) * weights.sub; k += 4) {
-      const __m256i codes = _mm256_xor_si256(load(weights.bytes + k * kPanel + 4 * c), _mm256_set1_epi8(static_cast<char>(0x80)));
+template <int kRows, int kAcross>
+using Integers = __m256i[kRows][kAcross];
+
+// Sums of two neighbours in 16 bits, added to totals in 32.
+TS_INLINE __m256i widened(__m256i total, __m256i pairs) { return _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))); }
+
+// Both quads of one oct by one row, for each register of columns.
+template <class Source>
+struct Oct {
+  static constexpr int kSumOcts = Source::kSum / 2;
+  bool first, last;  // of a sum in 16 bits
+
+  TS_INLINE explicit Oct(int o) : first(o % kSumOcts == 0), last(o % kSumOcts == kSumOcts - 1) {}
+
+  TS_INLINE void add(__m256i low, __m256i high, __m256i low_q, __m256i high_q, __m256i& pairs, __m256i& integers) const {
+    const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(low, low_q), _mm256_maddubs_epi16(high, high_q));
+    pairs = first ? two : _mm256_add_epi16(pairs, two);
+    if (last) integers = widened(integers, pairs);
+  }
+};
+
+// One unit of nibbles. q: the rows at the unit's first column. Of the codes and the rows, the fewer stay in registers.
+template <class Source, int kRows, int kAcross, class Fetch>
+TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const Fetch& ahead, Integers<kRows, kAcross>& integers) {
+  constexpr int kOcts = Source::kUnit / 8, kLines = static_cast<int>(Source::kUnitBytes / kQuadBytes);
+  Integers<kRows, kAcross> pairs;
+  TS_UNROLL
+  for (int o = 0; o < kOcts; ++o, q += 8) {
+    const Oct<Source> oct(o);
+    TS_UNROLL
+    for (int line = o; line < kLines; line += kOcts) {
+      TS_UNROLL
+      for (int v = 0; v < kAcross; ++v) ahead(from + line * kQuadBytes + v * kRegisterBytes, v);
+    }
+    if constexpr (kRows < kAcross) {
+      __m256i low_q[kRows], high_q[kRows];
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) low_q[r] = broadcast_quad(q + r * stride), high_q[r] = broadcast_quad(q + r * stride + 4);
+      TS_UNROLL
+      for (int v = 0; v < kAcross; ++v) {
+        __m256i low, high;
+        Source::split(from + v * kRegisterBytes, o, low, high);
+        TS_UNROLL
+        for (int r = 0; r < kRows; ++r) oct.add(low, high, low_q[r], high_q[r], pairs[r][v], integers[r][v]);
+      }
+    } else {
+      __m256i low[kAcross], high[kAcross];
+      TS_UNROLL
+      for (int v = 0; v < kAcross; ++v) Source::split(from + v * kRegisterBytes, o, low[v], high[v]);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i low_q = broadcast_quad(q + r * stride), high_q = broadcast_quad(q + r * stride + 4);
+        TS_UNROLL
+        for (int v = 0; v < kAcross; ++v) oct.add(low[v], high[v], low_q, high_q, pairs[r][v], integers[r][v]);
+      }
+    }
+  }
+}
+
+// 16 columns of codes of 8 bits; |code| * |q| <= 128 * 127, of which two do not overflow 16 bits.
+template <int kRows, int kAcross, class Fetch>
+TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, const Fetch& ahead, Integers<kRows, kAcross>& integers) {
+  TS_UNROLL
+  for (int quad = 0; quad < 4; ++quad, from += kQuadBytes, q += 4) {
+    TS_UNROLL
+    for (int v = 0; v < kAcross; ++v) {
+      ahead(from + v * kRegisterBytes, v);
+      const __m256i codes = _mm256_xor_si256(load(from + v * kRegisterBytes), _mm256_set1_epi8(static_cast<char>(0x80)));
       const __m256i magnitudes = _mm256_abs_epi8(codes);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        integers[r] = _mm256_add_epi32(integers[r], dot(codes, magnitudes, x.q + r * x.q_stride + group.first + k));
+        const __m256i signed_q = _mm256_sign_epi8(broadcast_quad(q + r * stride), codes);
+        integers[r][v] = widened(integers[r][v], _mm256_maddubs_epi16(magnitudes, signed_q));
       }
     }
-    const __m256 step = _mm256_loadu_ps(weights.steps + s * kPanel + c);
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      totals[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r]), step, totals[r]);
-      if (weights.minima == nullptr) continue;
-      const int32_t eights = eights_of(corrections + r * x.subgroups, parts);
-      const __m256 minimum = _mm256_loadu_ps(weights.minima + s * kPanel + c);
-      totals[r] = _mm256_fnmadd_ps(minimum, _mm256_set1_ps(static_cast<float>(eights / -8)), totals[r]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    float* at = sums + r * kPanel + c;
-    const __m256 scale = _mm256_set1_ps(x.scales[group.index * x.pair_stride + r]);
-    _mm256_storeu_ps(at, _mm256_fmadd_ps(totals[r], scale, _mm256_loadu_ps(at)));
   }
 }
 
-template <int kRows>
-void tile(const StoredGroup& weights, const Group& group, const TileRows& x, float* sums) {
-  for (int64_t c = 0; c < kPanel; c += kLanes) strip<kRows>(weights, group, x, c, sums);
+// One step of a group, for some rows. sums_q: of their rounded activations.
+template <class Source, int kRows>
+struct Step {
+  static constexpr StoredShape kShape = Source::kShape;
+  static constexpr int64_t kUnits = kShape.sub / Source::kUnit, kBytes = kUnits * Source::kUnitBytes;
+
+  const uint8_t* codes;
+  const int8_t* q;
+  int64_t q_stride;
+  const float *multipliers, *minima;
+  int32_t sums_q[kRows];
+
+  // waiting (rows, 64) += the products of 8 * kAcross columns from `column` on.
+  template <int kAcross, class Fetch>
+  TS_INLINE void add(int64_t column, const Fetch& ahead, float (&waiting)[kRows][kPanel]) const {
+    Integers<kRows, kAcross> integers;
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TS_UNROLL
+      for (int v = 0; v < kAcross; ++v) integers[r][v] = _mm256_set1_epi32(-sums_q[r] * Source::kMore);
+    }
+    for (int64_t unit = 0; unit < kUnits; ++unit) {
+      const uint8_t* from = codes + unit * Source::kUnitBytes + 4 * column;
+      if constexpr (kShape.nibbles) {
+        add_unit<Source>(from, q + unit * Source::kUnit, q_stride, ahead, integers);
+      } else {
+        add_bytes(from, q + unit * Source::kUnit, q_stride, ahead, integers);
+      }
+    }
+    TS_UNROLL
+    for (int v = 0; v < kAcross; ++v) {
+      const int64_t c = column + v * kLanes;
+      const __m256 step = _mm256_load_ps(multipliers + c);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        __m256 total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][v]), step, _mm256_load_ps(waiting[r] + c));
+        if constexpr (kShape.minimum) {
+          total = _mm256_fnmadd_ps(_mm256_load_ps(minima + c), _mm256_set1_ps(static_cast<float>(sums_q[r])), total);
+        }
+        _mm256_store_ps(waiting[r] + c, total);
+      }
+    }
+  }
+};
+
+struct Unfetched {
+  TS_INLINE void operator()(const uint8_t*) const {}
+};
+
+// kAlone: a row for which nothing is fetched ahead.
+template <int32_t kKind, int kRows, bool kAlone>
+struct Fetched {
+  TS_INLINE void operator()(const uint8_t* line) const { fetch<stored_shape(kKind).nibbles, kRows, kAlone>(line); }
+};
+
+// sums (rows, 64) += one group, by kRows rows. Line: called with each line of codes.
+template <class Source, int kRows, class Line>
+__attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x,
+                                        float* sums) {
+  constexpr StoredShape kShape = Source::kShape;
+  constexpr int kAcross = across(kRows);
+  constexpr int64_t kParts = kShape.sub / kSubgroup;
+  const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
+  alignas(64) float waiting[kRows][kPanel] = {};
+  for (int64_t s = 0; s < group.columns / kShape.sub; ++s, corrections += kParts, codes += Step<Source, kRows>::kBytes) {
+    Step<Source, kRows> step = {codes, x.q + group.first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, {}};
+    if constexpr (kShape.minimum) step.minima += s * kPanel;
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) step.sums_q[r] = eights_of(corrections + r * x.subgroups, kParts) / -8;
+    for (int64_t c = 0; c < kPanel; c += kAcross * kLanes) {
+      step.template add<kAcross>(c, [](const uint8_t* at, int v) TS_ALWAYS {
+        if (v % 2 == 0) Line()(at);
+      }, waiting);
+    }
+  }
+  TS_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 scale = _mm256_set1_ps(x.scales[group.index * x.pair_stride + r]);
+    for (int64_t c = 0; c < kPanel; c += kLanes) {
+      float* at = sums + r * kPanel + c;
+      _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_load_ps(waiting[r] + c), scale, _mm256_load_ps(at)));
+    }
+  }
 }
+
+// A whole panel, read front to back. Rows beyond a tile meet each group once more, while it lies in the first-level cache.
+template <int32_t kKind, int kRows, bool kAlone>
+void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
+  constexpr StoredShape kShape = stored_shape(kKind);
+  constexpr int kFirst = kRows <= kTile ? kRows : (kRows + 1) / 2, kRest = kRows - kFirst;
+  typedef Fetched<kKind, kFirst, kAlone> Line;
+  memset(sums, 0, sizeof(float) * kRows * kPanel);
+  const uint8_t* data = panel.data;
+  Head<kKind> head;
+  for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
+    const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
+    const Group group = {data, nullptr, nullptr, index, first, columns};
+    const uint8_t* codes = head.read(data, columns / kShape.sub, Line());
+    add_tile<Codes<kKind>, kFirst, Line>(head, codes, group, x, sums);
+    if constexpr (kRest > 0) add_tile<Codes<kKind>, kRest, Unfetched>(head, codes, group, rows_after(x, kFirst), sums + kFirst * kPanel);
+    data = codes + columns / Codes<kKind>::kUnit * Codes<kKind>::kUnitBytes;
+  }
+}
+
+template <class Source>
+using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, float* sums);
+
+// Many rows by one group, which lies in a cache, in tiles of nearly equal height.
+template <class Source>
+void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, TileRows x, int64_t rows, float* sums) {
+  for (int64_t tiles = (rows + kTile - 1) / kTile; tiles > 0; --tiles) {
+    const int64_t count = (rows + tiles - 1) / tiles;
+    kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, Unfetched>; })(
+        head, codes, group, x, sums);
+    x = rows_after(x, count);
+    rows -= count;
+    sums += count * kPanel;
+  }
+}
+
+// Codes of 5 and 6 bits take long to put together: for many rows they become bytes once.
+template <int32_t kKind>
+__attribute__((noinline)) void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += Codes<kKind>::kUnit, from += Codes<kKind>::kUnitBytes) {
+    TS_UNROLL
+    for (int o = 0; o < Codes<kKind>::kUnit / 8; ++o, to += 2 * kQuadBytes) {
+      for (int64_t at = 0; at < kQuadBytes; at += kRegisterBytes) {
+        __m256i low, high;
+        Codes<kKind>::split(from + at, o, low, high);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + at), low);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + kQuadBytes + at), high);
+      }
+    }
+  }
+}
+
+template <int32_t kKind>
+void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* sums) {
+  constexpr StoredShape kShape = stored_shape(kKind);
+  Head<kKind> head;
+  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Unfetched());
+  if constexpr (kShape.high > 0) {
+    if (rows >= kTallRows) {
+      alignas(64) uint8_t bytes[kStoredGroup * kPanel];
+      unpack<kKind>(codes, group.columns, bytes);
+      return add_rows<Bytes<kKind>>(head, bytes, group, x, rows, sums);
+    }
+  }
+  add_rows<Codes<kKind>>(head, codes, group, x, rows, sums);
+}
+
+struct Kernels {
+  TileKernel (*few)(int64_t rows, bool in_turn);
+  void (*some)(const Group&, const TileRows&, int64_t rows, float* sums);
+};
+
+template <int32_t kKind>
+TileKernel few_rows_of(int64_t rows, bool in_turn) {
+  if (stored_shape(kKind).nibbles && rows == 1 && !in_turn) return whole_panel<kKind, 1, stored_shape(kKind).nibbles>;
+  return kernel_of<TileKernel, kStoredFewRows>(rows, [](auto number) { return whole_panel<kKind, decltype(number)::value, false>; });
+}
+
+template <int32_t kKind>
+constexpr Kernels kernels_of() {
+  return {few_rows_of<kKind>, group_of_kind<kKind>};
+}
+
+template <int32_t... kBefore>
+Kernels kernels_among(std::integer_sequence<int32_t, kBefore...>, int32_t kind) {
+  constexpr Kernels kernels[] = {kernels_of<TS_W_FLAT8 + kBefore>()...};
+  return kernels[kind - TS_W_FLAT8];
+}
+
+// One entry for each stored kind.
+Kernels kernels(int32_t kind) { return kernels_among(std::make_integer_sequence<int32_t, TS_W_LAST - TS_W_FLAT8 + 1>(), kind); }
 
 }  // namespace
 
-void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  typedef void (*Tile)(const StoredGroup&, const Group&, const TileRows&, float*);
-  constexpr Tile tiles[kTileRows] = {tile<1>, tile<2>, tile<3>, tile<4>};
-  tiles[rows - 1](weights, group, x, sums);
+TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
+
+TileKernel few_rows_kernel(int32_t kind, int64_t rows, bool in_turn) { return stored_few_rows(kind, rows, in_turn); }
+
+void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
+  kernels(kind).some(group, x, rows, sums);
 }
 
 }  // namespace twostroke

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tools.gpu.stored_values import KINDS, random_values
+from tools.gpu.stored_values import CODES, KINDS, random_values
 
 from tests.ops.native import LEVELS, linear, random_rows
 from twostroke.backends.cpu.ops import CpuOps
@@ -25,7 +25,7 @@ from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 
 COLUMNS = (32, 64, 96, 256, 896, 1152)
-ROWS = (1, 2, 3, 5, 6, 8, 13, 40, 150)
+ROWS = (1, 2, 3, 5, 6, 7, 8, 13, 40, 150)
 
 
 def packed(kind: WeightKind, rows: int, columns: int, values: StoredValues | None = None) -> PackedWeight:
@@ -101,6 +101,21 @@ def test_every_number_of_rows(kind, one_thread):
     single = np.concatenate([linear(one_thread, x[row : row + 1], weight) for row in range(len(x))])
     for count in range(2, len(x) + 1):
         np.testing.assert_array_equal(linear(one_thread, x[:count], weight), single[:count])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_largest_codes_by_the_largest_activations(kind, one_thread):
+    """Sums of 16 bits must hold them: rows of one code alone, by activations that all round to 127 or -127."""
+    values = random_values(kind, 64, 256)
+    values.codes[:32], values.codes[32:] = CODES[kind][0], CODES[kind][1]
+    weight = packed(kind, 64, 256, values)
+    x = np.repeat(np.array([[1], [-1]], np.float32), 256, axis=1)[np.arange(20) % 2]
+    whole = linear(one_thread, x, weight)
+    expected = np.empty_like(whole)
+    contract.reference(expected, x, weight)
+    assert np.allclose(whole, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    for count in (1, 2, 4, 8):
+        np.testing.assert_array_equal(linear(one_thread, x[:count], weight), whole[:count])
 
 
 def test_what_a_kind_cannot_hold_is_refused(one_thread):

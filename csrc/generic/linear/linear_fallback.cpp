@@ -41,7 +41,9 @@ void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
 GroupKernel int4_kernel(int64_t) { return nullptr; }
 #endif
 #if !defined(TS_LEVEL_AVX512)
+#if !defined(TS_LEVEL_AVX2)
 TileKernel few_rows_kernel(int32_t, int64_t, bool) { return nullptr; }
+#endif
 StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #endif
 

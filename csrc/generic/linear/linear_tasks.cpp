@@ -62,7 +62,7 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
-#if defined(TS_LEVEL_AVX512)
+#if defined(TS_STORED_AS_THEY_LIE)
 void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
   multiply_stored_rows(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, sums);
 }

@@ -2,7 +2,7 @@
 // Knows: unpacked groups, quantized rows. Must not know: how codes were packed.
 #include "twostroke/stored.h"
 
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2)
+#if !defined(TS_STORED_AS_THEY_LIE)
 namespace twostroke {
 namespace {
 

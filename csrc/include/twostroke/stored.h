@@ -23,7 +23,9 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
 // sums += totals * x_scale. 1..kTileRows rows, of which each is treated alike.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
-#if defined(TS_LEVEL_AVX512)
+// Levels that multiply codes as they lie.
+#if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
+#define TS_STORED_AS_THEY_LIE
 constexpr int64_t kStoredFewRows = 8;
 
 // The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all of them.

@@ -3,25 +3,12 @@
 #pragma once
 #include <immintrin.h>
 
-#include <utility>
-
+#include "twostroke/kernel_of.h"
 #include "twostroke/linear.h"
 
 namespace twostroke {
 
 constexpr int kVectors = 4;                 // registers across a panel
-
-template <class Kernel, class Make, int... kBefore>
-constexpr Kernel kernel_among(std::integer_sequence<int, kBefore...>, int64_t rows, Make make) {
-  constexpr Kernel kernels[] = {make(std::integral_constant<int, kBefore + 1>())...};
-  return kernels[rows - 1];
-}
-
-// The kernel for this many rows, among those for 1..kMost rows. make(number as a constant) names the one compiled for a number.
-template <class Kernel, int64_t kMost, class Make>
-constexpr Kernel kernel_of(int64_t rows, Make make) {
-  return kernel_among<Kernel>(std::make_integer_sequence<int, kMost>(), rows, make);
-}
 
 TS_INLINE __m512i load(const uint8_t* data) { return _mm512_loadu_si512(data); }
 

@@ -1,0 +1,107 @@
+// Stored codes in 256-bit registers: a register has four k of eight columns.
+// Knows: the layouts, 256-bit registers. Must not know: threads, rows.
+#pragma once
+#include <immintrin.h>
+
+#include "twostroke/stored_head.h"
+
+namespace twostroke {
+
+constexpr int kLanes = 8;                                    // columns of one register
+constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // registers across a panel
+constexpr int64_t kRegisterBytes = 4 * kLanes;
+
+TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
+
+TS_INLINE __m256i broadcast_quad(const int8_t* q) {
+  int32_t quad;
+  memcpy(&quad, q, 4);
+  return _mm256_set1_epi32(quad);
+}
+
+// 8 scales, minima or multipliers as floats.
+struct Floats256 {
+  static constexpr int64_t kCount = kLanes;
+  typedef __m256 Floats;
+
+  static TS_INLINE Floats from_f32(const uint8_t* at) { return _mm256_castsi256_ps(load(at)); }
+  static TS_INLINE Floats from_f16(const uint8_t* at) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
+  template <bool kSigned>
+  static TS_INLINE Floats from_bytes(const uint8_t* at) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
+    return _mm256_cvtepi32_ps(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+  }
+  static TS_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static TS_INLINE void store(float* to, Floats floats) { _mm256_store_ps(to, floats); }
+};
+
+template <int32_t kKind>
+using Head = StoredHead<kKind, Floats256>;
+
+// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
+TS_INLINE __m256i moved(__m256i bytes, int places) {
+  if (places == 0) return bytes;
+  return places > 0 ? _mm256_slli_epi16(bytes, places) : _mm256_srli_epi16(bytes, -places);
+}
+
+// 32 bytes of two codes of 4 bits to 32 of one each. kTable: codes of E2M1 become twice their values, 12 more.
+template <bool kTable>
+TS_INLINE void split_nibbles(__m256i both, __m256i& low, __m256i& high) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  low = _mm256_and_si256(both, mask);
+  high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+  if constexpr (kTable) {
+    const __m256i doubled = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    low = _mm256_shuffle_epi8(doubled, low);
+    high = _mm256_shuffle_epi8(doubled, high);
+  }
+}
+
+// The same of pair number `pair` of a block, with the codes' highest bits, which lie in `bits`.
+template <int kHigh>
+TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __m256i& high) {
+  const __m256i mask = _mm256_set1_epi8(15), place = _mm256_set1_epi8(((1 << kHigh) - 1) << 4);
+  const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
+  low = _mm256_or_si256(_mm256_and_si256(both, mask), _mm256_and_si256(moved(bits, 4 - first), place));
+  high = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(both, 4), mask), _mm256_and_si256(moved(bits, 4 - second), place));
+}
+
+// How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kSum: quads of k whose products are
+// added in 16 bits before they go to 32. kMore: how many more than meant the multiplied codes are; bytes are made signed again.
+template <int32_t kOfKind>
+struct Codes {
+  static constexpr int32_t kKind = kOfKind;
+  static constexpr StoredShape kShape = stored_shape(kKind);
+  static constexpr int kHigh = static_cast<int>(kShape.high);
+  static constexpr int kLargest = kShape.table ? 24 : (1 << (4 + kHigh)) - 1;
+  static constexpr int kUnit = kShape.nibbles && kShape.sub >= 32 ? 32 : 16;
+  static constexpr int64_t kUnitBytes = kUnit * kPanel * (kShape.nibbles ? 4 + kHigh : 8) / 8;
+  static constexpr int kMostSum = kHigh == 2 ? 2 : kHigh == 1 || kShape.table ? 4 : 8;
+  static constexpr int kSum = kMostSum < kUnit / 4 ? kMostSum : kUnit / 4;
+  static constexpr int32_t kMore = kShape.nibbles ? Head<kKind>::kMore : 0;
+  static_assert(!kShape.nibbles || kSum * kLargest * 2 * 128 < 1 << 15, "sums of 16 bits must not overflow");
+
+  // Both quads of 8 columns of k, number `oct` of a unit. from: the unit's codes of the register's columns.
+  static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {
+    if constexpr (kHigh == 0) {
+      split_nibbles<kShape.table>(load(from + oct * kQuadBytes), low, high);
+    } else {
+      constexpr int kPairs = 4 / kHigh;
+      const uint8_t* plane = from + oct / kPairs * (1 + kPairs) * kQuadBytes;
+      split_pair<kHigh>(load(plane + (1 + oct % kPairs) * kQuadBytes), load(plane), oct % kPairs, low, high);
+    }
+  }
+};
+
+// Codes of nibbles that have become bytes, two quads of k after each other.
+template <int32_t kOfKind>
+struct Bytes : Codes<kOfKind> {
+  static constexpr int64_t kUnitBytes = Codes<kOfKind>::kUnit * kPanel;
+
+  static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {
+    low = load(from + 2 * oct * kQuadBytes);
+    high = load(from + (2 * oct + 1) * kQuadBytes);
+  }
+};
+
+}  // namespace twostroke

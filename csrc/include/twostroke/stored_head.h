@@ -1,0 +1,64 @@
+// What the codes of one group are multiplied by, for levels that multiply codes as they lie.
+// Knows: the layouts, rows of a tile. Must not know: registers, threads.
+#pragma once
+#include "twostroke/stored.h"
+
+namespace twostroke {
+
+// What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
+// is read front to back. Lanes: a register of floats, and how it is made of float16, float32 or bytes.
+template <int32_t kKind, class Lanes>
+struct StoredHead {
+  static constexpr StoredShape kShape = stored_shape(kKind);
+  static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
+  // Codes are multiplied as unsigned bytes: these many more than meant.
+  static constexpr int32_t kMore = kShape.table ? 12 : static_cast<int32_t>(kShape.offset);
+
+  alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
+
+  static TS_INLINE typename Lanes::Floats scale(const uint8_t* from, int64_t index) {
+    if constexpr (kShape.floats) return Lanes::from_f32(from + 4 * index);
+    return Lanes::from_f16(from + 2 * index);
+  }
+
+  // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
+  template <bool kSigned, class Fetch>
+  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Fetch& ahead, float* to) {
+    constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
+    for (int64_t s = 0; s < steps; ++s, from += kBytes) {
+      for (int64_t line = 0; line < kBytes; line += 64) ahead(from + line);
+      TS_UNROLL
+      for (int64_t c = 0; c < kPanel; c += Lanes::kCount) {
+        if constexpr (kShape.super) {
+          Lanes::store(to + s * kPanel + c, Lanes::multiply(Lanes::template from_bytes<kSigned>(from + c), scale(scales, c)));
+        } else {
+          Lanes::store(to + s * kPanel + c, scale(from, c));
+        }
+      }
+    }
+    return from;
+  }
+
+  // ahead: called with each line. Returns where the codes begin.
+  template <class Fetch>
+  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Fetch& ahead) {
+    const uint8_t* at = group;
+    if constexpr (kShape.super) {
+      at += (kShape.minimum ? 2 : 1) * kPanel * kScaleBytes;
+      for (const uint8_t* line = group; line < at; line += 64) ahead(line);
+    }
+    at = widen<true>(at, group, steps, ahead, multipliers);
+    if constexpr (kShape.minimum) at = widen<false>(at, group + kPanel * kScaleBytes, steps, ahead, minima);
+    return at;
+  }
+};
+
+// The rows behind the first `rows` of x.
+TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
+  x.q += rows * x.q_stride;
+  x.scales += rows;
+  x.sub_corrections += rows * x.subgroups;
+  return x;
+}
+
+}  // namespace twostroke

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tools.families.random_blocks import BLOCKS, RandomBlock
 
 from twostroke.models.common.registry import read_model
+from twostroke.ops.operands import F32Array
 from twostroke.program.model import Model
 from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
@@ -60,7 +61,12 @@ def described(config: Mapping[str, Any]) -> tuple[str, list[StoredPlan]]:
 
 
 def _describe(config: Mapping[str, Any], model: Model, vocabulary: Mapping[str, KeyValue]) -> Described:
-    return describe(dict(config), model, _shapes(model), vocabulary, None)
+    return describe(dict(config), model, _shapes(model), _nothing, vocabulary, None)
+
+
+def _nothing(name: str) -> F32Array:
+    """No family here keeps numbers of the config in tensors. Raises KeyError."""
+    raise KeyError(name)
 
 
 def _shapes(model: Model) -> dict[str, tuple[int, ...]]:

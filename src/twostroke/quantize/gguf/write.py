@@ -96,7 +96,8 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         checkpoint = with_prefix(stored, model)
         vocabulary = vocabulary_keys(folder, config, model.vocab_size)
         shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
-        described = describe(config, model, shapes, vocabulary, sentence.pooling)
+        read = _reader(checkpoint)
+        described = describe(config, model, shapes, read, vocabulary, sentence.pooling)
         keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
         tensors = _Tensors(checkpoint, described, model.num_layers, mix, progress).all()
         path = output / f"{name}-{mix.name}.gguf"
@@ -126,16 +127,21 @@ class Described:
     config: Config
 
 
+def _reader(checkpoint: Checkpoint) -> Callable[[str], F32Array]:
+    return lambda name: floats(checkpoint.read(name))
+
+
 def describe(
     config: Config,
     model: Model,
     shapes: Mapping[str, Shape],
+    read: Callable[[str], F32Array],
     vocabulary: Mapping[str, KeyValue],
     pooling: Pooling | None,
 ) -> Described:
     """The description by the first entry of the reader's tables whose file is read back as the same model.
 
-    shapes: of the checkpoint's tensors, by name. Raises UnsupportedModel.
+    shapes: of the checkpoint's tensors, by name. read: one of them. Raises UnsupportedModel.
     """
     refused: UnsupportedModel | None = None
     tied = {HEAD} if HEAD in model.ignored or config.get("tie_word_embeddings") else set()
@@ -144,7 +150,7 @@ def describe(
         try:
             seen = {name: shape for name, shape in shapes.items() if name not in tied}
             plans = plan_tensors(family, config, model.num_layers, seen)
-            held = family.held(lambda name: floats(checkpoint.read(name)), model.num_layers)
+            held = family.held(read, model.num_layers)
             filled = {**config, **held}
             _require_all(plans, {name: seen[name] for name in seen.keys() - family.numbers(filled).keys()}, model)
             stored = {name: plan.shape for name, plan in plans.items()}

@@ -1,0 +1,133 @@
+"""Prompts read by one process, answers decoded by another; and how much of what travels is hidden behind the reading.
+
+Knows: processes, clients, the proxy.
+Must not know: the package's insides.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tools.cluster.case import Note, Outcome, gaps_of, percentile
+from tools.cluster.processes import Server, Stream, front, random_checkpoint, replica
+from tools.cluster.proxy import Proxy, proxy
+
+ITL_RATIO, TTFT_RATIO, HIDDEN_SHARE = 1.1, 1.15, 0.95
+WORDS = ("--kv-memory", "512MB", "--context", "4k")
+SHORT_TOKENS, SHORT_ANSWER, MOST_TOKENS, SETTLE_S = 64, 8, 3000, 3.0
+SPLIT, WHOLE = ("prefill", "decode"), ("both", "both")
+
+
+def prompt_of(draws: random.Random, tokens: int) -> list[int]:
+    """Token ids that no other prompt begins with."""
+    return [draws.randrange(2, 100_000) for _ in range(tokens)]
+
+
+@contextmanager
+def two_replicas(model: str, roles: tuple[str, str]) -> Iterator[tuple[Server, Proxy]]:
+    """A front with two replicas of one thread each, and the proxy before the first."""
+    with ExitStack() as closing:
+        addresses = [closing.enter_context(replica(model, f"r{i}", role, *WORDS)) for i, role in enumerate(roles)]
+        before = closing.enter_context(proxy(addresses[0]))
+        yield closing.enter_context(front(model, [before.address, addresses[1]])), before
+
+
+@dataclass(frozen=True)
+class SplitPools:
+    """Streams decode while long prompts come one after the other, each with a short answer. Two replicas with roles, and
+    two that do everything."""
+
+    shape: str = "llama-3.2-1b"
+    streams: int = 2
+    prompts: int = 5
+    prompt_tokens: int = 1024
+    name: str = "split"
+    goal: str = f"split: ITL p99 <= {ITL_RATIO:g} x p50 of the streams, TTFT of the prompts <= {TTFT_RATIO:g} x whole"
+    minutes: float = 2.5
+
+    def run(self, note: Note) -> Outcome:
+        """See Case."""
+        model, figures = random_checkpoint(self.shape), {}
+        for name, roles in (("split", SPLIT), ("whole", WHOLE)):
+            note(name)
+            with two_replicas(model, roles) as (server, _):
+                gaps, ttft_s = self._beside(server, note)
+            figures[f"{name}_itl_p50_ms"] = 1e3 * statistics.median(gaps)
+            figures[f"{name}_itl_p99_ms"] = 1e3 * percentile(gaps, 0.99)
+            figures[f"{name}_ttft_s"] = statistics.median(ttft_s)
+        figures["itl_ratio"] = figures["split_itl_p99_ms"] / figures["split_itl_p50_ms"]
+        figures["ttft_ratio"] = figures["split_ttft_s"] / figures["whole_ttft_s"]
+        return Outcome(figures, figures["itl_ratio"] <= ITL_RATIO and figures["ttft_ratio"] <= TTFT_RATIO)
+
+    def _beside(self, server: Server, note: Note) -> tuple[list[float], list[float]]:
+        """Gaps of the streams while prompts are read, and the prompts' times to the first token."""
+        draws, over = random.Random(2), threading.Event()
+        streams: list[Stream] = []
+
+        def decode(prompt: list[int]) -> None:
+            streams.append(server.stream(prompt, MOST_TOKENS, lambda: not over.is_set()))
+
+        threads = [
+            threading.Thread(target=decode, args=(prompt_of(draws, SHORT_TOKENS),), daemon=True)
+            for _ in range(self.streams)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(SETTLE_S)
+        begin_s, ttft_s = time.perf_counter(), []
+        for number in range(self.prompts):
+            note(f"prompt {number + 1} of {self.prompts}")
+            ttft_s.append(server.stream(prompt_of(draws, self.prompt_tokens), SHORT_ANSWER).times_s[0])
+        end_s = time.perf_counter()
+        over.set()
+        for thread in threads:
+            thread.join()
+        gaps = [
+            gap
+            for each in streams
+            for at_s, gap in zip(each.times_s[1:], gaps_of(each.times_s), strict=True)
+            if begin_s <= each.begin_s + at_s <= end_s
+        ]
+        return gaps, ttft_s
+
+
+@dataclass(frozen=True)
+class TransferHidden:
+    """One long prompt after the other, nothing beside it. hidden: of the bytes that the decoding replica gets of a prompt,
+    the share that it has when the client has the first token. Their rate is the same before and after, so this is the
+    share of the transfer's time."""
+
+    shape: str = "llama-3.2-1b"
+    prompts: int = 4
+    prompt_tokens: int = 2048
+    name: str = "hidden"
+    goal: str = f">= {HIDDEN_SHARE:.0%} of the transfer before the first token"
+    minutes: float = 1.5
+
+    def run(self, note: Note) -> Outcome:
+        """See Case."""
+        draws, shares, late_s, sizes = random.Random(3), [], [], []
+        with two_replicas(random_checkpoint(self.shape), SPLIT) as (server, before):
+            server.stream(prompt_of(draws, SHORT_TOKENS), SHORT_ANSWER)
+            for number in range(self.prompts):
+                note(f"prompt {number + 1} of {self.prompts}")
+                answer = server.stream(prompt_of(draws, self.prompt_tokens), SHORT_ANSWER)
+                first_s = answer.begin_s + answer.times_s[0]
+                pages = [each for notes in before.came[1:] for each in notes if each[0] >= answer.begin_s]
+                if not pages:
+                    raise SystemExit("no page went from one replica to the other")
+                sizes.append(sum(size for _, size in pages))
+                shares.append(sum(size for at_s, size in pages if at_s <= first_s) / sizes[-1])
+                late_s.append(max(0.0, max(at_s for at_s, _ in pages) - first_s))
+        figures = {
+            "hidden_share": statistics.median(shares),
+            "last_byte_after_first_token_ms": 1e3 * statistics.median(late_s),
+            "megabytes": statistics.median(sizes) / 1e6,
+        }
+        return Outcome(figures, figures["hidden_share"] >= HIDDEN_SHARE)

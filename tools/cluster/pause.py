@@ -19,13 +19,14 @@ VOCABULARY = 100_000
 
 @dataclass(frozen=True)
 class PauseAtAKill:
-    """A pause is the longest gap of a stream whose replica is ended with SIGKILL in its middle. The same prompt is asked
-    again afterwards: its text must be the same. One prefill: the time to the first token of as many tokens as the
-    stream has at the kill, none of them cached."""
+    """A pause is the longest gap of a stream whose replica is ended with SIGKILL in its middle. The same prompt is
+    asked again afterwards: its text must be the same. One prefill: the time to the first token of as many tokens as
+    the stream has at the kill, none of them cached. killed_after: pieces of the stream."""
 
     shape: str = "llama-3.2-1b"
     prompt_tokens: int = 512
     tokens: int = 100
+    killed_after: int = 30
     kills: int = 4
     name: str = "pause"
     goal: str = f"the pause <= {DETECTION_S:g} s and one prefill; no stream is lost or changed"
@@ -39,7 +40,7 @@ class PauseAtAKill:
             for number in range(self.kills):
                 note(f"kill {number + 1} of {self.kills}")
                 prompt = self._prompt(draws, self.prompt_tokens)
-                prefill = server.stream(self._prompt(draws, self.prompt_tokens + self.tokens // 2), 2)
+                prefill = server.stream(self._prompt(draws, self.prompt_tokens + self.killed_after), 2)
                 prefills.append(prefill.times_s[0])
                 gaps, text = self._killed(server, prompt)
                 pauses.append(max(gaps))
@@ -58,7 +59,7 @@ class PauseAtAKill:
         return Outcome(figures, pause_s <= DETECTION_S + prefill_s and not wrong)
 
     def _killed(self, server: Server, prompt: list[int]) -> tuple[list[float], str]:
-        left = self.tokens // 2
+        left = self.killed_after
 
         def goes_on() -> bool:
             nonlocal left

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from tools.cluster.case import Note, Outcome
 from tools.cluster.processes import bench_serve, serving
-from tools.study_fleet import one_replica, peak_load
+from tools.study_fleet import WARM_UP_S, one_replica, peak_load
+
 from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.routers import named_router
 from twostroke.workload.figures import Figures, figures
@@ -24,7 +25,7 @@ GOAL = f"of {REPLICAS} replicas >= {SHARE:.0%} of those of one cache as large as
 @dataclass(frozen=True)
 class SimulatedHits:
     """shared-prefix-agents on eight H100 a replica, as in docs/studies/fleet.md. The one large cache is a replica that
-    has all their pages."""
+    has all their pages. Requests of the first seconds, when caches are empty, do not count."""
 
     seconds: float = 40.0
     rate_per_s: float = 1.8
@@ -40,7 +41,9 @@ class SimulatedHits:
             note(name)
             found[f"{name}_hits"] = self._hits(FleetPlan(setup, REPLICAS), name, load)
         note("one large cache")
-        pools = replace(setup.pools, pages=tuple(replace(each, num_pages=REPLICAS * each.num_pages) for each in setup.pools.pages))
+        pools = replace(
+            setup.pools, pages=tuple(replace(each, num_pages=REPLICAS * each.num_pages) for each in setup.pools.pages)
+        )
         limits = replace(setup.limits, max_sequences=REPLICAS * setup.limits.max_sequences)
         found["one_cache_hits"] = self._hits(FleetPlan(replace(setup, pools=pools, limits=limits)), "predicted", load)
         found["share"] = found["predicted_hits"] / found["one_cache_hits"]
@@ -48,7 +51,8 @@ class SimulatedHits:
 
     def _hits(self, plan: FleetPlan, router: str, load: list[WorkloadRequest]) -> float:
         outcome = Fleet(plan, named_router(router)).run(load)
-        return hit_share(figures([each.observation() for each in outcome.seen]))
+        warm = [each.observation() for each in outcome.seen if each.asked.arrival_s >= WARM_UP_S]
+        return hit_share(figures(warm))
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,20 @@ class RealHits:
 
     def run(self, note: Note) -> Outcome:
         """See Case."""
-        load = ("--workload", "shared-prefix-agents", "--rate", f"{self.rate_per_s:g}", "--requests", str(self.requests))
+        load = (
+            "--workload",
+            "shared-prefix-agents",
+            "--rate",
+            f"{self.rate_per_s:g}",
+            "--requests",
+            str(self.requests),
+        )
         load += ("--tokens-scale", f"{self.tokens_scale:g}", "--seed", "1")
         found = {}
-        for name, replicas, memory_mb in (("replicas", REPLICAS, self.pool_mb), ("one_cache", 0, REPLICAS * self.pool_mb)):
+        for name, replicas, memory_mb in (
+            ("replicas", REPLICAS, self.pool_mb),
+            ("one_cache", 0, REPLICAS * self.pool_mb),
+        ):
             note(name)
             with serving(self.model, "--kv-memory", f"{memory_mb}MB", replicas=replicas) as server:
                 report = bench_serve(server, *load)["figures"]

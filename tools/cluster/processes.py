@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ class Server:
         headers = {"Content-Type": "application/json"}
         found = Stream(time.perf_counter())
         asked = urllib.request.Request(f"{self.url}/v1/completions", json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(asked, timeout=ANSWER_S) as answer:
+        with _opened(asked) as answer:
             for line in answer:
                 if line.startswith(b"data: {"):
                     self._read(json.loads(line[6:]), time.perf_counter() - found.begin_s, found)
@@ -92,6 +93,14 @@ class Server:
                     os.kill(pid, signal.SIGKILL)
                     return True
         return False
+
+
+def _opened(asked: urllib.request.Request) -> Any:
+    """Raises SystemExit with what the server says where it refuses."""
+    try:
+        return urllib.request.urlopen(asked, timeout=ANSWER_S)
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"the server refuses a request: {error.read().decode()[:300]}") from error
 
 
 def children(pid: int) -> list[int]:

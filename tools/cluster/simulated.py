@@ -12,6 +12,7 @@ from typing import Any
 
 from tools.cluster.case import Note, Outcome
 from tools.cluster.processes import bench_serve, random_checkpoint, serving
+
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.runner.folder import read_folder
@@ -28,8 +29,8 @@ WORKLOAD, WEIGHTS, KV = "steady-chat", "int8", "int8"
 
 @dataclass(frozen=True)
 class SimulatorBesideProcesses:
-    """What the simulator knows of this machine is what the doctor measured of one thread. Three processes share the cores
-    where there are fewer; the simulator does not know it, so the rate is low."""
+    """What the simulator knows of this machine is what the doctor measured of one thread. Three processes share the
+    cores where there are fewer; the simulator does not know it, so the rate is low."""
 
     shape: str = "qwen2.5-0.5b"
     replicas: int = 3

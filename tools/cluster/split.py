@@ -15,12 +15,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from tools.cluster.case import Note, Outcome, gaps_of, percentile
-from tools.cluster.processes import Server, Stream, front, random_checkpoint, replica
+from tools.cluster.processes import ANSWER_S, Server, Stream, front, random_checkpoint, replica
 from tools.cluster.proxy import Proxy, proxy
 
 ITL_RATIO, TTFT_RATIO, HIDDEN_SHARE = 1.1, 1.15, 0.95
 WORDS = ("--kv-memory", "512MB", "--context", "4k")
-SHORT_TOKENS, SHORT_ANSWER, MOST_TOKENS, SETTLE_S = 64, 8, 3000, 3.0
+SHORT_TOKENS, SHORT_ANSWER, MOST_TOKENS, SETTLE_S = 64, 8, 3000, 1.0
+LEAST_BYTES = 1 << 16
 SPLIT, WHOLE = ("prefill", "decode"), ("both", "both")
 
 
@@ -38,10 +39,38 @@ def two_replicas(model: str, roles: tuple[str, str]) -> Iterator[tuple[Server, P
         yield closing.enter_context(front(model, [before.address, addresses[1]])), before
 
 
+@contextmanager
+def decoding(server: Server, count: int, draws: random.Random) -> Iterator[list[Stream]]:
+    """Streams that decode until the end of the block; then the list has them."""
+    found: list[Stream] = []
+    over, decodes = threading.Event(), [threading.Event() for _ in range(count)]
+
+    def decode(prompt: list[int], begun: threading.Event) -> None:
+        def goes_on() -> bool:
+            begun.set()
+            return not over.is_set()
+
+        found.append(server.stream(prompt, MOST_TOKENS, goes_on))
+
+    prompts = [prompt_of(draws, SHORT_TOKENS) for _ in range(count)]
+    threads = [threading.Thread(target=decode, args=each, daemon=True) for each in zip(prompts, decodes, strict=True)]
+    for thread in threads:
+        thread.start()
+    try:
+        if not all(begun.wait(ANSWER_S) for begun in decodes):
+            raise SystemExit("the streams did not begin")
+        time.sleep(SETTLE_S)
+        yield found
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
 @dataclass(frozen=True)
 class SplitPools:
-    """Streams decode while long prompts come one after the other, each with a short answer. Two replicas with roles, and
-    two that do everything."""
+    """Streams decode while long prompts come one after the other, each with a short answer. Two replicas with roles,
+    and two that do everything."""
 
     shape: str = "llama-3.2-1b"
     streams: int = 2
@@ -67,41 +96,29 @@ class SplitPools:
 
     def _beside(self, server: Server, note: Note) -> tuple[list[float], list[float]]:
         """Gaps of the streams while prompts are read, and the prompts' times to the first token."""
-        draws, over = random.Random(2), threading.Event()
-        streams: list[Stream] = []
-
-        def decode(prompt: list[int]) -> None:
-            streams.append(server.stream(prompt, MOST_TOKENS, lambda: not over.is_set()))
-
-        threads = [
-            threading.Thread(target=decode, args=(prompt_of(draws, SHORT_TOKENS),), daemon=True)
-            for _ in range(self.streams)
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(SETTLE_S)
-        begin_s, ttft_s = time.perf_counter(), []
-        for number in range(self.prompts):
-            note(f"prompt {number + 1} of {self.prompts}")
-            ttft_s.append(server.stream(prompt_of(draws, self.prompt_tokens), SHORT_ANSWER).times_s[0])
-        end_s = time.perf_counter()
-        over.set()
-        for thread in threads:
-            thread.join()
+        draws, ttft_s = random.Random(2), []
+        with decoding(server, self.streams, draws) as streams:
+            begin_s = time.perf_counter()
+            for number in range(self.prompts):
+                note(f"prompt {number + 1} of {self.prompts}")
+                ttft_s.append(server.stream(prompt_of(draws, self.prompt_tokens), SHORT_ANSWER).times_s[0])
+            end_s = time.perf_counter()
         gaps = [
             gap
             for each in streams
             for at_s, gap in zip(each.times_s[1:], gaps_of(each.times_s), strict=True)
             if begin_s <= each.begin_s + at_s <= end_s
         ]
+        if not gaps:
+            raise SystemExit("no stream decoded while a prompt was read")
         return gaps, ttft_s
 
 
 @dataclass(frozen=True)
 class TransferHidden:
-    """One long prompt after the other, nothing beside it. hidden: of the bytes that the decoding replica gets of a prompt,
-    the share that it has when the client has the first token. Their rate is the same before and after, so this is the
-    share of the transfer's time."""
+    """One long prompt after the other beside one stream, without which the front would split none. hidden_share: of
+    the bytes that the decoding replica gets of a prompt, those that it has when the client has the first token. Their
+    rate is the same before and after, so this is the share of the transfer's time."""
 
     shape: str = "llama-3.2-1b"
     prompts: int = 4
@@ -113,16 +130,16 @@ class TransferHidden:
     def run(self, note: Note) -> Outcome:
         """See Case."""
         draws, shares, late_s, sizes = random.Random(3), [], [], []
-        with two_replicas(random_checkpoint(self.shape), SPLIT) as (server, before):
-            server.stream(prompt_of(draws, SHORT_TOKENS), SHORT_ANSWER)
+        with two_replicas(random_checkpoint(self.shape), SPLIT) as (server, before), decoding(server, 1, draws):
             for number in range(self.prompts):
                 note(f"prompt {number + 1} of {self.prompts}")
                 answer = server.stream(prompt_of(draws, self.prompt_tokens), SHORT_ANSWER)
                 first_s = answer.begin_s + answer.times_s[0]
+                # The first connection is the front's.
                 pages = [each for notes in before.came[1:] for each in notes if each[0] >= answer.begin_s]
-                if not pages:
-                    raise SystemExit("no page went from one replica to the other")
                 sizes.append(sum(size for _, size in pages))
+                if sizes[-1] < LEAST_BYTES:
+                    raise SystemExit("no page went from one replica to the other")
                 shares.append(sum(size for at_s, size in pages if at_s <= first_s) / sizes[-1])
                 late_s.append(max(0.0, max(at_s for at_s, _ in pages) - first_s))
         figures = {

@@ -25,7 +25,7 @@ class RanksBesideThreads:
     batches: str = "1,8"
     rounds: int = 3
     goal: str = f"two ranks of one thread >= {SHARE:.0%} of one process of two threads"
-    minutes: float = 1.2
+    minutes: float = 1.0
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class RanksBesideThreads:
         ended = subprocess.run([*TWOSTROKE, *words], stdout=subprocess.PIPE, text=True, check=False)
         if ended.returncode != 0:
             raise SystemExit("`twostroke bench ranks` has failed")
-        found = {}
+        found: dict[str, float] = {}
         for case in json.loads(ended.stdout)["cases"]:
             name = f"{case['phase']}_{case['streams']}x{case['tokens']}"
             figures = {"ratio": case["ratio"], "one_tok_s": case["whole"], "divided_tok_s": case["divided"]}

@@ -23,7 +23,7 @@ class KillsInAWorld:
 
     name: str = "kills"
     goal: str = f"no stream is lost, told twice or changed in {SCHEDULES:,} schedules"
-    minutes: float = 1.5
+    minutes: float = 1.2
 
     def run(self, note: Note) -> Outcome:
         """See Case."""

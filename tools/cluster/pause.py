@@ -27,10 +27,10 @@ class PauseAtAKill:
     prompt_tokens: int = 512
     tokens: int = 100
     killed_after: int = 30
-    kills: int = 4
+    kills: int = 3
     name: str = "pause"
     goal: str = f"the pause <= {DETECTION_S:g} s and one prefill; no stream is lost or changed"
-    minutes: float = 2.0
+    minutes: float = 1.3
 
     def run(self, note: Note) -> Outcome:
         """See Case."""

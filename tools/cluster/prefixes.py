@@ -31,7 +31,7 @@ class SimulatedHits:
     rate_per_s: float = 1.8
     name: str = "hits-simulated"
     goal: str = f"prefix hits {GOAL}"
-    minutes: float = 0.5
+    minutes: float = 0.4
 
     def run(self, note: Note) -> Outcome:
         """See Case."""
@@ -67,7 +67,7 @@ class RealHits:
     tokens_scale: float = 0.5
     name: str = "hits"
     goal: str = f"prefix hits {GOAL}"
-    minutes: float = 1.2
+    minutes: float = 0.9
 
     def run(self, note: Note) -> Outcome:
         """See Case."""

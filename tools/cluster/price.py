@@ -29,7 +29,7 @@ class FrontsPrice:
     tokens: int = 200
     name: str = "price"
     goal: str = f"TTFT <= {TTFT_MS:g} ms, ITL p50 <= {ITL_MS:g} ms, <= {CPU_SHARE:.0%} of a core at {RATE:g} tokens/s"
-    minutes: float = 1.0
+    minutes: float = 0.6
     words: Sequence[str] = field(default=("--kv-memory", "256MB"))
 
     def run(self, note: Note) -> Outcome:
@@ -56,7 +56,8 @@ class FrontsPrice:
 
     def _share(self, server: Server) -> float:
         """Of one core, of the process that answers HTTP, while short requests come at a fixed rate."""
-        begin_s, used_s, asked = time.perf_counter(), processor_s(server.process.pid), []
+        begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
+        asked: list[threading.Thread] = []
         while (due_s := len(asked) * REQUEST_TOKENS / RATE) < RATE_S:
             time.sleep(max(0.0, begin_s + due_s - time.perf_counter()))
             asked.append(threading.Thread(target=server.stream, args=(PROMPT, REQUEST_TOKENS)))

@@ -46,8 +46,8 @@ class Server:
 
     def stream(self, prompt: str | Sequence[int], tokens: int, goes_on: Callable[[], bool] = lambda: True) -> Stream:
         """A greedy answer of this many tokens. goes_on: asked at each piece; the client hangs up where it says no."""
-        body = {"model": "served", "prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}
-        body |= {"temperature": 0.0, "stream_options": {"include_usage": True}}
+        body: dict[str, Any] = {"model": "served", "prompt": prompt, "max_tokens": tokens, "temperature": 0.0}
+        body |= {"ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
         headers = {"Content-Type": "application/json"}
         found = Stream(time.perf_counter())
         asked = urllib.request.Request(f"{self.url}/v1/completions", json.dumps(body).encode(), headers)

@@ -13,12 +13,14 @@ from typing import Any
 from tools.cluster.case import Note, Outcome
 from tools.cluster.processes import bench_serve, random_checkpoint, serving
 
+from twostroke.env import read_machine
 from twostroke.planner.ask import make_ask
 from twostroke.planner.doctor.machine import ThisMachine
 from twostroke.runner.folder import read_folder
 from twostroke.sim.fleet import Fleet, FleetPlan
 from twostroke.sim.routers import named_router
 from twostroke.sim.setup import Sizes, replica_setup
+from twostroke.types.errors import TwostrokeError
 from twostroke.workload.figures import Figures, figures
 from twostroke.workload.synthetic import NAMED, Load
 
@@ -66,9 +68,12 @@ class SimulatorBesideProcesses:
     def _simulated(self, folder: str, here: ThisMachine) -> Figures:
         spec = read_folder(Path(folder))
         ask = make_ask(spec, WEIGHTS, KV)
-        calibration = here.kept_or_measured(lambda *_: None)
+        try:
+            calibration = here.kept_or_measured(lambda *_: None)
+        except TwostrokeError as error:
+            raise SystemExit(str(error)) from error
         sizes = Sizes(context_tokens=2048, kv_bytes=POOL_BYTES)
-        memory = here.patient.memory_bytes
+        memory = read_machine().available_bytes
         setup = replica_setup(spec, ask.weights, ask.kv_kind, calibration, memory, sizes)
         load = NAMED[WORKLOAD](Load(self.rate_per_s, self.requests, self.seed, self.tokens_scale))
         outcome = Fleet(FleetPlan(setup, self.replicas), named_router("predicted")).run(load)

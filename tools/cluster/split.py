@@ -78,7 +78,7 @@ class SplitPools:
     prompt_tokens: int = 1024
     name: str = "split"
     goal: str = f"split: ITL p99 <= {ITL_RATIO:g} x p50 of the streams, TTFT of the prompts <= {TTFT_RATIO:g} x whole"
-    minutes: float = 2.5
+    minutes: float = 1.9
 
     def run(self, note: Note) -> Outcome:
         """See Case."""
@@ -125,7 +125,7 @@ class TransferHidden:
     prompt_tokens: int = 2048
     name: str = "hidden"
     goal: str = f">= {HIDDEN_SHARE:.0%} of the transfer before the first token"
-    minutes: float = 1.5
+    minutes: float = 1.2
 
     def run(self, note: Note) -> Outcome:
         """See Case."""

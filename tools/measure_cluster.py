@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from typing import Any
 
 from tools.cluster.case import Case
 from tools.cluster.divided import RanksBesideThreads
@@ -50,7 +51,8 @@ def main() -> int:
         for case in chosen:
             print(f"{case.name:<15} about {case.minutes:g} minutes: {case.goal}")
         return 0
-    found, missed = {}, 0
+    found: dict[str, dict[str, Any]] = {}
+    missed = 0
     for place, case in enumerate(chosen, 1):
         begin_s = time.perf_counter()
         head = f"{place} of {len(chosen)}, {case.name}"

@@ -27,11 +27,19 @@ class Outcome:
 
 
 class Case(Protocol):
-    """One row of the table. goal: in words. minutes: how long it takes about."""
+    """One row of the table."""
 
-    name: str
-    goal: str
-    minutes: float
+    @property
+    def name(self) -> str:
+        """A word for the command line."""
+
+    @property
+    def goal(self) -> str:
+        """In words."""
+
+    @property
+    def minutes(self) -> float:
+        """About how long it takes."""
 
     def run(self, note: Note) -> Outcome:
         """Measure. Raises SystemExit with a reason where that is not possible."""

@@ -41,6 +41,8 @@ class SimulatedHits:
             note(name)
             found[f"{name}_hits"] = self._hits(FleetPlan(setup, REPLICAS), name, load)
         note("one large cache")
+        if isinstance(setup.pools, int):
+            raise SystemExit("the pools of a replica are a number here")
         pools = replace(
             setup.pools, pages=tuple(replace(each, num_pages=REPLICAS * each.num_pages) for each in setup.pools.pages)
         )
@@ -71,7 +73,7 @@ class RealHits:
 
     def run(self, note: Note) -> Outcome:
         """See Case."""
-        load = (
+        load: tuple[str, ...] = (
             "--workload",
             "shared-prefix-agents",
             "--rate",
@@ -95,5 +97,5 @@ class RealHits:
 
 
 def hit_share(found: Figures) -> float:
-    """Of the prompt tokens, those that were cached."""
+    """The share of the prompt tokens that were cached."""
     return found.cached_tokens / found.prompt_tokens

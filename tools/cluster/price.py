@@ -55,7 +55,7 @@ class FrontsPrice:
         return Outcome({**figures, **shares}, reached and shares["front_cpu_share"] <= CPU_SHARE)
 
     def _share(self, server: Server) -> float:
-        """Of one core, of the process that answers HTTP, while short requests come at a fixed rate."""
+        """The share of a core that the process takes which answers HTTP, while short requests come at a fixed rate."""
         begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
         asked: list[threading.Thread] = []
         while (due_s := len(asked) * REQUEST_TOKENS / RATE) < RATE_S:

@@ -53,10 +53,18 @@ class SimulatorBesideProcesses:
         note(f"{self.replicas} processes")
         words = ("--weights", WEIGHTS, "--kv-format", KV, "--kv-memory", str(POOL_BYTES), "--context", "2k")
         with serving(folder, *words, replicas=self.replicas) as server:
-            load = ("--workload", WORKLOAD, "--rate", f"{self.rate_per_s:g}", "--requests", str(self.requests))
+            load: tuple[str, ...] = (
+                "--workload",
+                WORKLOAD,
+                "--rate",
+                f"{self.rate_per_s:g}",
+                "--requests",
+                str(self.requests),
+            )
             load += ("--tokens-scale", f"{self.tokens_scale:g}", "--seed", str(self.seed))
             real: dict[str, Any] = bench_serve(server, *load)["figures"]
-        found, reached = {}, not real["errors"]
+        found: dict[str, float] = {}
+        reached = not real["errors"]
         for name, summary in (("ttft", simulated.ttft), ("itl", simulated.itl)):
             for place, most in (("p50", MEDIAN_ERROR), ("p99", TAIL_ERROR)):
                 said, was = getattr(summary, place), real[name][place]

@@ -1,0 +1,67 @@
+"""What a front costs: a server alone beside a front with one replica, in turn.
+
+Knows: processes, clients.
+Must not know: the package's insides.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tools.cluster.case import Note, Outcome, gaps_of
+from tools.cluster.processes import Server, Stream, processor_s, serving
+
+PROMPT = "Write about prefill and decode. " * 8
+TTFT_MS, ITL_MS, CPU_SHARE = 1.0, 0.2, 0.05
+RATE, REQUEST_TOKENS, RATE_S = 300.0, 30, 10.0
+
+
+@dataclass(frozen=True)
+class FrontsPrice:
+    """The processor time is that of the front's process, HTTP included, at RATE tokens a second."""
+
+    model: str = "spark"
+    pairs: int = 20
+    tokens: int = 200
+    name: str = "price"
+    goal: str = f"TTFT <= {TTFT_MS:g} ms, ITL p50 <= {ITL_MS:g} ms, <= {CPU_SHARE:.0%} of a core at {RATE:g} tokens/s"
+    minutes: float = 0.6
+    words: Sequence[str] = field(default=("--kv-memory", "256MB"))
+
+    def run(self, note: Note) -> Outcome:
+        """See Case."""
+        runs: dict[str, list[Stream]] = {"alone": [], "front": []}
+        with serving(self.model, *self.words) as alone, serving(self.model, *self.words, replicas=1) as front:
+            for server in (alone, front):
+                server.stream(PROMPT, self.tokens)
+            for number in range(self.pairs):
+                note(f"pair {number + 1} of {self.pairs}")
+                runs["alone"].append(alone.stream(PROMPT, self.tokens))
+                runs["front"].append(front.stream(PROMPT, self.tokens))
+            note(f"{RATE:g} tokens a second for {RATE_S:g} s")
+            shares = {"alone_cpu_share": self._share(alone), "front_cpu_share": self._share(front)}
+        figures = {}
+        for name, streams in runs.items():
+            figures[f"{name}_ttft_ms"] = 1e3 * statistics.median(each.times_s[0] for each in streams)
+            gaps = [gap for each in streams for gap in gaps_of(each.times_s)]
+            figures[f"{name}_itl_p50_ms"] = 1e3 * statistics.median(gaps)
+        figures["price_ttft_ms"] = figures["front_ttft_ms"] - figures["alone_ttft_ms"]
+        figures["price_itl_p50_ms"] = figures["front_itl_p50_ms"] - figures["alone_itl_p50_ms"]
+        reached = figures["price_ttft_ms"] <= TTFT_MS and figures["price_itl_p50_ms"] <= ITL_MS
+        return Outcome({**figures, **shares}, reached and shares["front_cpu_share"] <= CPU_SHARE)
+
+    def _share(self, server: Server) -> float:
+        """The share of a core that the process takes which answers HTTP, while short requests come at a fixed rate."""
+        begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
+        asked: list[threading.Thread] = []
+        while (due_s := len(asked) * REQUEST_TOKENS / RATE) < RATE_S:
+            time.sleep(max(0.0, begin_s + due_s - time.perf_counter()))
+            asked.append(threading.Thread(target=server.stream, args=(PROMPT, REQUEST_TOKENS)))
+            asked[-1].start()
+        for thread in asked:
+            thread.join()
+        return (processor_s(server.process.pid) - used_s) / (time.perf_counter() - begin_s)

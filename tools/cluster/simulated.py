@@ -1,0 +1,88 @@
+"""The simulator beside three processes behind a front.
+
+Knows: the simulator, what `twostroke doctor` measures, `bench serve`.
+Must not know: HTTP, how a front chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.cluster.case import Note, Outcome
+from tools.cluster.processes import bench_serve, random_checkpoint, serving
+
+from twostroke.env import read_machine
+from twostroke.planner.ask import make_ask
+from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.runner.folder import read_folder
+from twostroke.sim.fleet import Fleet, FleetPlan
+from twostroke.sim.routers import named_router
+from twostroke.sim.setup import Sizes, replica_setup
+from twostroke.types.errors import TwostrokeError
+from twostroke.workload.figures import Figures, figures
+from twostroke.workload.synthetic import NAMED, Load
+
+MEDIAN_ERROR, TAIL_ERROR = 0.10, 0.20
+POOL_BYTES = 512 << 20
+WORKLOAD, WEIGHTS, KV = "steady-chat", "int8", "int8"
+
+
+@dataclass(frozen=True)
+class SimulatorBesideProcesses:
+    """What the simulator knows of this machine is what the doctor measured of one thread. Three processes share the
+    cores where there are fewer; the simulator does not know it, so the rate is low."""
+
+    shape: str = "qwen2.5-0.5b"
+    replicas: int = 3
+    rate_per_s: float = 0.4
+    requests: int = 40
+    tokens_scale: float = 0.5
+    seed: int = 1
+    name: str = "simulator"
+    goal: str = f"TTFT and ITL: p50 off by <= {MEDIAN_ERROR:.0%}, p99 by <= {TAIL_ERROR:.0%}"
+    minutes: float = 2.5
+
+    def run(self, note: Note) -> Outcome:
+        """See Case."""
+        folder = random_checkpoint(self.shape)
+        note("the simulator")
+        here = ThisMachine.read(1)
+        simulated = self._simulated(folder, here)
+        note(f"{self.replicas} processes")
+        words = ("--weights", WEIGHTS, "--kv-format", KV, "--kv-memory", str(POOL_BYTES), "--context", "2k")
+        with serving(folder, *words, replicas=self.replicas) as server:
+            load: tuple[str, ...] = (
+                "--workload",
+                WORKLOAD,
+                "--rate",
+                f"{self.rate_per_s:g}",
+                "--requests",
+                str(self.requests),
+            )
+            load += ("--tokens-scale", f"{self.tokens_scale:g}", "--seed", str(self.seed))
+            real: dict[str, Any] = bench_serve(server, *load)["figures"]
+        found: dict[str, float] = {}
+        reached = not real["errors"]
+        for name, summary in (("ttft", simulated.ttft), ("itl", simulated.itl)):
+            for place, most in (("p50", MEDIAN_ERROR), ("p99", TAIL_ERROR)):
+                said, was = getattr(summary, place), real[name][place]
+                found |= {f"{name}_{place}_simulated_ms": 1e3 * said, f"{name}_{place}_real_ms": 1e3 * was}
+                found[f"{name}_{place}_error"] = said / was - 1
+                reached = reached and abs(said / was - 1) <= most
+        return Outcome(found, reached)
+
+    def _simulated(self, folder: str, here: ThisMachine) -> Figures:
+        spec = read_folder(Path(folder))
+        ask = make_ask(spec, WEIGHTS, KV)
+        try:
+            calibration = here.kept_or_measured(lambda *_: None)
+        except TwostrokeError as error:
+            raise SystemExit(str(error)) from error
+        sizes = Sizes(context_tokens=2048, kv_bytes=POOL_BYTES)
+        memory = read_machine().available_bytes
+        setup = replica_setup(spec, ask.weights, ask.kv_kind, calibration, memory, sizes)
+        load = NAMED[WORKLOAD](Load(self.rate_per_s, self.requests, self.seed, self.tokens_scale))
+        outcome = Fleet(FleetPlan(setup, self.replicas), named_router("predicted")).run(load)
+        return figures([each.observation() for each in outcome.seen])

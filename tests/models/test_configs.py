@@ -186,8 +186,11 @@ def test_what_a_silent_config_means_is_what_transformers_says(name: str) -> None
     assert {kind.kv_heads for kind in spec.paged_kinds} == {8 if default.model_type == "mistral" else 32}
 
 
-OUR_OWN_REFERENCE = {"Grok1ModelForCausalLM", "Rwkv6ForCausalLM", "RWKV7ForCausalLM"}
-"""Architectures that transformers does not have (tests/models/grok1.py, and references of RWKV)."""
+OUR_OWN_REFERENCE = {
+    *("Grok1ModelForCausalLM", "Rwkv6ForCausalLM", "RWKV7ForCausalLM"),
+    *("NeoBERT", "NeoBERTLMHead", "NeoBERTModel"),
+}
+"""Architectures that transformers does not have: tests/models has references of our own."""
 
 
 def test_every_architecture_is_one_that_transformers_knows() -> None:

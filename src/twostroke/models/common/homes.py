@@ -63,8 +63,7 @@ _NAMES: dict[str, str] = {
     "experts.aria": "AriaForConditionalGeneration AriaTextForCausalLM",
     "experts.dots1": "Dots1ForCausalLM",
     "experts.ernie4_5_moe": (
-        "Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration "
-        "Ernie4_5_VL_MoeForConditionalGeneration "
+        "Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration Ernie4_5_VL_MoeForConditionalGeneration "
     ),
     "experts.exaone_moe": "ExaoneMoeForCausalLM",
     "experts.glm4_moe": "Glm4MoeForCausalLM Glm4vMoeForConditionalGeneration",

@@ -147,7 +147,7 @@ def test_what_stands_in_the_config(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"general__architecture": string("grok")}, "architecture 'grok' is not implemented"),
+        ({"general__architecture": string("dbrx")}, "architecture 'dbrx' is not implemented"),
         ({"general__architecture": string("mixtral")}, "architecture 'mixtral' is not implemented"),
         ({"general__architecture": None}, "architecture 'None' is not implemented"),
         ({"general__architecture": string("clip")}, "architecture 'clip'"),
@@ -166,7 +166,7 @@ def test_what_stands_in_the_config(tmp_path):
         ({"llama__rope__scaling__type": string("longrope")}, "scaling.type is longrope"),
         ({"tokenizer__ggml__tokens": None}, "holds no tokenizer"),
         ({"tokenizer__ggml__tokens": number(4, 5)}, "sound GGUF"),
-        ({"tokenizer__ggml__model": string("rwkv")}, "kind 'rwkv'"),
+        ({"tokenizer__ggml__model": string("plamo2")}, "kind 'plamo2'"),
         ({"tokenizer__ggml__pre": string("made-up")}, "split of texts 'made-up'"),
         ({"tokenizer__ggml__pre": None}, "does not name its split"),
         ({"tokenizer__ggml__merges": strings(["ab"])}, "sound GGUF"),

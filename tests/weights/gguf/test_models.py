@@ -150,8 +150,8 @@ def test_what_stands_in_the_config(tmp_path):
 )
 def test_deepseek_files_from_before_the_keys_of_groups(experts, biased, groups, tmp_path):
     """DeepSeek-V3 and V2 have groups; Kimi K2, Moonlight and V2-Lite, of the same architecture, have none."""
-    latent = ("attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla", "rope.dimension_count")
-    counts = {"expert_count": experts, "expert_used_count": 2, **dict(zip(latent, (8, 8, 4, 4), strict=True))}
+    heads = {"attention.key_length_mla": 8, "attention.value_length_mla": 4, "rope.dimension_count": 4}
+    counts = {"expert_count": experts, "expert_used_count": 2, "attention.kv_lora_rank": 8, **heads}
     keys = {name.replace("llama", "deepseek2"): value for name, value in KEYS.items()}
     keys |= {f"deepseek2.{name}": number(4, value) for name, value in counts.items()}
     keys["general.architecture"] = string("deepseek2")

@@ -145,6 +145,28 @@ def test_what_stands_in_the_config(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("experts", "biased", "groups"),
+    [(256, True, (8, 4)), (384, True, (1, 1)), (64, True, (1, 1)), (160, False, (8, 3)), (64, False, (1, 1))],
+)
+def test_deepseek_files_from_before_the_keys_of_groups(experts, biased, groups, tmp_path):
+    """DeepSeek-V3 and V2 have groups; Kimi K2, Moonlight and V2-Lite, of the same architecture, have none."""
+    heads = {"attention.key_length_mla": 8, "attention.value_length_mla": 4, "rope.dimension_count": 4}
+    counts = {"expert_count": experts, "expert_used_count": 2, "attention.kv_lora_rank": 8, **heads}
+    keys = {name.replace("llama", "deepseek2"): value for name, value in KEYS.items()}
+    keys |= {f"deepseek2.{name}": number(4, value) for name, value in counts.items()}
+    keys["general.architecture"] = string("deepseek2")
+    infos = [info("token_embd.weight", [8, 3], 0, 0), info("blk.0.ffn_gate_inp.weight", [8, experts], 0, 96)]
+    infos += [info("blk.0.exp_probs_b.bias", [experts], 0, 96 + 32 * experts)] if biased else []
+    data = raw(keys.items(), infos, bytes(96 + 36 * experts))
+    folder = unfold(write(tmp_path / "x.gguf", data), None)
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["n_group"], config["topk_group"]) == groups
+    if not biased:
+        assert config["topk_method"] == ("greedy" if groups == (1, 1) else "group_limited_greedy")
+    assert config.get("routed_scaling_factor", 1.0) == 1.0
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"general__architecture": string("dbrx")}, "architecture 'dbrx' is not implemented"),

@@ -68,7 +68,8 @@ VARIANTS: dict[str, Make] = {
     "minicpm3-usual": changed("minicpm3", dim_model_base=256),
     "nemotron-quarter": changed("nemotron", head_dim=16),
     "nemotron-biases-quarter": changed("nemotron-biases", head_dim=16),
-    "deepseek-v3-equal-scales": changed("deepseek-v3-kimi-k2", rope_parameters=EQUAL_SCALES),
+    # published configs say how experts are scored, transformers' own do not; llama.cpp takes a softmax without the key
+    "deepseek-v3-equal-scales": changed("deepseek-v3-kimi-k2", rope_parameters=EQUAL_SCALES, scoring_func="sigmoid"),
     "deepseek-v3.2-equal-scales": changed("deepseek-v3.2-all-seen", rope_parameters=EQUAL_SCALES),
     "deepseek-v2-equal-scales": changed("deepseek-v2-groups", rope_parameters=EQUAL_SCALES),
     "youtu-equal-scales": changed("youtu-yarn-direct-queries", rope_parameters=EQUAL_SCALES),

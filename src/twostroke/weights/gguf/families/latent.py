@@ -81,27 +81,43 @@ def _dense_or_experts(keys: Keys) -> str:
     return "deepseek3" if keys.number("expert_gating_func", 1) == 2 or keys.has_tensor("exp_probs_b.bias") else ""
 
 
+def _groups(config: Config, experts: int, published: tuple[int, int]) -> dict[str, int]:
+    """Groups of experts and how many of them are kept. Files from before these keys say neither: there, a model with
+    as many experts as the one that has groups is taken for it, and others have none."""
+    if config.get("n_group"):
+        return {}
+    known = "n_group" not in config and config.get("n_routed_experts") == experts
+    return dict(zip(("n_group", "topk_group"), published if known else (1, 1), strict=True))
+
+
 def _deepseek2(keys: Keys, config: Config) -> dict[str, Any]:
     if keys.number("expert_gating_func", 1) != 1 or keys.truth("expert_weights_norm", False):
         raise keys.wrong("expert_gating_func", "Without a bias for their choice, experts are chosen by a softmax.")
-    grouped = config.get("n_group", 1) > 1
+    groups = _groups(config, 160, (8, 3))
+    grouped = {**config, **groups}["n_group"] > 1
     method = "group_limited_greedy" if grouped else "greedy"
-    return {**latent_heads(keys, config), "topk_method": method, "norm_topk_prob": False}
+    return {**latent_heads(keys, config), **groups, "topk_method": method, "norm_topk_prob": False}
 
 
 def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
+    return {**_chosen_by_sigmoids(keys, config), **_groups(config, 256, (8, 4))}
+
+
+def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
+    """Experts with a bias for their choice. A file that says no factor for their weights means 1."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts that have a bias for their choice have sigmoids (2).")
     normed = keys.truth("expert_weights_norm", False)
     layers = config["num_hidden_layers"] - keys.number("nextn_predict_layers", 0)
     sparse = [f"blk.{index}.ffn_gate_inp.weight" in keys.tensors for index in range(layers)]
     said = {"norm_topk_prob": normed, "num_hidden_layers": layers, "first_k_dense_replace": sparse.index(True)}
-    return {**latent_heads(keys, config), **said}
+    factor = config.get("routed_scaling_factor", 1.0)
+    return {**latent_heads(keys, config), **said, "routed_scaling_factor": factor}
 
 
 def _deepseek32(keys: Keys, config: Config) -> dict[str, Any]:
     return {
-        **_deepseek3(keys, config),
+        **_chosen_by_sigmoids(keys, config),
         "index_n_heads": keys.number("attention.indexer.head_count"),
         "index_head_dim": keys.number("attention.indexer.key_length"),
         "index_topk": keys.number("attention.indexer.top_k"),

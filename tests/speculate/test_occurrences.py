@@ -27,7 +27,7 @@ def test_every_place_is_found(alphabet: int) -> None:
     index, running = Occurrences(), SearchedText()
     for _ in range(300):
         tokens.append(rng.randrange(alphabet))
-        index.add(tokens, len(tokens))
+        index.add(tokens)
         if rng.random() < 0.6:  # asked now and then: it catches up
             running.add(tokens)
         expected = searched(tokens, tokens, 12)
@@ -53,7 +53,7 @@ def test_tokens_that_share_a_character_are_told_apart() -> None:
 def test_the_end_of_another_text() -> None:
     tokens = [1, 2, 3, 4, 5, 1, 2, 9]
     index = Occurrences()
-    index.add(tokens, len(tokens))
+    index.add(tokens)
     assert index.of_end([7, 1, 2], tokens, 12, 10) == [Occurrence(7, 2), Occurrence(2, 2)]
     assert index.of_end([5, 1, 2], tokens, 12, 10) == [Occurrence(7, 3), Occurrence(2, 2)]
     assert index.of_end([2], tokens, 12, 10) == []
@@ -64,5 +64,5 @@ def test_runs_with_the_same_hash_are_told_apart() -> None:
     """hash(-1) == hash(-2): these two runs share a chain."""
     tokens = [5, -1, 7, 5, -2, 8]
     index = Occurrences()
-    index.add(tokens, len(tokens))
+    index.add(tokens)
     assert index.of_end([5, -1], tokens, 12, 10) == [Occurrence(2, 2)]

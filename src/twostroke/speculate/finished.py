@@ -1,8 +1,5 @@
 """What finished requests wrote, by salt, within a bound: the latest answers, for guessing what others will write.
 
-An answer is only kept when its request ends. It goes into the index piece by piece, when the index is asked: where
-guessing does not pay, nobody asks, and answers cost next to nothing.
-
 Two generations for each salt: answers go to the young one; when it is full, the old one is dropped and the young one is
 the old one. So nothing is ever searched for what is oldest, and dropping it takes no time.
 
@@ -19,8 +16,6 @@ from twostroke.speculate.occurrences import Occurrences
 
 MOST_TOKENS = 1 << 17
 """The most tokens that are kept for all salts together; each takes about 250 bytes at most."""
-INDEXED_AT_ONCE = 128
-"""Tokens that go into an index each time it is asked."""
 SEPARATOR = -1
 """The id that stands behind each answer; no token has it."""
 
@@ -55,6 +50,7 @@ class FinishedAnswers:
         young = generations[0]
         before = len(young.tokens)
         young.tokens += [*answer[-room:], SEPARATOR]
+        young.index.add(young.tokens)
         self.num_tokens += len(young.tokens) - before
         while self.num_tokens > self._most:
             oldest = next(iter(self._salts))
@@ -63,12 +59,11 @@ class FinishedAnswers:
                 del self._salts[oldest]
 
     def texts(self, salt: str) -> Iterator[tuple[Sequence[int], Occurrences]]:
-        """The answers under this salt, and the index of them as far as it has come; the young ones first."""
+        """The answers under this salt, and the index of them; the young ones first."""
         generations = self._salts.get(salt)
         if generations is not None:
             self._salts.move_to_end(salt)
             for generation in generations:
-                generation.index.add(generation.tokens, INDEXED_AT_ONCE)
                 yield generation.tokens, generation.index
 
     def _drop(self, generations: list[_Generation]) -> None:

@@ -19,7 +19,7 @@ from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
 from twostroke.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
-LONGEST_REST, LONGEST_COSTLY_REST = 64, 128
+LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
 """Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
 LOST_REST = 32
 """The rest where looking up takes longer than accepted tokens can win."""

@@ -37,13 +37,12 @@ class _Chains:
         self.latest: dict[int, int] = {}  # hash of a run -> the latest place behind it
         self.previous = array("i")  # place -> the place before it behind a run with the same hash
 
-    def add(self, tokens: Sequence[int], most: int) -> None:
+    def add(self, tokens: Sequence[int]) -> None:
         size, latest, previous = self.size, self.latest, self.previous
-        for place in range(len(previous), min(len(tokens), len(previous) + most)):
-            if place < size:
-                previous.append(_NOWHERE)
-                continue
-            run = hash(tuple(tokens[place - size : place]))
+        first, end = max(len(previous), size), len(tokens)
+        previous.extend([_NOWHERE] * (min(first, end) - len(previous)))
+        runs = zip(*(tokens[first - size + i : max(0, end - size + i)] for i in range(size)), strict=True)
+        for place, run in enumerate(map(hash, runs), first):
             previous.append(latest.get(run, _NOWHERE))
             latest[run] = place
 
@@ -59,11 +58,10 @@ class Occurrences:
     def __init__(self) -> None:
         self._chains = tuple(_Chains(size) for size in _RUNS)
 
-    def add(self, tokens: Sequence[int], most: int) -> None:
-        """Take in those of `tokens` that were not added yet, at most this many. A place is known once there is a token
-        at it."""
+    def add(self, tokens: Sequence[int]) -> None:
+        """Take in those of `tokens` that were not added yet. A place is known once there is a token at it."""
         for chains in self._chains:
-            chains.add(tokens, most)
+            chains.add(tokens)
 
     def of_end(self, text: Sequence[int], tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
         """Places of `tokens`, as added, behind what the last tokens of `text` are: at most `most`, latest first.

@@ -165,3 +165,6 @@ def test_output_must_hold_the_same_model(calibrated, tmp_path):
     shipped = asked("spark")
     assert shipped.exit_code == 2 and "part of this program" in shipped.output
     assert not (spark_path() / NAME).exists()
+    missing = asked("spark", "--output", str(tmp_path / "nowhere"))
+    assert missing.exit_code == 2 and "is no folder" in missing.output and "fix:" in missing.output
+    assert not (tmp_path / "nowhere").exists()

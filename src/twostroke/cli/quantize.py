@@ -83,7 +83,7 @@ def command(
     divided before it is kept in int8 or int4. Serving the model takes the file where --kv-format rounds K.
     """
     with clear_errors(verbose):
-        from twostroke.assembly.folders import SHIPPED, locate
+        from twostroke.assembly.folders import locate
         from twostroke.env import read_machine
         from twostroke.quantize.driver.calibrate import read_original
         from twostroke.quantize.driver.texts import read_texts
@@ -92,8 +92,8 @@ def command(
         from twostroke.types.pooling import Task
 
         write = _writer(target, output)
-        if target == KEYS and output is None and model in SHIPPED:
-            raise ConfigError(f"{model} is a part of this program.", fix="Name a copy of its folder by --output.")
+        if target == KEYS:
+            _check_copy(model, output)
         with progress_bar("download") as downloading:
             folder = locate(model, revision, downloading, read_machine().cache_folder).path
         spec, cores = (read_folder if target == KEYS else read_original)(folder), threads or read_machine().cores
@@ -118,6 +118,20 @@ class Reported(Protocol):
 
 Write = Callable[[Path, Path, "CalibrationText", int, bool], Reported]
 """write(source, output, texts, threads, compared)."""
+
+
+def _check_copy(model: str, output: Path | None) -> None:
+    """Raises ConfigError where factors of keys would have no folder to lie in."""
+    from twostroke.assembly.folders import SHIPPED
+
+    if output is None and model in SHIPPED:
+        raise ConfigError(f"{model} is a part of this program.", fix="Name a copy of its folder by --output.")
+    if output is not None and not output.is_dir():
+        raise ConfigError(
+            f"--output {output} is no folder.",
+            why="--to keys writes a file beside the weights of a copy of the model.",
+            fix="Name a folder that holds the model, for example what --to int4 wrote, or leave it out.",
+        )
 
 
 def _writer(target: str, output: Path | None) -> Write:

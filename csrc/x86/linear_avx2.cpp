@@ -1,9 +1,7 @@
 // The register tile of ts_linear for AVX2 and FMA: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
 // Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
-#include <immintrin.h>
-
-#include "twostroke/linear.h"
+#include "twostroke/avx2_loads.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
@@ -14,19 +12,6 @@ constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights st
 
 // Registers across a strip: one row crosses the panel in one strip, so that it streams.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
-
-TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
-
-TS_INLINE __m256i broadcast_quad(const int8_t* q) {
-  int32_t quad;
-  memcpy(&quad, q, 4);
-  return _mm256_set1_epi32(quad);
-}
-
-TS_INLINE __m256 load_bf16(const uint8_t* data) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
 
 // Sums of four neighbours from sums of two, added to the 32-bit totals.
 TS_INLINE __m256i accumulate(__m256i total, __m256i pairs) {

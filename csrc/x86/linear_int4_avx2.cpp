@@ -2,9 +2,7 @@
 // multiplier of 16 columns of k is applied once to their sum, not to each element, and no sum of 32 bits is made of each product.
 // Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
-#include <immintrin.h>
-
-#include "twostroke/linear.h"
+#include "twostroke/avx2_loads.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
@@ -21,19 +19,6 @@ constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1
 // In both halves of 32 bits: half of what undoes the offset of the elements of a subgroup, where its sums begin. (rows, subgroups)
 template <int kRows>
 using Beginnings = int32_t[kRows][kMostSubgroups];
-
-TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
-
-TS_INLINE __m256i broadcast(const void* four_bytes) {
-  int32_t four;
-  memcpy(&four, four_bytes, 4);
-  return _mm256_set1_epi32(four);
-}
-
-TS_INLINE __m256 load_bf16(const uint8_t* data) {
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
 
 // The multipliers of 8 columns and one part of a step, in each 16 bits.
 TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) {
@@ -52,7 +37,7 @@ TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcros
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) sums[r][j] = broadcast(beginnings + r * kMostSubgroups);
+    for (int j = 0; j < kAcross; ++j) sums[r][j] = broadcast_quad(beginnings + r * kMostSubgroups);
   }
   TS_UNROLL
   for (int oct = 0; oct < 2; ++oct) {
@@ -63,8 +48,8 @@ TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcros
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const int8_t* at = q + r * stride + 8 * oct;
-        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(low, broadcast(at)));
-        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(high, broadcast(at + 4)));
+        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(low, broadcast_quad(at)));
+        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(high, broadcast_quad(at + 4)));
       }
     }
   }

@@ -4,7 +4,6 @@
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/kernel_of.h"
 #include "twostroke/stored_codes_avx2.h"
-#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
@@ -13,15 +12,6 @@ constexpr int kTile = 4;  // rows that meet the codes together
 
 // Registers of columns that meet the rows together: their sums stay in registers.
 constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
-
-// How a line is fetched ahead: as in stored_avx512.cpp. kAlone: not at all.
-template <bool kNibbles, int kRows, bool kAlone>
-TS_INLINE void fetch(const uint8_t* line) {
-  if constexpr (kAlone) return;
-  if constexpr (kRows == 1) return prefetch_line(line);
-  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
-  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
-}
 
 template <int kRows, int kAcross>
 using Integers = __m256i[kRows][kAcross];

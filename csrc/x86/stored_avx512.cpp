@@ -3,20 +3,9 @@
 // Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored_codes.h"
-#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
-
-// How a line is fetched ahead (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch of
-// memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
-template <bool kNibbles, int kRows, bool kAlone>
-TS_INLINE void fetch(const uint8_t* line) {
-  if constexpr (kAlone) return;
-  if constexpr (kRows == 1) return prefetch_line(line);
-  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
-  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
-}
 
 // 4 columns of codes of 8 bits at `at`.
 template <int kRows, bool kAlone, int kAcross>
@@ -62,8 +51,8 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m
   }
 }
 
-// Vectors of columns at once. The whole width of a panel reads memory front to back; where the sums of so many rows would not stay in
-// registers, one half of a group comes after the other.
+// How many vectors of columns are multiplied together. Where it is the whole panel, memory is read front to back. The sums of more rows do
+// not fit into the registers, so the two halves of a group's columns are multiplied in turn.
 constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) ? kVectors : kVectors / 2; }
 
 // totals += the codes of one group, in steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where the codes

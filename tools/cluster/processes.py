@@ -77,7 +77,7 @@ class Server:
         return found
 
     def wait_for_replicas(self, count: int) -> None:
-        """Return when so many are ready."""
+        """Wait until this many replicas are ready. Raises SystemExit after START_S seconds."""
         until_s = time.monotonic() + START_S
         while sum(each["state"] == "ready" for each in self.replicas()) < count:
             if time.monotonic() > until_s:

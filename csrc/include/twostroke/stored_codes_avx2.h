@@ -1,8 +1,7 @@
 // Stored codes in 256-bit registers: a register has four k of eight columns.
 // Knows: the layouts, 256-bit registers. Must not know: threads, rows.
 #pragma once
-#include <immintrin.h>
-
+#include "twostroke/avx2_loads.h"
 #include "twostroke/stored_head.h"
 
 namespace twostroke {
@@ -10,14 +9,6 @@ namespace twostroke {
 constexpr int kLanes = 8;                                    // columns of one register
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // registers across a panel
 constexpr int64_t kRegisterBytes = 4 * kLanes;
-
-TS_INLINE __m256i load(const uint8_t* data) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)); }
-
-TS_INLINE __m256i broadcast_quad(const int8_t* q) {
-  int32_t quad;
-  memcpy(&quad, q, 4);
-  return _mm256_set1_epi32(quad);
-}
 
 // 8 scales, minima or multipliers as floats.
 struct Floats256 {

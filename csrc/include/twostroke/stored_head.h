@@ -1,9 +1,20 @@
-// What the codes of one group are multiplied by, for levels that multiply codes as they lie.
+// What the codes of one group are multiplied by, and how lines are fetched, for levels that multiply codes as they lie.
 // Knows: the layouts, rows of a tile. Must not know: registers, threads.
 #pragma once
 #include "twostroke/stored.h"
+#include "twostroke/stream.h"
 
 namespace twostroke {
+
+// How a line is fetched ahead (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch of
+// memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
+template <bool kNibbles, int kRows, bool kAlone>
+TS_INLINE void fetch(const uint8_t* line) {
+  if constexpr (kAlone) return;
+  if constexpr (kRows == 1) return prefetch_line(line);
+  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
+  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
+}
 
 // What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
 // is read front to back. Lanes: a register of floats, and how it is made of float16, float32 or bytes.

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
-from twostroke.models.common.blocks.encoder import SCORES, VECTORS, BlockText, Inputs, after_layer, classified
+from twostroke.models.common.blocks.encoder import (
+    SCORES,
+    VECTORS,
+    AfterLayers,
+    BlockText,
+    Inputs,
+    classified,
+    joined_heads,
+)
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.forms import num_labels
@@ -18,13 +25,12 @@ from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, HeadRows, Value
+from twostroke.program.values import HeadRows, Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_size": 1}
 THETA = 160_000.0
-NAMES = AttentionNames(o="attention.o_proj")
 NORMS = ("attn_ln", "mlp_ln")
 PREFIXES = (("gte.", ""), ("new.", ""))
 """How names begin in files that transformers writes, and in those that were published."""
@@ -70,24 +76,8 @@ def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
     dim = head_dim(fields, width, num_heads)
     turn = rope_from_config(fields, dim, facts.max_positions, theta=THETA)
     inputs = Inputs(facts.vocab_size, width, norm, types=fields.integer("type_vocab_size", 0, 64))
-    heads = Heads(
-        width,
-        num_heads,
-        num_heads,
-        dim,
-        qkv_bias=True,
-        output_bias=True,
-        names=NAMES,
-        joined=joined_in_order("attention.qkv_proj"),
-        ahead=ALL_AHEAD,
-    )
+    heads = joined_heads(width, num_heads, dim, "attention.qkv_proj", "attention.o_proj", biased=True)
     feed = UpAndGate(width, fields.integer("intermediate_size", 1, 1 << 20), activation(fields, "hidden_act", "gelu"))
 
-    def text(t: Tracer) -> Value:
-        x = inputs(t)
-        for index in range(facts.num_layers):
-            with t.layer(f"encoder.layer.{index}."):
-                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
-        return head(t, x)
-
-    return facts, text
+    layers = AfterLayers("encoder.layer.", heads, [feed] * facts.num_layers, norm, NORMS, turn)
+    return facts, lambda t: head(t, layers(t, inputs(t)))

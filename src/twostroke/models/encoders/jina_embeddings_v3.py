@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
-from twostroke.models.common.blocks.encoder import VECTORS, Inputs, after_layer
+from twostroke.models.common.blocks.encoder import VECTORS, AfterLayers, Inputs, joined_heads
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -37,25 +34,9 @@ def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     dim = head_dim(fields, width, num_heads)
     turn = rope_from_config(fields, dim, facts.max_positions, theta=THETA)
     inputs = Inputs(facts.vocab_size, width, norm, types=fields.integer("type_vocab_size", 1, 64), norm_name="emb_ln")
-    heads = Heads(
-        width,
-        num_heads,
-        num_heads,
-        dim,
-        qkv_bias=True,
-        output_bias=True,
-        names=AttentionNames(o="mixer.out_proj"),
-        joined=joined_in_order("mixer.Wqkv"),
-        ahead=ALL_AHEAD,
-    )
+    heads = joined_heads(width, num_heads, dim, "mixer.Wqkv", "mixer.out_proj", biased=True)
     inner, act = fields.integer("intermediate_size", 1, 1 << 20), activation(fields, "hidden_act", "gelu")
     feed = Feed(width, inner, act, bias=True, gate="", up="mlp.fc1", down="mlp.fc2")
 
-    def text(t: Tracer) -> Value:
-        x = inputs(t)
-        for index in range(facts.num_layers):
-            with t.layer(f"encoder.layers.{index}."):
-                x = after_layer(t, heads, feed, norm, x, NORMS, turn)
-        return gather_rows(x, t.logit_rows)
-
-    return facts, text
+    layers = AfterLayers("encoder.layers.", heads, [feed] * facts.num_layers, norm, NORMS, turn)
+    return facts, lambda t: gather_rows(layers(t, inputs(t)), t.logit_rows)

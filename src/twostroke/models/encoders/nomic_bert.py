@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.attend import AttentionNames, Heads, joined_in_order
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.encoder import VECTORS, BlockText, Inputs, after_layer
+from twostroke.models.common.blocks.encoder import VECTORS, AfterLayers, BlockText, Inputs, joined_heads
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture
 from twostroke.models.common.blocks.norm import Norm, NormKind
@@ -31,7 +30,7 @@ from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Tensor, Value, Weight
+from twostroke.program.values import Tensor, Value, Weight
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
@@ -112,27 +111,11 @@ def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     types = fields.integer("type_vocab_size", 0, 64)
     inputs = Inputs(facts.vocab_size, width, norm, types=types, norm_name="emb_ln")
     biased = fields.boolean("qkv_proj_bias", False)
-    heads = Heads(
-        width,
-        num_heads,
-        num_heads,
-        dim,
-        qkv_bias=biased,
-        output_bias=biased,
-        names=AttentionNames(o="attn.out_proj"),
-        joined=joined_in_order("attn.Wqkv"),
-        ahead=ALL_AHEAD,
-    )
+    heads = joined_heads(width, num_heads, dim, "attn.Wqkv", "attn.out_proj", biased=biased)
     blocks = _blocks(fields, width, facts.num_layers)
 
-    def text(t: Tracer) -> Value:
-        x = inputs(t)
-        for index, block in enumerate(blocks):
-            with t.layer(f"encoder.layers.{index}."):
-                x = after_layer(t, heads, block, norm, x, NORMS, turn)
-        return gather_rows(x, t.logit_rows)
-
-    return facts, text
+    layers = AfterLayers("encoder.layers.", heads, blocks, norm, NORMS, turn)
+    return facts, lambda t: gather_rows(layers(t, inputs(t)), t.logit_rows)
 
 
 def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:

@@ -6,10 +6,10 @@ Must not know: config fields, single architectures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.attend import Heads, attend
+from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend, joined_in_order
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.forms import Form, unchanged
 from twostroke.ops.products.embed import embed
@@ -18,7 +18,7 @@ from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
+from twostroke.program.values import ALL_AHEAD, Tensor, Value
 from twostroke.spec.rope import RopeSpec
 from twostroke.types.pooling import Task
 
@@ -75,6 +75,42 @@ def after_layer(
     """A layer whose norms are of sums: of the residual and the first block, then of that and the second block."""
     x = norm(t, names[0], add(x, attend(t, heads, x, turn=turn)), in_place=True)
     return norm(t, names[1], add(x, feed(t, x)), in_place=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AfterLayers:
+    """Layers as `after_layer` makes them, one for each feed-forward block. stem: what stands before a layer's number.
+    names: of a layer's two norms."""
+
+    stem: str
+    heads: Heads
+    blocks: Sequence[BlockText]
+    norm: Norm
+    names: tuple[str, str]
+    turn: RopeSpec | None = None
+
+    def __call__(self, t: Tracer, x: Value) -> Value:
+        """The rows behind the last layer."""
+        for index, block in enumerate(self.blocks):
+            with t.layer(f"{self.stem}{index}."):
+                x = after_layer(t, self.heads, block, self.norm, x, self.names, self.turn)
+        return x
+
+
+def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: str, biased: bool) -> Heads:
+    """Heads of which each sees the whole text. joined, out: the tensors of q, k and v in this order, and of the
+    product behind them."""
+    return Heads(
+        width,
+        num_heads,
+        num_heads,
+        head_dim,
+        qkv_bias=biased,
+        output_bias=biased,
+        names=AttentionNames(o=out),
+        joined=joined_in_order(joined),
+        ahead=ALL_AHEAD,
+    )
 
 
 def classified(t: Tracer, x: Value, dense: str, out: str, labels: int, between: ValueText = tanh) -> Value:

@@ -11,13 +11,14 @@ Must not know: files, how values are read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Task
-from twostroke.weights.gguf.families.dense import GEMMA_NORMS
+from twostroke.weights.gguf.families import dense
 from twostroke.weights.gguf.families.family import Config, Family
-from twostroke.weights.gguf.families.names import DENSE, OUTER, SANDWICH, Names
+from twostroke.weights.gguf.families.names import DENSE, OUTER, Names
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -209,18 +210,7 @@ FAMILIES: Mapping[str, Family] = {
         task=Task.EMBED,
     ),
     "eurobert": Family("EuroBertModel", "eurobert", OUTER, DENSE, more=_eurobert, task=Task.EMBED),
-    "gemma-embedding": Family(
-        "Gemma3TextModel",
-        "gemma3_text",
-        OUTER,
-        SANDWICH,
-        less_one=GEMMA_NORMS,
-        windows=True,
-        fixed={"hidden_activation": "gelu_pytorch_tanh", "sliding_window_pattern": 6},
-        keys={"rope.freq_base_swa": "rope_local_base_freq"},
-        more=_gemma,
-        task=Task.EMBED,
-    ),
+    "gemma-embedding": replace(dense.FAMILIES["gemma3"], hf="Gemma3TextModel", more=_gemma, task=Task.EMBED),
     "modern-bert": Family(
         "ModernBertModel",
         "modernbert",

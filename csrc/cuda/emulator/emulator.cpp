@@ -14,7 +14,9 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int32_t kMostThreads = 1024;
+constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
+constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
+constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
 constexpr size_t kStackBytes = 64 << 10;
 constexpr int32_t kSeveral = -1;  // readers
 
@@ -24,13 +26,23 @@ struct Fiber {
 #else
   ucontext_t context;
 #endif
-  bool done;
+  enum { kReady, kAtBarrier, kInWarp, kDone } state;
+  Copy copies[kMostCopies];
+  int32_t groups[kMostCopies], copies_begun, group;  // the group of each copy, the number of the group that is open
+};
+
+// What the threads of a warp give to each other. Two rounds: a thread may begin the next one before others have read this one.
+struct Warp {
+  uint32_t given[2][kWarp][kMostGiven];
+  int64_t rounds;
+  int32_t arrived;
 };
 
 struct Machine {
   Kernel kernel;
   const void* args;
   Fiber fibers[kMostThreads], scheduler;
+  Warp warps[kMostWarps];
   char* stacks;
   int32_t threads, thread;
   int64_t block, serial, stretch, launch;  // serial: of the block among all that ever ran
@@ -51,7 +63,7 @@ uint64_t next_random() {  // xorshift64*
 }
 
 template <class Index>
-void shuffle(Index* order, int64_t count) {
+void shuffle_order(Index* order, int64_t count) {
   for (int64_t i = 0; i < count; ++i) order[i] = static_cast<Index>(i);
   for (int64_t i = count - 1; i > 0; --i) {
     const int64_t j = static_cast<int64_t>(next_random() % static_cast<uint64_t>(i + 1));
@@ -78,12 +90,14 @@ void go(Fiber& from, Fiber& to) { swapcontext(&from.context, &to.context); }
 void thread_main() {
   machine.kernel(machine.args);
   Fiber& own = machine.fibers[machine.thread];
-  own.done = true;
+  if (own.copies_begun > 0) fail("copies that the thread did not wait for", "copies", own.copies_begun);
+  own.state = Fiber::kDone;
   go(own, machine.scheduler);
 }
 
 void prepare(Fiber& fiber, char* stack) {
-  fiber.done = false;
+  fiber.state = Fiber::kReady;
+  fiber.copies_begun = fiber.group = 0;
 #if defined(__x86_64__)
   void** top = reinterpret_cast<void**>(stack + kStackBytes) - 2;  // the function begins as if it had been called
   *top = reinterpret_cast<void*>(thread_main);
@@ -98,26 +112,86 @@ void prepare(Fiber& fiber, char* stack) {
 #endif
 }
 
+// Runs every thread to its next barrier or its end. False where threads are left that wait for others of their warp.
+bool run_stretch(const int32_t* order) {
+  for (bool ran = true, waiting = true; waiting; ran = false) {
+    waiting = false;
+    for (int32_t i = 0; i < machine.threads; ++i) {
+      Fiber& next = machine.fibers[order[i]];
+      if (next.state == Fiber::kAtBarrier || next.state == Fiber::kDone) continue;
+      if (next.state == Fiber::kReady) {
+        machine.thread = order[i];
+        go(machine.scheduler, next);
+        ran = true;
+      }
+      waiting = waiting || next.state == Fiber::kReady || next.state == Fiber::kInWarp;
+    }
+    if (waiting && !ran) return false;
+  }
+  return true;
+}
+
 void run_block(int64_t block) {
   machine.block = block;
   ++machine.serial;
+  for (Warp& warp : machine.warps) warp.arrived = 0;
   for (int32_t t = 0; t < machine.threads; ++t) prepare(machine.fibers[t], machine.stacks + t * kStackBytes);
   int32_t order[kMostThreads];
   for (int32_t done = 0; done < machine.threads;) {
     ++machine.stretch;
-    shuffle(order, machine.threads);
-    for (int32_t i = 0; i < machine.threads; ++i) {
-      Fiber& next = machine.fibers[order[i]];
-      machine.thread = order[i];
-      if (!next.done) go(machine.scheduler, next);
+    shuffle_order(order, machine.threads);
+    if (!run_stretch(order)) {
+      fail("an operation of a warp that some of its threads do not reach", "threads", machine.thread);
+      return;  // they are left where they wait
     }
     const int32_t before = done;
     done = 0;
-    for (int32_t t = 0; t < machine.threads; ++t) done += machine.fibers[t].done;
+    for (int32_t t = 0; t < machine.threads; ++t) {
+      Fiber& fiber = machine.fibers[t];
+      if (fiber.state == Fiber::kAtBarrier) fiber.state = Fiber::kReady;
+      done += fiber.state == Fiber::kDone;
+    }
     if (done > before && done < machine.threads) {
       fail("a barrier that threads which have ended do not reach", "threads", done);
       return;  // the others are left where they wait
     }
+  }
+}
+
+// Gives `count` words to the warp and waits for what its other threads give; returns those of all.
+const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
+  const int32_t first = machine.thread / kWarp * kWarp, rest = machine.threads - first, lanes = rest < kWarp ? rest : kWarp;
+  Warp& warp = machine.warps[machine.thread / kWarp];
+  uint32_t(*given)[kMostGiven] = warp.given[warp.rounds & 1];
+  for (int32_t i = 0; i < count; ++i) given[machine.thread - first][i] = own[i];
+  if (++warp.arrived < lanes) {
+    machine.fibers[machine.thread].state = Fiber::kInWarp;
+    go(machine.fibers[machine.thread], machine.scheduler);
+    return given;
+  }
+  warp.arrived = 0;
+  ++warp.rounds;
+  for (int32_t i = 0; i < lanes; ++i)
+    if (machine.fibers[first + i].state == Fiber::kInWarp) machine.fibers[first + i].state = Fiber::kReady;
+  return given;
+}
+
+int32_t byte_of(uint32_t word, int32_t at) { return static_cast<int32_t>(word >> (8 * at) & 0xff); }
+
+// See simt.h. A's bytes: signed where `is_signed`.
+void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool is_signed) {
+  const uint32_t own[kMostGiven] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const int32_t lane = machine.thread % kWarp;
+  const uint32_t(*given)[kMostGiven] = exchanged(own, kMostGiven);
+  for (int32_t i = 0; i < 4; ++i) {
+    const int32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    uint32_t sum = static_cast<uint32_t>(sums[i]);
+    for (int32_t k = 0; k < 32; ++k) {
+      const int32_t quad = k % 16 / 4, left = byte_of(given[row % 8 * 4 + quad][row / 8 + k / 16 * 2], k % 4);
+      const int32_t right = static_cast<int8_t>(byte_of(given[column * 4 + quad][4 + k / 16], k % 4));
+      sum += static_cast<uint32_t>((is_signed ? static_cast<int8_t>(left) : left) * right);
+    }
+    sums[i] = static_cast<int32_t>(sum);
   }
 }
 
@@ -141,7 +215,41 @@ int32_t thread_index() { return machine.thread; }
 int32_t threads() { return machine.threads; }
 int64_t block_index() { return machine.block; }
 
-void barrier() { go(machine.fibers[machine.thread], machine.scheduler); }
+void barrier() {
+  machine.fibers[machine.thread].state = Fiber::kAtBarrier;
+  go(machine.fibers[machine.thread], machine.scheduler);
+}
+
+uint32_t shuffle(uint32_t value, int32_t from) {
+  if (from < 0 || from >= kWarp) fail("a value of a thread that no warp has", "shuffle", from);
+  return exchanged(&value, 1)[from % kWarp][0];
+}
+
+void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false); }
+void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true); }
+
+void begin_copy(const Copy& copy) {
+  Fiber& own = machine.fibers[machine.thread];
+  if (own.copies_begun == kMostCopies) return fail("more copies than the emulator keeps", "copies", own.copies_begun);
+  own.groups[own.copies_begun] = own.group;
+  own.copies[own.copies_begun++] = copy;
+}
+
+void commit_copies() { ++machine.fibers[machine.thread].group; }
+
+void finish_copies(int32_t left) {
+  Fiber& own = machine.fibers[machine.thread];
+  int32_t kept = 0;
+  for (int32_t i = 0; i < own.copies_begun; ++i) {
+    if (own.groups[i] < own.group - left) {
+      own.copies[i].write(own.copies[i].shared, own.copies[i].index, own.copies[i].value);
+    } else {
+      own.groups[kept] = own.groups[i];
+      own.copies[kept++] = own.copies[i];
+    }
+  }
+  own.copies_begun = kept;
+}
 
 void note_read(Accesses& accesses, const char* name, int64_t index) {
   renew(accesses);
@@ -177,7 +285,7 @@ const char* run_grid(Kernel kernel, const void* args, int64_t blocks, int32_t th
   machine.args = args;
   machine.threads = threads_of_block;
   machine.random = seed * 2 + 1;
-  shuffle(order, blocks);
+  shuffle_order(order, blocks);
   for (int64_t i = 0; i < blocks && !machine.failed; ++i) run_block(order[i]);
   free(order);
   return machine.failed ? machine.error : nullptr;

@@ -1,11 +1,14 @@
 // The machine of simt.h on a CPU, for tests: a block's threads are fibers that run until a barrier, in an order drawn from a seed.
 // Shared memory keeps which threads wrote and read each element since the last barrier: a read of what another thread wrote, or a write of
 // what another thread read or wrote, with no barrier in between, is an error; so are a read of what this block never wrote, an index
-// beyond the end, and a barrier that some threads of the block do not reach.
+// beyond the end, a barrier that some threads of the block do not reach, and an operation of a warp that some of its threads do not reach.
+// Copies in the background are done as late as may be: when the thread waits for them.
 // Global memory is looked at in a build of its own: watch.cpp.
 // Knows: threads, blocks, shared memory. Must not know: kernels.
 #pragma once
 #include <stdint.h>
+
+#include "twostroke/cuda/words.h"
 
 namespace twostroke {
 namespace cuda {
@@ -23,6 +26,32 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
     total += static_cast<uint32_t>(a * b);
   }
   return static_cast<int32_t>(total);
+}
+
+// See simt.h.
+uint32_t shuffle(uint32_t value, int32_t from);
+void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
+
+// A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
+struct Copy {
+  void (*write)(void* shared, int64_t index, Words4 value);
+  void* shared;
+  int64_t index;
+  Words4 value;
+};
+void begin_copy(const Copy& copy);
+void commit_copies();
+void finish_copies(int32_t left);
+template <int kLeft>
+inline void wait_copies() {
+  finish_copies(kLeft);
+}
+template <class S>
+inline void copy_async(S& shared, int64_t index, const void* from, bool there) {
+  const Words4 nothing = {0, 0, 0, 0};
+  begin_copy({[](void* to, int64_t at, Words4 value) { (*static_cast<S*>(to))[at] = value; }, &shared, index, there ? load_once(from) : nothing});
 }
 
 // One element's accesses. Numbers of blocks and of the stretches between barriers never repeat.

@@ -1,9 +1,11 @@
 // What a kernel of csrc/cuda may ask of the machine that runs it: its thread and block, memory that a block shares, a barrier, four
-// products of bytes. Compiled for nvptx64 these are instructions of the GPU; with TS_EMULATED they are the functions of emulator.h.
+// products of bytes; of a warp, which is 32 threads that follow each other, an exchange of values and products of small matrices. Compiled for nvptx64 these are instructions of the GPU; with TS_EMULATED they are the functions of emulator.h.
 // Kernels are plain C++ otherwise: the same sources, the same operations in the same order, each rounded once as IEEE 754 says.
 // Knows: both machines. Must not know: kernels.
 #pragma once
 #include <stdint.h>
+
+#include "twostroke/cuda/words.h"
 
 #define TS_DEVICE_INLINE static inline __attribute__((always_inline))
 #define TS_MEMBER_INLINE inline __attribute__((always_inline))
@@ -40,6 +42,47 @@ TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int
   return result;
 }
 
+// Every thread of the warp calls these two, in the same order. shuffle: the value that thread `from` of the warp gave.
+TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
+  uint32_t result;
+  __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
+  return result;
+}
+
+// sums += A B: A 16 x 32 bytes, B 32 x 8 signed bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
+// a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
+// sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
+#define TS_MMA(name, type)                                                                                             \
+  TS_DEVICE_INLINE void name(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                     \
+    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+                     : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])                                      \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                              \
+  }
+TS_MMA(mma_unsigned, "u8")  // A is unsigned
+TS_MMA(mma_signed, "s8")    // A is signed
+#undef TS_MMA
+
+// 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
+TS_DEVICE_INLINE Words4 load_once(const void* from) {
+  Words4 r;
+  __asm__ volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
+  return r;
+}
+
+// Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to
+// the block behind a barrier after that.
+TS_DEVICE_INLINE void copy_async(__attribute__((address_space(3))) Words4* shared, int64_t index, const void* from, bool there) {
+  const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index)), bytes = there ? 16 : 0;
+  __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+// Ends a group of copies of this thread.
+TS_DEVICE_INLINE void commit_copies() { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for this thread's groups but for the last kLeft.
+template <int kLeft>
+TS_DEVICE_INLINE void wait_copies() {
+  __asm__ volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
 }  // namespace cuda
 }  // namespace twostroke
 
@@ -56,6 +99,18 @@ TS_DEVICE_INLINE float smaller(float a, float b) { return a < b ? a : b; }
 
 TS_DEVICE_INLINE uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 TS_DEVICE_INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+TS_DEVICE_INLINE int32_t warp_lane() { return thread_index() % kWarp; }
+TS_DEVICE_INLINE int32_t warp_index() { return thread_index() / kWarp; }
+
+// What the thread has whose lane differs in the bits of `mask`.
+TS_DEVICE_INLINE uint32_t shuffle_across(uint32_t value, int32_t mask) { return shuffle(value, warp_lane() ^ mask); }
+TS_DEVICE_INLINE float shuffle_across(float value, int32_t mask) {
+  return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(uint32_t, value), warp_lane() ^ mask));
+}
+
+// 16 bytes at an address that is a multiple of 16.
+TS_DEVICE_INLINE Words4 load16(const void* from) { return *static_cast<const Words4*>(from); }
+
 TS_DEVICE_INLINE float widen(uint16_t bf16) { return float_of(static_cast<uint32_t>(bf16) << 16); }
 
 }  // namespace cuda

@@ -65,7 +65,7 @@ TS_MMA(mma_signed, "s8")    // A is signed
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
-  __asm__ volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
+  __asm__ volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
   return r;
 }
 

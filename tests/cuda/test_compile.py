@@ -38,10 +38,11 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
         assert "fma.rn.f32" in found[name]
     assert "sqrt.rn.f32" in found["rms_norm"] and "div.rn.f32" in found["gate"]
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
-    for name in ("linear_whole", "attention_whole"):
+    for name in ("linear_whole", "linear_one", "attention_whole"):
         assert "dp4a.u32.s32" in found[name]
+    assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
     assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved
-    for name in ("linear_whole", "attention_whole", "attention_float", "quantize", "layer_norm"):
+    for name in ("linear_whole", "linear_one", "attention_whole", "attention_float", "layer_norm"):
         assert found[name].count("bar.sync") >= 2
     # Unfused on purpose: rope multiplies, then adds.
     assert "fma.rn" not in found["rope"] and "fma.rn" not in found["add"]

@@ -27,8 +27,8 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.quantized.matrix import BankMatrix
-from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
-from twostroke.weights.tensor_source import TensorInfo
+from twostroke.weights.quantized.tensor import QuantizedTensor
+from twostroke.weights.tensor_source import ORDER, TensorInfo
 from twostroke.weights.tensors import with_prefix
 
 Made = TypeVar("Made")
@@ -86,18 +86,25 @@ def column_orders(checkpoint: Checkpoint) -> OrderChoice:
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
-        quantized = [tensor for tensor in tensors if isinstance(tensor, QuantizedTensor)]
-        if len(quantized) != len(parts) or not all(map(_plain, parts)):
+        moved = [each for each in tensors if isinstance(each, QuantizedTensor | GgufTensor)]
+        if len(moved) != len(parts) or not all(map(_plain, parts)):
             return None
-        orders = [order for order in (tensor.column_order for tensor in quantized) if order is not None]
+        orders = [order for order in (tensor.column_order for tensor in moved) if order is not None]
         if len(orders) != len(parts) or any(not np.array_equal(order, orders[0]) for order in orders):
             return None
-        for kind, _ in HELD:
-            if all(kind in tensor.ordered_kinds for tensor in quantized):
+        for kind, held in HELD:
+            if all(_holds_ordered(kind, held, tensor) for tensor in moved):
                 return KeptOrder(WeightFormat(kind, STORED_GROUP), parts[0].name + ORDER)
         return None
 
     return choose
+
+
+def _holds_ordered(kind: WeightKind, held: frozenset[str], tensor: QuantizedTensor | GgufTensor) -> bool:
+    if isinstance(tensor, QuantizedTensor):
+        return kind in tensor.ordered_kinds
+    turned = tensor.turned or tensor.elements or len(tensor.shape) != 2
+    return not turned and held.issuperset(tensor.block_names) and holds_columns(kind, tensor.shape[-1])
 
 
 def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:

@@ -16,13 +16,19 @@ from tests.weights.gguf.converted import recorded, write_converted
 from tests.weights.gguf.variants import VARIANTS
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
+from twostroke.ops.operands import unpack
 from twostroke.ops.reference import ReferenceOps
+from twostroke.quant.formats import STORED as STORED_AS_IS
+from twostroke.quant.formats import format_choice
+from twostroke.runner.folder import read_folder
+from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.table import FAMILIES as TABLE
 from twostroke.weights.gguf.families.table import READ_AS, known_names
 from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.load import _Rows
+from twostroke.weights.load import _Rows, load_weights
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.stored import _rows, stored_formats
 from twostroke.weights.tensors import check_tensors
 
@@ -130,3 +136,21 @@ def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(fam
                 first += part.length
                 moved += part.order is not None or part.transposed or part.matrix is not None
         assert moved
+
+
+@pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
+def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
+    """Value heads lie in another order in the file: the matrix stays as it is, and its input takes the file's order."""
+    make_checkpoint(family, tmp_path / "hf")
+    folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
+    model = read_folder(folder)
+    sorted_weights = [weight for weight in model.program.weights if weight.order is not None]
+    assert sorted_weights and {weight.role for weight in sorted_weights} == {"states_out"}
+    with Checkpoint.open(folder) as checkpoint:
+        loaded = load_weights(checkpoint, model, format_choice(STORED_AS_IS), NumpyPacker())
+        for weight in sorted_weights:
+            (part,) = weight.parts
+            expected, order = checkpoint.read(part.name), loaded.vectors[weight.order.key].astype(int)
+            assert loaded.matrices[weight.key].format.kind is WeightKind.FLAT8
+            assert np.array_equal(unpack(loaded.matrices[weight.key]), expected[:, order])
+            assert not np.array_equal(order, np.arange(len(order)))

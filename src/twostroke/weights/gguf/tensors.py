@@ -102,7 +102,7 @@ class GgufTensor:
     def info(self) -> TensorInfo:
         """The info of a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with
         blanks."""
-        names = sorted({source.tensor.block.name for source in self.sources})
+        names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
         codes = (
@@ -113,6 +113,16 @@ class GgufTensor:
         num_bytes = sum(source.num_bytes for source in self.sources)
         offset = self.sources[0].tensor.offset
         return TensorInfo(dtype, self.shape, offset, num_bytes, " ".join(names) if codes else "")
+
+    @property
+    def column_order(self) -> I32Array | None:
+        """Which of our columns each stored one is, where they lie in another order than ours."""
+        return None if self.columns is None else np.argsort(self.columns).astype(np.int32)
+
+    @property
+    def block_names(self) -> frozenset[str]:
+        """The types of the blocks in the file."""
+        return frozenset(source.tensor.block.name for source in self.sources)
 
     @property
     def matrix_rows(self) -> int:

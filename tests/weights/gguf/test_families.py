@@ -12,8 +12,10 @@ from safetensors.numpy import load_file, save_file
 
 from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import Loaded, relative_error
+from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
-from tests.weights.gguf.variants import VARIANTS
+from tests.weights.gguf.variants import VARIANTS, changed
+from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import unpack
@@ -102,6 +104,7 @@ def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_pat
 
 STORED = (
     "cohere",
+    "deepseek-v2-lite",
     "glm4",
     "ernie4-5",
     "gpt-oss-usual-limit",
@@ -154,3 +157,30 @@ def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
             assert loaded.matrices[weight.key].format.kind is WeightKind.FLAT8
             assert np.array_equal(unpack(loaded.matrices[weight.key]), expected[:, order])
             assert not np.array_equal(order, np.arange(len(order)))
+
+
+def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
+    """keys_up is a stack of the file as it lies, though it is columns of our kv_b_proj; values_up is the other stack."""
+    monkeypatch.setitem(FAMILIES, "wide", changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40))
+    sizes = {"key_length": 72, "value_length": 64, "kv_lora_rank": 64, "key_length_mla": 40}
+    said = recorded()["deepseek-v3"]
+    keys = {**said["keys"], **{f"attention.{name}": [4, size] for name, size in sizes.items()}}
+    monkeypatch.setattr(converted, "recorded", lambda: {"wide": {**said, "keys": keys}})
+    make_checkpoint("wide", tmp_path / "hf")
+    folder = unfold(write_converted("wide", tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
+    model = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        loaded = load_weights(checkpoint, model, format_choice(STORED_AS_IS), NumpyPacker())
+        up = [weight for weight in model.program.weights if weight.role in ("keys_up", "values_up")]
+        assert {loaded.matrices[weight.key].format.kind for weight in up} == {WeightKind.FLAT8} and len(up) == 6
+        for weight in up:
+            expected = np.empty((weight.matrices * weight.rows, weight.columns), np.float32)
+            _Rows(checkpoint, weight.parts).read(0, expected)
+            values, _ = _rows(weight, checkpoint, 0, len(expected), WeightKind.FLAT8)
+            assert np.array_equal(values.values(), expected)
+    ids = np.random.default_rng(5).integers(0, 100, 9).tolist()
+    native, reference = Loaded(folder, CpuOps(None, 1)), Loaded(folder, ReferenceOps())
+    native.weights = reference.weights = loaded
+    found = native.run(ids, [9])
+    assert relative_error(found, reference.run(ids, [9])) < 1e-4
+    assert np.array_equal(found, native.run(ids, [1] * 9))

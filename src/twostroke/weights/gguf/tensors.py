@@ -174,6 +174,25 @@ class GgufTensor:
         back = np.argsort(np.concatenate(places))
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
 
+    def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
+        """The source that has all of these rows, as a tensor of its own, and their numbers in it; None where no source
+        has all. transposed: the rows are columns of one matrix of a turned source: the numbers are of its rows."""
+        for source, at, own in self._sought(rows):
+            stack = source.tensor.shape
+            if len(at) != len(rows) or source.turned != transposed or self.turned or self.elements:
+                return None
+            if not transposed:
+                shape = (source.rows, stack[-1])
+                alone = Source(source.file, source.stored, source.first_row, source.rows)
+                return GgufTensor((alone,), shape, factor=self.factor), own
+            matrix, first = divmod(int(own[0]), stack[-1])
+            if first or not np.array_equal(own, matrix * stack[-1] + np.arange(stack[-1])):
+                return None
+            found = np.arange(matrix * stack[-2], (matrix + 1) * stack[-2], dtype=np.int32)
+            alone = whole(source.file, source.stored)
+            return GgufTensor((alone,), (alone.rows, stack[-1]), factor=self.factor), found
+        return None
+
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
         """For each source that has some of these rows: which of `rows` these are, and their numbers in the source."""
         sought = rows if self.order is None else self.order[rows]

@@ -160,7 +160,7 @@ def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
 
 
 def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
-    """keys_up is a stack of the file as it lies, though it is columns of our kv_b_proj; values_up is the other stack."""
+    """keys_up is a stack of the file, though it is columns of our kv_b_proj; values_up is the other stack."""
     monkeypatch.setitem(FAMILIES, "wide", changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40))
     sizes = {"key_length": 72, "value_length": 64, "kv_lora_rank": 64, "key_length_mla": 40}
     said = recorded()["deepseek-v3"]

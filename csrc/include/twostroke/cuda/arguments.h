@@ -17,9 +17,16 @@ namespace cuda {
 
 constexpr int kThreads = 256;        // of a block of the kernels that go element by element
 constexpr int kNormThreads = 128;
-constexpr int kGroupThreads = 64;    // of quantize, kv_write and attention
+constexpr int kGroupThreads = 64;    // of kv_write and attention
+constexpr int kRoundThreads = 128;   // of quantize
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
+constexpr int kOneThreads = 512;     // of linear_one
+constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has at once
+constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
+constexpr int kFewThreads = 256;     // of linear_few
+constexpr int kFewStrip = 32;
+constexpr int kFewRows = 16;         // of activations, at most
 constexpr int kMostDim = 512;        // of a head
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
@@ -79,8 +86,11 @@ struct QuantizeArgs {  // rows (rows, columns) to q (rows, padded), scales and c
   int8_t* q;
   float* scales;
   int32_t* corrections;
-  int64_t x_stride, columns, padded, group, groups;
+  int64_t x_stride, columns, padded, group, groups, parts;
 };
+
+// Groups that one warp rounds at once: as many as registers hold.
+constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
 struct LinearArgs {  // out = or += x @ W.T + bias
   float* out;
@@ -93,7 +103,8 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   const int32_t* corrections;
   const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
-  int32_t kind, add;
+  int64_t parts;  // of linear_one and linear_few: blocks that share the rows of a matrix
+  int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   StoredLayout stored;
 };
 
@@ -167,10 +178,11 @@ struct SampleArgs {
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
+  K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
+  K(linear_one, LinearArgs)           \
   K(linear_stored, LinearArgs)        \
   K(linear_whole, LinearArgs)         \
-  K(linear_whole_bank, LinearArgs)    \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, NormArgs)              \

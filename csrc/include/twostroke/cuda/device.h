@@ -38,6 +38,7 @@ struct ts_context {
   twostroke::cuda::Driver driver;
   twostroke::cuda::CUdevice device;
   bool retained;
+  int32_t multiprocessors;
   twostroke::cuda::CUcontext context;
   twostroke::cuda::CUmodule module;
   twostroke::cuda::CUstream stream;

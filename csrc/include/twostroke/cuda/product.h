@@ -16,6 +16,7 @@ struct ProductRows {
   int64_t out_stride;
   bool add;
   const int32_t* matrices;
+  bool gated = false;  // out has half of the matrix' rows: silu of the first half's products times the others
 };
 
 // Bytes of scratch memory for the rounded activations of up to `rows` rows; a multiple of 256.
@@ -27,8 +28,8 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 // out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
-// The kernel for weights of this kind, of one matrix or of a bank.
-KernelNumber product_kernel(int32_t weight_kind, bool bank);
+// The kernel for so many rows and weights of this kind, of one matrix or of a bank.
+KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);
 
 inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }
 

@@ -8,6 +8,7 @@
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/states.h"
+#include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/packed.h"
 #include "twostroke/cuda/sample_row.h"
 #include "twostroke/token_weight.h"
@@ -168,7 +169,11 @@ struct SampleArgs {
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
   K(linear_float, LinearArgs)         \
+  K(linear_narrow_int4, TileArgs)     \
+  K(linear_narrow_int8, TileArgs)     \
   K(linear_stored, LinearArgs)        \
+  K(linear_tile_int4, TileArgs)       \
+  K(linear_tile_int8, TileArgs)       \
   K(linear_whole, LinearArgs)         \
   K(linear_whole_bank, LinearArgs)    \
   K(low_rank_down, LowRankArgs)       \
@@ -178,6 +183,7 @@ struct SampleArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \

@@ -8,6 +8,7 @@
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/states.h"
+#include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/packed.h"
 #include "twostroke/cuda/sample_row.h"
 #include "twostroke/token_weight.h"
@@ -181,7 +182,11 @@ struct SampleArgs {
   K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
   K(linear_one, LinearArgs)           \
+  K(linear_narrow_int4, TileArgs)     \
+  K(linear_narrow_int8, TileArgs)     \
   K(linear_stored, LinearArgs)        \
+  K(linear_tile_int4, TileArgs)       \
+  K(linear_tile_int8, TileArgs)       \
   K(linear_whole, LinearArgs)         \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
@@ -190,6 +195,7 @@ struct SampleArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \

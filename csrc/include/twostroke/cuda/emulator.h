@@ -18,6 +18,9 @@ int32_t threads();
 int64_t block_index();
 void barrier();
 
+// Keeps the first thing that was wrong in a launch.
+void fail(const char* what, const char* name, int64_t index);
+
 inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   uint32_t total = static_cast<uint32_t>(sum);
   for (int i = 0; i < 4; ++i) {
@@ -29,6 +32,10 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
 }
 
 // See simt.h.
+template <int kMost>
+inline void at_most_threads() {
+  if (threads() > kMost) fail("more threads than the kernel says", "threads", threads());
+}
 uint32_t shuffle(uint32_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
@@ -63,9 +70,6 @@ struct Accesses {
 void note_read(Accesses& accesses, const char* name, int64_t index);
 void note_write(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
-
-// Keeps the first thing that was wrong in a launch.
-void fail(const char* what, const char* name, int64_t index);
 
 // The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
 struct Now {

@@ -35,6 +35,12 @@ TS_DEVICE_INLINE int32_t threads() { return __nvvm_read_ptx_sreg_ntid_x(); }
 TS_DEVICE_INLINE int64_t block_index() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 TS_DEVICE_INLINE void barrier() { __syncthreads(); }
 
+// Blocks of this kernel have at most that many threads: build.py tells the assembler, which then lets each have enough registers.
+template <int kMost>
+TS_DEVICE_INLINE void at_most_threads() {
+  __asm__ volatile("// at most %0 threads" ::"n"(kMost));
+}
+
 // sum + the products of four unsigned bytes with four signed ones, modulo 2^32.
 TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   int32_t result;

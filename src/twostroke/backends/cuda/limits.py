@@ -13,6 +13,8 @@ from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.products.experts import Experts
+from twostroke.ops.products.feed_forward import FeedForward
+from twostroke.ops.products.linear_silu import LinearSilu
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import LatentKV, PagedKV, Weight
@@ -22,8 +24,12 @@ MOST_HEAD_DIM = 512
 """kMostDim of csrc/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
 """kMostLatent: of a latent with the turned key behind it."""
-ROWS_AT_ONCE = 128
+ROWS_AT_ONCE = 2048
 """Rows of activations that products hold in scratch memory: kRowsAtOnce."""
+GATED_ROWS = 512
+"""Rows of both halves of a gated product in scratch memory: kGatedRows."""
+PAIRS_AT_ONCE = 128
+"""Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 16
 """Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 ASKED_BYTES = 2 << 20
@@ -72,10 +78,13 @@ def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: in
 
 
 def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> Iterator[int]:
-    for weight in program.weights:  # rounded rows, and both halves of a gated product
-        yield ROWS_AT_ONCE * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+    for weight in program.weights:
+        yield ROWS_AT_ONCE * _rounded(weight, format_for(weight))
     for call in program.calls:
-        if isinstance(call, Experts):
+        if isinstance(call, LinearSilu | FeedForward):
+            weight = call.gate_up if isinstance(call, FeedForward) else call.weight
+            yield GATED_ROWS * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+        elif isinstance(call, Experts):
             yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
         elif isinstance(call, IndexSelect):
             yield _scores(context_tokens)
@@ -98,7 +107,7 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 def _pairs(chosen: int) -> int:
     """Rows at once times the experts that each chooses."""
-    return max(ROWS_AT_ONCE // chosen, 1) * chosen
+    return max(PAIRS_AT_ONCE // chosen, 1) * chosen
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:

@@ -108,7 +108,7 @@ def test_feed_forward_and_embed(cpu: CpuOps, gpu: CudaDevice, weight_format: Wei
     same(cpu, gpu, "embed", np.zeros((6, 64), np.float32), both, ids)
 
 
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300])
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300, 4200])
 def test_norms(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     x, weight, bias = numbers(5, width), numbers(width, seed=1), numbers(width, seed=2)
     same(cpu, gpu, "rms_norm", np.zeros_like(x), x, weight, 1e-6)

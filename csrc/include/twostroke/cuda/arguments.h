@@ -17,6 +17,8 @@ namespace cuda {
 
 constexpr int kThreads = 256;        // of a block of the kernels that go element by element
 constexpr int kNormThreads = 128;
+constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
 constexpr int kGroupThreads = 64;    // of quantize, kv_write and attention
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
@@ -53,10 +55,10 @@ struct EmbedArgs {
   StoredLayout stored;
 };
 
-struct NormArgs {  // rms_norm, layer_norm; a row is `vectors` vectors, one after another
+struct NormArgs {  // rms_norm, layer_norm; of head_norm, each of `rows` rows is `vectors` vectors, one after another
   float* out;
   const float *x, *weight, *bias;
-  int64_t out_stride, x_stride, vectors, columns;
+  int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
 };
 
@@ -161,6 +163,7 @@ struct SampleArgs {
   K(gather_pairs, PairArgs)           \
   K(gather_rows, GatherArgs)          \
   K(gaussian_cut, NormArgs)           \
+  K(head_norm, NormArgs)              \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
   K(kv_write, KVWriteArgs)            \

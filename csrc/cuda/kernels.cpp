@@ -16,6 +16,7 @@
 #include "kernels/norm.cpp"
 #include "kernels/products/embed.cpp"
 #include "kernels/products/linear.cpp"
+#include "kernels/products/linear_float.cpp"
 #include "kernels/products/linear_stored.cpp"
 #include "kernels/products/low_rank.cpp"
 #include "kernels/products/take_columns.cpp"

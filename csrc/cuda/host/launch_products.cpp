@@ -82,7 +82,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   LinearArgs args = arguments_of(w, rounded, rows);
   const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr);
   const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
-  if (!is_integer_kind(w.kind)) return start(device, kernel, narrow, kProductThreads, &args);
+  if (!is_integer_kind(w.kind)) return start_float(device, args);
   const uint64_t pairs = scratch + static_cast<uint64_t>(rounded.q_bytes);
   const QuantizeArgs quantize = {rows.x,
                                  reinterpret_cast<int8_t*>(scratch),

@@ -99,6 +99,11 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   StoredLayout stored;
 };
 
+// Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
+constexpr int kFloatFew = 4, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatManyThreads = 256;  // of the first two, of the last
+constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
+
 struct LatentWriteArgs {
   ts_kv_layer layer;
   const float* rows;
@@ -171,6 +176,8 @@ struct SampleArgs {
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
   K(linear_float, LinearArgs)         \
+  K(linear_float_some, LinearArgs)    \
+  K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
   K(linear_whole, LinearArgs)         \
   K(linear_whole_bank, LinearArgs)    \

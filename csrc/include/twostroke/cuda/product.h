@@ -27,6 +27,9 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 // out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
+// out = or += x @ W.T + bias where W is of floats.
+int32_t start_float(ts_context& device, const LinearArgs& args);
+
 // The kernel for weights of this kind, of one matrix or of a bank.
 KernelNumber product_kernel(int32_t weight_kind, bool bank);
 

@@ -18,6 +18,7 @@
 #include "kernels/products/linear.cpp"
 #include "kernels/products/linear_few.cpp"
 #include "kernels/products/linear_one.cpp"
+#include "kernels/products/linear_float.cpp"
 #include "kernels/products/linear_stored.cpp"
 #include "kernels/products/linear_tile.cpp"
 #include "kernels/products/low_rank.cpp"

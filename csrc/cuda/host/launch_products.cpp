@@ -130,7 +130,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   LinearArgs args = arguments_of(w, rounded, rows);
   const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
   const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
-  if (kernel == kKernel_linear_float) return start(device, kernel, narrow, kProductThreads, &args);
+  if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (kernel == kKernel_linear_one) {  // it rounds its row itself
     args.parts = strip_parts(device, args, kOneStrip, rows.count);
     return start(device, kernel, rows.count * args.parts, kOneThreads, &args);

@@ -18,6 +18,8 @@ namespace cuda {
 
 constexpr int kThreads = 256;        // of a block of the kernels that go element by element
 constexpr int kNormThreads = 128;
+constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
 constexpr int kGroupThreads = 64;    // of kv_write and attention
 constexpr int kRoundThreads = 128;   // of quantize
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
@@ -61,10 +63,10 @@ struct EmbedArgs {
   StoredLayout stored;
 };
 
-struct NormArgs {  // rms_norm, layer_norm; a row is `vectors` vectors, one after another
+struct NormArgs {  // rms_norm, layer_norm; of head_norm, each of `rows` rows is `vectors` vectors, one after another
   float* out;
   const float *x, *weight, *bias;
-  int64_t out_stride, x_stride, vectors, columns;
+  int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
 };
 
@@ -108,6 +110,11 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   StoredLayout stored;
 };
+
+// Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
+constexpr int kFloatFew = 4, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatManyThreads = 256;  // of the first two, of the last
+constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
 
 struct LatentWriteArgs {
   ts_kv_layer layer;
@@ -173,6 +180,7 @@ struct SampleArgs {
   K(gather_pairs, PairArgs)           \
   K(gather_rows, GatherArgs)          \
   K(gaussian_cut, NormArgs)           \
+  K(head_norm, NormArgs)              \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
   K(kv_write, KVWriteArgs)            \
@@ -184,6 +192,8 @@ struct SampleArgs {
   K(linear_one, LinearArgs)           \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
+  K(linear_float_some, LinearArgs)    \
+  K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \

@@ -41,6 +41,12 @@ void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
+template <class S>
+inline uint32_t word_of(S& shared, int32_t index) {
+  const Words4 four = shared[index / 4];
+  return four[index % 4];
+}
+
 // A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
 struct Copy {
   void (*write)(void* shared, int64_t index, Words4 value);

@@ -75,6 +75,12 @@ TS_DEVICE_INLINE Words4 load_once(const void* from) {
   return r;
 }
 
+// The 32 bits of an array of Words4 in shared memory that begin at 4 * index bytes.
+TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
+  typedef uint32_t __attribute__((may_alias)) Word;
+  return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
+}
+
 // Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to
 // the block behind a barrier after that.
 TS_DEVICE_INLINE void copy_async(__attribute__((address_space(3))) Words4* shared, int64_t index, const void* from, bool there) {

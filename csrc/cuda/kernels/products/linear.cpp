@@ -40,7 +40,5 @@ TS_KERNEL(linear_whole, LinearArgs) {
   if (token < args.tokens && row < args.rows) finish(args, 0, token, row, sum);
 }
 
-}
-
 }  // namespace cuda
 }  // namespace twostroke

@@ -31,10 +31,13 @@ constexpr int kFewThreads = 256;     // of linear_few
 constexpr int kFewStrip = 32;
 constexpr int kFewRows = 16;         // of activations, at most
 constexpr int kMostDim = 512;        // of a head
+constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
+constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
+constexpr int kFloatColumns = 4;     // over f32 and bf16
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
@@ -133,6 +136,11 @@ struct AttentionArgs {
   int32_t window, ahead;
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
+  // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
+  // together: rows of a tile; chunks: blocks that share the query heads of a KV head.
+  float* partials;
+  int64_t first_tile;
+  int32_t together, chunks, segments;
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -144,6 +152,10 @@ struct SelectArgs {
   const int32_t *row_starts, *context_tokens, *page_table;
   int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count, dim, rate;
 };
+
+// Of a row and a query head over one segment: 16 sums of weights, the sums of V, the peak.
+constexpr int64_t kRowTotals = 16;
+constexpr int64_t partial_floats(int64_t value_dim) { return kRowTotals + value_dim + 1; }
 
 // The first position that a query at `position` sees. window below 0: positions are in chunks of -window, and it sees its own chunk.
 constexpr int64_t first_seen(int64_t window, int64_t position) {
@@ -167,8 +179,11 @@ struct SampleArgs {
   K(activate, ElementArgs)            \
   K(add, ElementArgs)                 \
   K(add_pairs, PairArgs)              \
-  K(attention_float, AttentionArgs)   \
-  K(attention_whole, AttentionArgs)   \
+  K(attention_bf16, AttentionArgs)    \
+  K(attention_f32, AttentionArgs)     \
+  K(attention_int4, AttentionArgs)    \
+  K(attention_int8, AttentionArgs)    \
+  K(attention_merge, AttentionArgs)   \
   K(compress, CompressArgs)           \
   K(delta_rule, DeltaArgs)            \
   K(embed, EmbedArgs)                 \

@@ -55,17 +55,18 @@ TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   return result;
 }
 
-// sums += A B: A 16 x 32 bytes, B 32 x 8 signed bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
+// sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
 // a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
 // sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
-#define TS_MMA(name, type)                                                                                             \
+#define TS_MMA(name, a_type, b_type)                                                                                             \
   TS_DEVICE_INLINE void name(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                     \
-    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." a_type "." b_type ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])                                      \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                              \
   }
-TS_MMA(mma_unsigned, "u8")  // A is unsigned
-TS_MMA(mma_signed, "s8")    // A is signed
+TS_MMA(mma_unsigned, "u8", "s8")     // A is unsigned, B signed
+TS_MMA(mma_signed, "s8", "s8")       // both are signed
+TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
 
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twostroke.backends.cuda import library as native
+from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
@@ -38,6 +39,15 @@ SELECT_ROWS = 16
 """Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
 """Positions, or entries, of a tile."""
+SEGMENT = 512
+"""Positions whose sums attention merges in order: kSegment."""
+PARTIAL_BYTES = 32 << 20
+"""Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
+csrc/cuda/host/launch_attention.cpp."""
+TILE_COLUMNS = 8
+"""The most pairs of a row and a query head that share a KV head and a tile of rows: kWholeColumns."""
+ROW_TOTALS = 16
+"""Sums of weights of a row over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """What each part of the scratch memory is rounded up to."""
 MOST_PARTS = 8
@@ -90,6 +100,18 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
             yield _scores(context_tokens)
         elif isinstance(call, EntrySelect):
             yield _scores(-(-context_tokens // call.rate))
+        elif isinstance(call, Attention):
+            yield _partials(call, context_tokens)
+
+
+def _partials(call: Attention, context_tokens: int) -> int:
+    """Bytes of what rows have of each segment, of which there is a power of two; none where one holds the context."""
+    segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
+    kind, heads = call.layer.kind, call.q.shape[0]
+    if segments == 1 or not isinstance(kind, PagedKV):
+        return 0
+    of_tile = max(heads, TILE_COLUMNS * kind.kv_heads) * segments * 4 * (ROW_TOTALS + kind.value_dim + 1)
+    return max(PARTIAL_BYTES, of_tile)
 
 
 def _scores(keys: int) -> int:

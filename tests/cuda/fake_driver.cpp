@@ -22,7 +22,7 @@ TS_CUDA_KERNELS(K)
 
 namespace {
 
-constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16;
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostNodes = 4096;
 constexpr CUresult kInvalid = 1, kFull = 3, kNotFound = 500, kLaunchFailed = 719, kInvalidImage = 200;
 
 struct Entry {
@@ -54,12 +54,26 @@ struct Work {
   uint64_t seed;
 };
 
+struct Node {  // a launch of a graph; kept: its arguments
+  const Entry* entry;
+  void* kept;
+  uint32_t grid, block;
+};
+
+// A graph of launches one behind the other, or what was made of one to be run; from: that one.
+struct Graph {
+  const Graph* from;
+  size_t count;
+  Node nodes[kMostNodes];
+};
+
 struct Fake {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   Allocation memory[kMostAllocations];
   Work queue[kMostWork];
   size_t queued;
   uint64_t seed, launches, copies_up, copies_down, waits;
+  uint64_t graph_launches, graphs_made, graphs_held, nodes_changed;
   size_t used, limit = size_t{1} << 30;
   int32_t devices = 1, major = 9, minor = 0, version = 13000;
   char error[512], failing[64];
@@ -114,6 +128,31 @@ CUresult put(Work work, const void* given, size_t bytes) {
   return 0;
 }
 
+CUresult put_launch(const Entry* entry, uint32_t grid, uint32_t block, const void* arguments) {
+  Work work = {};
+  work.kind = Work::kLaunch;
+  work.entry = entry;
+  work.grid = grid;
+  work.block = block;
+  work.seed = fake.seed * 1000003 + ++fake.launches;
+  return put(work, arguments, entry->argument_bytes);
+}
+
+Node node_of(const CUkernelNode& params) {
+  const Entry* entry = reinterpret_cast<const Entry*>(params.function);
+  Node made = {entry, malloc(entry->argument_bytes), params.grid_x, params.block_x};
+  memcpy(made.kept, params.arguments[0], entry->argument_bytes);
+  return made;
+}
+
+CUresult destroy(void* which) {
+  Graph* graph = static_cast<Graph*>(which);
+  for (size_t i = 0; i < graph->count; ++i) free(graph->nodes[i].kept);
+  free(graph);
+  --fake.graphs_held;
+  return 0;
+}
+
 bool lies_in_device_memory(CUdeviceptr address, size_t bytes) {
   for (const Allocation& each : fake.memory)
     if (each.room != nullptr && address >= each.address && address + bytes <= each.address + each.bytes) return true;
@@ -133,6 +172,7 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   fake.minor = 0;
   fake.version = 13000;
   fake.launches = fake.copies_up = fake.copies_down = fake.waits = 0;
+  fake.graph_launches = fake.graphs_made = fake.nodes_changed = 0;
   fake.error[0] = fake.failing[0] = 0;
 }
 void fake_describe(int32_t major, int32_t minor, int32_t version) {
@@ -151,6 +191,10 @@ uint64_t fake_copies_up() { return fake.copies_up; }
 uint64_t fake_copies_down() { return fake.copies_down; }
 uint64_t fake_waits() { return fake.waits; }
 uint64_t fake_used() { return fake.used; }
+uint64_t fake_graph_launches() { return fake.graph_launches; }
+uint64_t fake_graphs_made() { return fake.graphs_made; }
+uint64_t fake_graphs_held() { return fake.graphs_held; }
+uint64_t fake_nodes_changed() { return fake.nodes_changed; }
 
 CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
 CUresult cuDriverGetVersion(int32_t* version) { return *version = fake.version, 0; }
@@ -277,13 +321,63 @@ CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uin
   const Held held;
   if (grid_y * grid_z * block_y * block_z != 1 || shared_bytes != 0 || extra != nullptr) return kInvalid;
   if (fails("cuLaunchKernel")) return kLaunchFailed;
-  Work work = {};
-  work.kind = Work::kLaunch;
-  work.entry = reinterpret_cast<const Entry*>(function);
-  work.grid = grid;
-  work.block = block;
-  work.seed = fake.seed * 1000003 + ++fake.launches;
-  return put(work, arguments[0], work.entry->argument_bytes);
+  return put_launch(reinterpret_cast<const Entry*>(function), grid, block, arguments[0]);
+}
+
+CUresult cuGraphCreate(CUgraph* graph, uint32_t flags) {
+  if (flags != 0 || fails("cuGraphCreate")) return kInvalid;
+  *graph = static_cast<CUgraph>(calloc(1, sizeof(Graph)));
+  ++fake.graphs_held;
+  return 0;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return destroy(graph); }
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph which, const CUgraphNode* behind, size_t count, const CUkernelNode* params) {
+  Graph* graph = reinterpret_cast<Graph*>(which);
+  if (fails("cuGraphAddKernelNode") || graph->count == kMostNodes || params->kernel != nullptr || params->context != nullptr) return kInvalid;
+  if (graph->count == 0 ? count != 0 : count != 1 || *behind != reinterpret_cast<CUgraphNode>(&graph->nodes[graph->count - 1])) return kInvalid;
+  *node = reinterpret_cast<CUgraphNode>(&graph->nodes[graph->count]);
+  graph->nodes[graph->count++] = node_of(*params);
+  return 0;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph which, unsigned long long flags) {
+  const Graph* graph = reinterpret_cast<const Graph*>(which);
+  if (flags != 0 || fails("cuGraphInstantiate")) return kOutOfMemory;
+  Graph* made = static_cast<Graph*>(calloc(1, sizeof(Graph)));
+  made->from = graph;
+  made->count = graph->count;
+  for (size_t i = 0; i < graph->count; ++i) {
+    made->nodes[i] = graph->nodes[i];
+    made->nodes[i].kept = malloc(graph->nodes[i].entry->argument_bytes);
+    memcpy(made->nodes[i].kept, graph->nodes[i].kept, graph->nodes[i].entry->argument_bytes);
+  }
+  *exec = reinterpret_cast<CUgraphExec>(made);
+  ++fake.graphs_made;
+  ++fake.graphs_held;
+  return 0;
+}
+CUresult cuGraphExecDestroy(CUgraphExec exec) { return destroy(exec); }
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return fails("cuGraphUpload") ? kOutOfMemory : 0; }
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
+  const Held held;
+  if (fails("cuGraphLaunch")) return kLaunchFailed;
+  const Graph* graph = reinterpret_cast<const Graph*>(exec);
+  ++fake.graph_launches;
+  CUresult status = 0;
+  for (size_t i = 0; i < graph->count && status == 0; ++i) {
+    const Node& node = graph->nodes[i];
+    status = put_launch(node.entry, node.grid, node.block, node.kept);
+  }
+  return status;
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUkernelNode* params) {
+  Graph* graph = reinterpret_cast<Graph*>(exec);
+  const Node* original = reinterpret_cast<const Node*>(node);
+  if (fails("cuGraphExecKernelNodeSetParams") || original < graph->from->nodes || original >= graph->from->nodes + graph->count) return kInvalid;
+  Node& changed = graph->nodes[original - graph->from->nodes];
+  free(changed.kept);
+  changed = node_of(*params);
+  ++fake.nodes_changed;
+  return 0;
 }
 
 }  // extern "C"

@@ -68,6 +68,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   if (status != TS_OK) return status;
 
   const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce, adjusted = padded(at_once * count * 4), weights = padded(at_once * count * 8);
+  device->call = 0;
   const uint64_t scratch = scratch_of(*device, adjusted + weights + padded(rows * told_bytes), &status);
   SampleArgs args = {};
   args.rows = reinterpret_cast<const SampleRow*>(mirror);
@@ -90,5 +91,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
     args.logits = logits + args.first * stride;
     status = sample_some(*device, args, some, wanted);
   }
+  if (status != TS_OK) forget(device->collected);
+  if (status == TS_OK) status = run_collected(*device);
   return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
 }

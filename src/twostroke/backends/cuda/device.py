@@ -209,7 +209,11 @@ class CudaDevice:
     def run(self, calls: Calls) -> None:
         """Start calls on what their operands hold then; nothing waits. Raises BackendError where one refuses."""
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
-        self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
+        self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
+
+    def keep_graphs(self, most: int) -> None:
+        """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
+        self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
         """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their

@@ -14,6 +14,7 @@ typedef struct CUctx_st* CUcontext;
 typedef struct CUmod_st* CUmodule;
 typedef struct CUfunc_st* CUfunction;
 typedef struct CUstream_st* CUstream;
+typedef struct CUevent_st* CUevent;
 
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
@@ -43,6 +44,13 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuStreamCreate, create_stream, (CUstream * stream, uint32_t flags))                                                \
   F(cuStreamDestroy_v2, destroy_stream, (CUstream stream))                                                             \
   F(cuStreamSynchronize, synchronize, (CUstream stream))                                                               \
+  F(cuMemHostAlloc, allocate_pinned, (void** memory, size_t bytes, uint32_t flags))                                    \
+  F(cuMemFreeHost, free_pinned, (void* memory))                                                                        \
+  F(cuEventCreate, create_event, (CUevent * event, uint32_t flags))                                                    \
+  F(cuEventDestroy_v2, destroy_event, (CUevent event))                                                                 \
+  F(cuEventRecord, record, (CUevent event, CUstream stream))                                                           \
+  F(cuEventSynchronize, wait_event, (CUevent event))                                                                   \
+  F(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent begin, CUevent end))                                    \
   F(cuLaunchKernel, launch,                                                                                            \
     (CUfunction function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,       \
      uint32_t block_z, uint32_t shared_bytes, CUstream stream, void** arguments, void** extra))

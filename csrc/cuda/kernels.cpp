@@ -10,6 +10,7 @@
 #include "kernels/experts/pairs.cpp"
 #include "kernels/experts/route.cpp"
 #include "kernels/experts/sparse_mixer.cpp"
+#include "kernels/follow.cpp"
 #include "kernels/kv_write.cpp"
 #include "kernels/latents/index_select.cpp"
 #include "kernels/latents/latent_attention.cpp"

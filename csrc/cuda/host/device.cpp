@@ -157,6 +157,8 @@ void ts_context_destroy(ts_context* device) {
     if (device->scratch != 0) driver.free_memory(device->scratch);
     for (const InputBlock& block : device->inputs)
       if (block.host != nullptr) driver.free_memory(block.mirror);
+    close_results(*device);
+    close_stages(*device);
     if (device->module != nullptr) driver.unload_module(device->module);
     if (device->stream != nullptr) driver.destroy_stream(device->stream);
   }

@@ -55,11 +55,12 @@ using namespace twostroke;
 using namespace twostroke::cuda;
 
 int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, int64_t rows, int64_t count, const void* asked, int64_t asked_bytes,
-                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes) {
-  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || told == nullptr) return TS_BAD_POINTER;
+                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes, int32_t slot) {
+  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || (told == nullptr && slot < 0)) return TS_BAD_POINTER;
   if (rows < 0 || count < 1 || count > INT32_MAX || stride < count || terms != kSeriesTerms) return TS_BAD_SHAPE;
   if (asked_bytes != sizeof(SampleRow) || told_bytes != sizeof(SampledRow)) return TS_BAD_FORMAT;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  if (status == TS_OK && rows == 0 && slot >= 0) return end_results(*device, slot, 0);
   if (status != TS_OK || rows == 0) return status;
   const SampleRow* all = static_cast<const SampleRow*>(asked);
   const int32_t* mirror = mirrored(*device, static_cast<const int32_t*>(asked), rows * asked_bytes / 4);
@@ -74,7 +75,8 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   args.rows = reinterpret_cast<const SampleRow*>(mirror);
   args.adjusted = reinterpret_cast<float*>(scratch);
   args.weights = reinterpret_cast<uint64_t*>(scratch + static_cast<uint64_t>(adjusted));
-  args.told = reinterpret_cast<SampledRow*>(scratch + static_cast<uint64_t>(adjusted + weights));
+  const uint64_t own = status == TS_OK && slot >= 0 ? results_of(*device, slot, rows * told_bytes, &status) : 0;
+  args.told = reinterpret_cast<SampledRow*>(slot >= 0 ? own : scratch + static_cast<uint64_t>(adjusted + weights));
   args.stride = stride;
   args.count = count;
   args.parts = parts_of(count);
@@ -93,5 +95,6 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   }
   if (status != TS_OK) forget(device->collected);
   if (status == TS_OK) status = run_collected(*device);
+  if (status == TS_OK && slot >= 0) return end_results(*device, slot, rows * told_bytes);
   return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
 }

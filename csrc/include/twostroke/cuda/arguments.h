@@ -174,6 +174,14 @@ struct SampleArgs {
   double scale, series[kSeriesTerms];  // scale: of temperature 1
 };
 
+// tokens[pairs[2 i]] = the token of told[pairs[2 i + 1]].
+struct FollowArgs {
+  int32_t* tokens;
+  const int32_t* pairs;
+  const SampledRow* told;
+  int64_t count;
+};
+
 // Each kernel, and what it is given.
 #define TS_CUDA_KERNELS(K)            \
   K(activate, ElementArgs)            \
@@ -190,6 +198,7 @@ struct SampleArgs {
   K(entry_attention, EntryArgs)       \
   K(entry_scores, SelectArgs)         \
   K(entry_write, EntryWriteArgs)      \
+  K(follow, FollowArgs)               \
   K(gate, ElementArgs)                \
   K(gated_norm, GatedNormArgs)        \
   K(gather_pairs, PairArgs)           \

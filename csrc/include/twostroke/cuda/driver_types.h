@@ -26,6 +26,7 @@ struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends beh
   void* kernel;  // of a library, where function is NULL
   CUcontext context;
 };
+typedef struct CUevent_st* CUevent;
 
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
@@ -55,6 +56,13 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuStreamCreate, create_stream, (CUstream * stream, uint32_t flags))                                                \
   F(cuStreamDestroy_v2, destroy_stream, (CUstream stream))                                                             \
   F(cuStreamSynchronize, synchronize, (CUstream stream))                                                               \
+  F(cuMemHostAlloc, allocate_pinned, (void** memory, size_t bytes, uint32_t flags))                                    \
+  F(cuMemFreeHost, free_pinned, (void* memory))                                                                        \
+  F(cuEventCreate, create_event, (CUevent * event, uint32_t flags))                                                    \
+  F(cuEventDestroy_v2, destroy_event, (CUevent event))                                                                 \
+  F(cuEventRecord, record, (CUevent event, CUstream stream))                                                           \
+  F(cuEventSynchronize, wait_event, (CUevent event))                                                                   \
+  F(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent begin, CUevent end))                                    \
   F(cuLaunchKernel, launch,                                                                                            \
     (CUfunction function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,       \
      uint32_t block_z, uint32_t shared_bytes, CUstream stream, void** arguments, void** extra))

@@ -228,6 +228,12 @@ uint32_t shuffle(uint32_t value, int32_t from) {
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false); }
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true); }
 
+uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  const uint32_t before = *to;
+  *to = before + value;
+  return before;
+}
+
 void begin_copy(const Copy& copy) {
   Fiber& own = machine.fibers[machine.thread];
   if (own.copies_begun == kMostCopies) return fail("more copies than the emulator keeps", "copies", own.copies_begun);

@@ -34,6 +34,9 @@ void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
+// Not inline: watch.cpp does not look at it, since no other access orders it.
+uint32_t atomic_add(uint32_t* to, uint32_t value);
+
 // A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
 struct Copy {
   void (*write)(void* shared, int64_t index, Words4 value);

@@ -62,6 +62,14 @@ TS_MMA(mma_unsigned, "u8")  // A is unsigned
 TS_MMA(mma_signed, "s8")    // A is signed
 #undef TS_MMA
 
+// Adds to a number in global memory that any thread of any block may add to meanwhile; what was there before. A kernel that adds to a
+// number does not read it otherwise.
+TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  uint32_t before;
+  __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
+
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
@@ -106,6 +114,10 @@ TS_DEVICE_INLINE int32_t warp_index() { return thread_index() / kWarp; }
 TS_DEVICE_INLINE uint32_t shuffle_across(uint32_t value, int32_t mask) { return shuffle(value, warp_lane() ^ mask); }
 TS_DEVICE_INLINE float shuffle_across(float value, int32_t mask) {
   return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(uint32_t, value), warp_lane() ^ mask));
+}
+
+TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
+  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
 // 16 bytes at an address that is a multiple of 16.

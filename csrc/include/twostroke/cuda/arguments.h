@@ -7,10 +7,9 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/packed.h"
-#include "twostroke/cuda/sample_row.h"
-#include "twostroke/token_weight.h"
 
 namespace twostroke {
 namespace cuda {
@@ -132,17 +131,6 @@ constexpr int64_t first_seen(int64_t window, int64_t position) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// told[first + r]: the result for logits[r]. scratch: adjusted, weights (rows, count). parts: blocks of a row of weights.
-struct SampleArgs {
-  const float* logits;
-  const SampleRow* rows;
-  SampledRow* told;
-  float* adjusted;
-  uint64_t* weights;
-  int64_t stride, count, first, parts;
-  double scale, series[kSeriesTerms];  // scale: of temperature 1
-};
-
 // Each kernel, and what it is given.
 #define TS_CUDA_KERNELS(K)            \
   K(activate, ElementArgs)            \
@@ -182,12 +170,11 @@ struct SampleArgs {
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \
-  K(sample_adjust, SampleArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
-  K(sample_score, SampleArgs)         \
+  K(sample_look, SampleArgs)          \
+  K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(sample_weigh_raw, SampleArgs)     \
   K(scale, ElementArgs)               \
   K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \

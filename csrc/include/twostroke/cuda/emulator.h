@@ -30,6 +30,7 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
 
 // See simt.h.
 uint32_t shuffle(uint32_t value, int32_t from);
+uint64_t shuffle64(uint64_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }

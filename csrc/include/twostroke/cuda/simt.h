@@ -42,11 +42,15 @@ TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int
   return result;
 }
 
-// Every thread of the warp calls these two, in the same order. shuffle: the value that thread `from` of the warp gave.
+// Every thread of the warp calls these, in the same order. shuffle: the value that thread `from` of the warp gave.
 TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   uint32_t result;
   __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
   return result;
+}
+
+TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
+  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
 // sums += A B: A 16 x 32 bytes, B 32 x 8 signed bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
@@ -114,10 +118,6 @@ TS_DEVICE_INLINE int32_t warp_index() { return thread_index() / kWarp; }
 TS_DEVICE_INLINE uint32_t shuffle_across(uint32_t value, int32_t mask) { return shuffle(value, warp_lane() ^ mask); }
 TS_DEVICE_INLINE float shuffle_across(float value, int32_t mask) {
   return __builtin_bit_cast(float, shuffle(__builtin_bit_cast(uint32_t, value), warp_lane() ^ mask));
-}
-
-TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
-  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
 // 16 bytes at an address that is a multiple of 16.

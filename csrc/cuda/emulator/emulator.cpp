@@ -227,9 +227,21 @@ uint32_t shuffle(uint32_t value, int32_t from) {
   return exchanged(&value, 1)[from % kWarp][0];
 }
 
+uint64_t shuffle64(uint64_t value, int32_t from) {
+  if (from < 0 || from >= kWarp) fail("a value of a thread that no warp has", "shuffle64", from);
+  const uint32_t words[2] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)}, *given = exchanged(words, 2)[from % kWarp];
+  return given[0] | static_cast<uint64_t>(given[1]) << 32;
+}
+
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false, true); }
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, true); }
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, false); }
+
+uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  const uint32_t before = *to;
+  *to = before + value;
+  return before;
+}
 
 void begin_copy(const Copy& copy) {
   Fiber& own = machine.fibers[machine.thread];

@@ -101,11 +101,11 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
   quantize.padded = rounded.padded;
   quantize.group = w.group;
   quantize.groups = rounded.groups;
-  quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kRoundThreads / kWarp));
+  quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kQuantizeThreads / kWarp));
   args.q = quantize.q;
   args.x_scales = quantize.scales;
   args.corrections = quantize.corrections;
-  return start(device, kKernel_quantize, rows.count * quantize.parts, kRoundThreads, &quantize);
+  return start(device, kKernel_quantize, rows.count * quantize.parts, kQuantizeThreads, &quantize);
 }
 
 }  // namespace

@@ -7,11 +7,10 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/packed.h"
-#include "twostroke/cuda/sample_row.h"
-#include "twostroke/token_weight.h"
 
 namespace twostroke {
 namespace cuda {
@@ -21,7 +20,7 @@ constexpr int kNormThreads = 128;
 constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
 constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
 constexpr int kGroupThreads = 64;    // of kv_write and attention
-constexpr int kRoundThreads = 128;   // of quantize
+constexpr int kQuantizeThreads = 128;  // of quantize
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
 constexpr int kOneThreads = 512;     // of linear_one
@@ -163,17 +162,6 @@ constexpr int64_t first_seen(int64_t window, int64_t position) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// told[first + r]: the result for logits[r]. scratch: adjusted, weights (rows, count). parts: blocks of a row of weights.
-struct SampleArgs {
-  const float* logits;
-  const SampleRow* rows;
-  SampledRow* told;
-  float* adjusted;
-  uint64_t* weights;
-  int64_t stride, count, first, parts;
-  double scale, series[kSeriesTerms];  // scale: of temperature 1
-};
-
 // tokens[pairs[2 i]] = the token of told[pairs[2 i + 1]].
 struct FollowArgs {
   int32_t* tokens;
@@ -234,12 +222,11 @@ struct FollowArgs {
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \
-  K(sample_adjust, SampleArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
-  K(sample_score, SampleArgs)         \
+  K(sample_look, SampleArgs)          \
+  K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(sample_weigh_raw, SampleArgs)     \
   K(scale, ElementArgs)               \
   K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \

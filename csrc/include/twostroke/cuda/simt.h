@@ -48,11 +48,15 @@ TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int
   return result;
 }
 
-// Every thread of the warp calls these two, in the same order. shuffle: the value that thread `from` of the warp gave.
+// Every thread of the warp calls these, in the same order. shuffle: the value that thread `from` of the warp gave.
 TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   uint32_t result;
   __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
   return result;
+}
+
+TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
+  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
 // sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
@@ -68,6 +72,14 @@ TS_MMA(mma_unsigned, "u8", "s8")     // A is unsigned, B signed
 TS_MMA(mma_signed, "s8", "s8")       // both are signed
 TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
+
+// Adds to a number in global memory that any thread of any block may add to meanwhile; what was there before. A kernel that adds to a
+// number does not read it otherwise.
+TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  uint32_t before;
+  __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
 
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {

@@ -19,6 +19,7 @@ from twostroke.ops.products.linear_silu import LinearSilu
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import LatentKV, PagedKV, Weight
+from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
@@ -31,8 +32,14 @@ GATED_ROWS = 512
 """Rows of both halves of a gated product in scratch memory: kGatedRows."""
 PAIRS_AT_ONCE = 128
 """Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
-SAMPLED_AT_ONCE = 16
+SAMPLED_AT_ONCE = 64
 """Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+PART_TOKENS = 4096
+"""Tokens of a part of a row of logits: kThreads * kPartTokens."""
+PART_GROUPS = 64
+"""Groups of a part that keep their likeliest token: kPartGroups."""
+MOST_LISTED = 2048
+"""Likely tokens of a row that are looked at alone: kMostListed."""
 ASKED_BYTES = 2 << 20
 """Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
@@ -141,5 +148,9 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """What sampling holds: changed logits (float32) and weights (uint64) of some rows, and what they asked."""
-    return SAMPLED_AT_ONCE * vocabulary * 12 + ASKED_BYTES
+    """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups (uint64, for
+    two purposes, as all that follows), sums of weights of parts, lists of likely tokens; and what all rows asked and
+    are told."""
+    parts = -(-vocabulary // PART_TOKENS)
+    of_row = 4 * vocabulary + 2 * 8 * (parts * (PART_GROUPS + 1) + MOST_LISTED) + SCRATCH_PART
+    return SAMPLED_AT_ONCE * of_row + ASKED_BYTES + ASKED_BYTES // SAMPLE_INPUT.itemsize * SAMPLE_RESULT.itemsize

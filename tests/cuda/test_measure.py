@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.gpu import measure, outside, shapes
+from tools.gpu import kernel_shapes, measure, outside, shapes
 from tools.gpu.cases import op_cases
 from tools.gpu.compare import compared
 
@@ -16,6 +18,8 @@ from tests.cuda.fake import controls, device, same_level
 from tests.tiers import fewer
 
 SMALL = {"small": (256, 128)}
+MAY_BE_THERE = {"_distutils_hack", "typing_extensions"}
+"""What an environment loads by itself, and what msgspec or numpy import where it is installed."""
 
 
 def bench(seconds: float) -> measure.Bench:
@@ -26,6 +30,8 @@ def bench(seconds: float) -> measure.Bench:
         seconds,
         SMALL,
         shapes.SMALL,
+        kernel_shapes.SMALL_TABLES,
+        shapes.SMALL_STEPS,
         1 << 20,
         emulated=True,
         rounds=1,
@@ -50,8 +56,24 @@ def test_the_script_runs_and_finds_nothing_different() -> None:
     for name in ("compute-sanitizer memcheck", "compute-sanitizer racecheck", "torch", "llama.cpp"):
         assert f"- missing: {name}" in text or f"| {name}" in text or f"- {name}" in text, name
     assert "sampling, 2 rows of 300 words" in text
-    assert "0 differ, 0 failed" in text and "| small, int4, one row |" in text and "64 streams" in text
+    assert "0 differ, 0 failed" in text and "| small, int4, one row |" in text and "16 streams" in text
+    assert "**tiny int8**" in text and "| linear_add o | " in text and "| rows a second | " in text
     assert "Emulated: the times say nothing" in text and controls().fake_used() == 0
+
+
+LOADED = """
+import json, sys, sysconfig
+import tools.gpu.measure
+site = sysconfig.get_path("purelib")
+files = {name.partition(".")[0]: getattr(each, "__file__", None) or "" for name, each in list(sys.modules.items())}
+print(json.dumps(sorted(name for name, path in files.items() if path.startswith(site))))
+"""
+
+
+def test_a_machine_with_a_gpu_needs_few_packages() -> None:
+    """What the script imports beyond the standard library and this repository."""
+    ran = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert set(json.loads(ran.stdout)) - MAY_BE_THERE == set(measure.NEEDED)
 
 
 def test_a_byte_that_differs_and_a_part_that_fails_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ Nothing is built there.
 
     python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--gguf FILE]
 
-It needs numpy and the files that both build.py make (src/twostroke/backends/*/lib), made beforehand on any machine.
+It needs the Python packages of NEEDED, and the files that both build.py make (src/twostroke/backends/*/lib), made
+beforehand on any machine. The parts `served` and `outside` need more where they run.
 Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
 
 open       the driver's context, and PTX compiled by the driver (a second time from its cache)
@@ -13,6 +14,7 @@ ops        every case of tools/gpu/cases.py, byte for byte against the CPU's lev
 logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
 schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
 times      a launch, copying and reading memory, products with one row
+kernels    each op of a layer by itself, in the formats of weights, for streams and prompts
 steps      of models of published shapes, with weights that mean nothing
 outside    compute-sanitizer, torch and llama.cpp where they are installed
 
@@ -38,9 +40,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tools.gpu import outside, schedules, shapes
+from tools.gpu import kernel_shapes, outside, schedules, shapes
 from tools.gpu.cases import numbers
 from tools.gpu.compare import TIMED, Inputs, compare_ops, compare_sampling, compare_spark, there
+from tools.gpu.kernel_tables import kernel_tables
+from tools.gpu.kernel_times import Table, time_kernels
 
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cuda.device import CudaDevice
@@ -52,13 +56,15 @@ from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import TwostrokeError
 
+NEEDED = ("msgspec", "numpy")
+"""The packages that this script imports, all of its other parts left out; typing_extensions where it is installed."""
 SAME_BITS = ("neon", "avx2")
 ROUNDS = 20
 PRODUCTS = {"8B o": (4096, 4096), "8B gate_up": (28672, 4096), "8B down": (4096, 14336)}
 COPIED_BYTES = 1 << 30
 SAMPLED = (64, 128_256)
 """Rows and words of the sampling that is timed."""
-TIMED_S = 4.0
+TIMED_S = 0.5
 """Seconds after which no further round of a time is begun."""
 PEER_S = 60.0
 """Seconds that one program of others may take."""
@@ -91,6 +97,8 @@ class Bench:
     seconds: float
     sizes: dict[str, tuple[int, int]]
     model_shapes: dict[str, dict[str, Any]]
+    tables: tuple[Table, ...] = ()
+    steps: tuple[tuple[str, int, int], ...] = shapes.STEPS
     copied_bytes: int = COPIED_BYTES
     emulated: bool = False
     gguf: str | None = None
@@ -213,8 +221,9 @@ def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
         "logits": lambda ops: compare_spark(bench.make, ops, bench.until(0.4)),
         "schedules": lambda ops: schedules.compare_schedules(bench.make, ops, bench.until(0.5)),
         "times": times,
+        "kernels": lambda _ops: time_kernels(bench.make, bench.tables, bench.clock, bench.until(0.65)),
         "steps": lambda _ops: shapes.time_steps(
-            bench.make, bench.model_shapes, lambda call: timed(call, bench), bench.until(0.8)
+            bench.make, bench.model_shapes, bench.steps, lambda call: timed(call, bench), bench.until(0.8)
         ),
         "outside": others,
     }
@@ -288,17 +297,19 @@ def report(found: Row) -> str:
         rows = f"{row['rows_per_s']:,.1f}" if "rows_per_s" in row else ""
         rate = f"{row['bytes_per_s'] / 1e9:,.1f}" if "bytes_per_s" in row else ""
         lines.append(f"| {row['what']} | {taken} | {rows} | {rate} |")
+    lines.append(kernel_tables(rows_of(found, "seconds_of_call")))
     return "\n".join(lines) + "\n"
 
 
 def bench_of(device: str, seconds: float, gguf: str | None) -> Bench:
     """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
-        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, PRODUCTS, shapes.SHAPES, gguf=gguf)
+        real: Row = {"sizes": PRODUCTS, "model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
+        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf)
     from tests.cuda import fake  # compiles it
 
     small: Row = {"sizes": {"small": (256, 128)}, "model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
-    small |= {"sampled": (2, 300)}
+    small |= {"sampled": (2, 300), "tables": kernel_shapes.SMALL_TABLES, "steps": shapes.SMALL_STEPS}
     return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf)
 
 

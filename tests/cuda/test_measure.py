@@ -100,12 +100,13 @@ def program(folder: Path, name: str, body: str) -> str:
 def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for compute-sanitizer and llama-bench: one that finds something, one that answers, one that hangs."""
     answer = json.dumps([{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}])
-    found = program(tmp_path, "compute-sanitizer", 'case "$*" in *memcheck*) exit 0;; esac; echo "a hazard"; exit 9')
+    says = 'case "$*" in *memcheck*) echo "3 cases compared, 0 differ"; exit 0;; esac; echo "a hazard"; exit 9'
+    found = program(tmp_path, "compute-sanitizer", says)
     bench_program = program(tmp_path, "llama-bench", f"echo noise; echo '{answer}'")
     monkeypatch.setattr(outside, "SANITIZERS", (None, found))
     monkeypatch.setattr(outside.shutil, "which", {"llama-bench": bench_program}.get)
-    rows = list(outside.sanitized((), lambda: 20.0))
-    assert rows[0]["found"] == "no error" and "exit code 9: a hazard" in rows[1]["found"]
+    rows = list(outside.sanitized(lambda: 20.0))
+    assert rows[0]["found"] == "3 cases compared, 0 differ; no error" and "exit code 9: a hazard" in rows[1]["found"]
     speeds = [row["rows_per_s"] for row in outside.llama_cpp_figures("model.gguf", lambda: 20.0)]
     assert speeds == [1234.5, 56.7]
     program(tmp_path, "llama-bench", "exec sleep 60")

@@ -8,7 +8,6 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kFewRows = 16;      // up to which other kernels are quicker
 constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
 constexpr int32_t kSmallBits = 0x4b400000;
 
@@ -21,7 +20,7 @@ struct TileShape {
 
 TileShape shape_of(int32_t kind, int64_t rows) {
   const bool int4 = kind == TS_W_INT4;
-  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowThreads};
+  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
 }
 

@@ -10,7 +10,7 @@ constexpr int kTileTokens = 128;          // rows of x that a block of linear_ti
 constexpr int kTilePanels = 2;            // panels of weights that it has
 constexpr int kTileThreads = 512;
 constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which has one panel
-constexpr int kNarrowThreads = 256;
+constexpr int kNarrowTileThreads = 256;
 constexpr int kRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
 constexpr int kRoundThreads = 32 * kRoundWarps;
 

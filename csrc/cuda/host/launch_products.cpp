@@ -68,18 +68,18 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kRowsAtOnce);
-  const uint64_t scratch = scratch_of(device, bytes + kRowsAtOnce * weight->rows * 4, &status);
+  const int64_t bytes = product_scratch(*weight, kGatedRows);
+  const uint64_t scratch = scratch_of(device, bytes + kGatedRows * weight->rows * 4, &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
-    const int64_t count = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
+  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kGatedRows) {
+    const int64_t count = x.rows - first < kGatedRows ? x.rows - first : kGatedRows;
     const float* rows = x.data + first * x.stride;
     const ts_value some = {out.data + first * out.stride, out.stride, count, out.heads, out.dim};
     if (gates_itself(*weight, count)) {
-      status = start_product(device, *weight, scratch, kRowsAtOnce, {rows, x.stride, count, some.data, out.stride, false, nullptr, true});
+      status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, some.data, out.stride, false, nullptr, true});
       continue;
     }
-    status = start_product(device, *weight, scratch, kRowsAtOnce, {rows, x.stride, count, both, weight->rows, false, nullptr});
+    status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, both, weight->rows, false, nullptr});
     if (status != TS_OK) return status;
     const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0};
     status = launch(device, gate);
@@ -100,11 +100,11 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
   quantize.padded = rounded.padded;
   quantize.group = w.group;
   quantize.groups = rounded.groups;
-  quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kRoundThreads / kWarp));
+  quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kQuantizeThreads / kWarp));
   args.q = quantize.q;
   args.x_scales = quantize.scales;
   args.corrections = quantize.corrections;
-  return start(device, kKernel_quantize, rows.count * quantize.parts, kRoundThreads, &quantize);
+  return start(device, kKernel_quantize, rows.count * quantize.parts, kQuantizeThreads, &quantize);
 }
 
 }  // namespace
@@ -118,15 +118,18 @@ KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {
   const Rounded rounded(weight, rows);
-  return rounded.q_bytes + 2 * rounded.pair_bytes;
+  const int64_t bytes = rounded.q_bytes + 2 * rounded.pair_bytes;
+  const bool tiled = weight.kind == TS_W_INT8 || weight.kind == TS_W_INT4;
+  return !tiled || tiles_scratch(weight, rows) < bytes ? bytes : tiles_scratch(weight, rows);
 }
 
 int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows) {
+  if (fits_tiles(w, rows)) return start_tiles(device, w, scratch, rows);
   const Rounded rounded(w, scratch_rows);
   LinearArgs args = arguments_of(w, rounded, rows);
   const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
   const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
-  if (kernel == kKernel_linear_float) return start(device, kernel, narrow, kProductThreads, &args);
+  if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (kernel == kKernel_linear_one) {  // it rounds its row itself
     args.parts = strip_parts(args, kOneStrip, divide_up(kOneBlocks * device.multiprocessors, rows.count));
     return start(device, kernel, rows.count * args.parts, kOneThreads, &args);

@@ -1,4 +1,5 @@
-// ts_run on a device: goes through the words of a step's calls, and starts the kernels of one after the other on one stream. Nothing waits.
+// ts_run on a device: goes through the words of a step's calls, collects the kernels of one after the other, and starts them on one
+// stream. Nothing waits.
 // Knows: the operands of the ops. Must not know: what they compute.
 #include "twostroke/cuda/product.h"
 
@@ -43,6 +44,23 @@ const Entry kOps[] = {TS_OPS(OP)};
 
 constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 
+// Collects the launches of all calls. A call that refuses lets none of them run, but for those before more scratch memory was taken.
+int32_t collect(ts_context& device, const int64_t* words, int64_t count, int64_t* ran) {
+  for (int64_t at = 0; at < count; ++*ran) {
+    const int64_t op = words[at++];
+    if (op < 0 || op >= kOpCount || at + kOps[op].words > count) return TS_BAD_FORMAT;
+    if (kOps[op].launcher == nullptr) return TS_CUDA_NO_KERNEL;
+    device.call = *ran;
+    const int32_t status = kOps[op].launcher(device, words + at);
+    if (status != TS_OK) {
+      *ran = device.call;
+      return status;
+    }
+    at += kOps[op].words;
+  }
+  return TS_OK;
+}
+
 }  // namespace
 }  // namespace cuda
 }  // namespace twostroke
@@ -67,13 +85,13 @@ int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t*
   *ran = 0;
   if (device == nullptr || (words == nullptr && count > 0)) return TS_BAD_POINTER;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
-  for (int64_t at = 0; at < count && status == TS_OK; ++*ran) {
-    const int64_t op = words[at++];
-    if (op < 0 || op >= kOpCount || at + kOps[op].words > count) return TS_BAD_FORMAT;
-    if (kOps[op].launcher == nullptr) return TS_CUDA_NO_KERNEL;
-    status = kOps[op].launcher(*device, words + at);
-    if (status != TS_OK) return status;
-    at += kOps[op].words;
+  if (status == TS_OK) status = collect(*device, words, count, ran);
+  if (status != TS_OK) {
+    forget(device->collected);
+    return status;
   }
+  device->call = *ran;
+  status = run_collected(*device);
+  *ran = device->call;
   return status;
 }

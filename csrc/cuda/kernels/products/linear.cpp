@@ -1,5 +1,5 @@
-// linear and its kin: products of rounded rows of activations with whole numbers (int8, int4 weights), folded in the order of the groups;
-// or fused float32 products in the order of k (f32, bf16 weights). The bits are those of the CPU's vector levels.
+// linear and its kin: products of rounded rows of activations with whole numbers (int8, int4 weights), folded in the order of the groups.
+// The bits are those of the CPU's vector levels.
 // Knows: packed panels. Must not know: gates, what asked.
 #include "twostroke/cuda/products.h"
 
@@ -38,23 +38,6 @@ TS_KERNEL(linear_whole, LinearArgs) {
   }
   const int64_t row = panel * kPanel + column;
   if (token < args.tokens && row < args.rows) finish(args, 0, token, row, sum);
-}
-
-// A block one row of x by four panels: a thread a column.
-TS_KERNEL(linear_float, LinearArgs) {
-  const int64_t token = token_of(args), row = row_of(args);
-  if (row >= args.rows) return;
-  const int64_t matrix = matrix_of(args, token), lane = row % kPanel;
-  const uint8_t* panel = panel_of(args, matrix, row);
-  const float* x = args.x + token * args.x_stride;
-  float sum = 0.0f;
-  if (args.kind == TS_W_F32) {
-    for (int64_t k = 0; k < args.columns; ++k) sum = fma(x[k], reinterpret_cast<const float*>(panel)[k * kPanel + lane], sum);
-  } else {
-    const uint16_t* pairs = reinterpret_cast<const uint16_t*>(panel) + lane * 2;
-    for (int64_t k = 0; k < args.columns; ++k) sum = fma(x[k], widen(pairs[k / 2 * kPanel * 2 + k % 2]), sum);
-  }
-  finish(args, matrix, token, row, sum);
 }
 
 }  // namespace cuda

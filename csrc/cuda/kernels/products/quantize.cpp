@@ -22,7 +22,7 @@ struct RoundedRow {
 // A warp some groups of one row.
 TS_KERNEL(quantize, QuantizeArgs) {
   const int64_t row = block_index() / args.parts;
-  const int32_t warps = kRoundThreads / kWarp, part = static_cast<int32_t>(block_index() % args.parts);
+  const int32_t warps = kQuantizeThreads / kWarp, part = static_cast<int32_t>(block_index() % args.parts);
   const FloatRow from(args.x + row * args.x_stride, args.columns, args.padded, args.group, args.groups);
   RoundedRow to = {reinterpret_cast<uint32_t*>(args.q + row * args.padded), args.scales + row * args.groups, args.corrections + row * args.groups};
   round_row(from, part * warps + warp_index(), static_cast<int32_t>(args.parts) * warps, to);

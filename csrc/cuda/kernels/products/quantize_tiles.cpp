@@ -1,0 +1,70 @@
+// quantize_tiles: rows of activations rounded to int8 by group, as quantize does it, laid out for the tiles of linear_tile.
+// Knows: arguments.h. Must not know: weights.
+#include "twostroke/cuda/products.h"
+
+namespace twostroke {
+namespace cuda {
+
+// Four numbers from column k on; zeros behind the last column.
+TS_DEVICE_INLINE void load_four(const float* x, int64_t k, int64_t columns, float (&four)[4]) {
+  if (k + 4 <= columns && reinterpret_cast<uint64_t>(x + k) % 16 == 0) {
+    const Words4 words = load16(x + k);
+    four[0] = float_of(words.x);
+    four[1] = float_of(words.y);
+    four[2] = float_of(words.z);
+    four[3] = float_of(words.w);
+    return;
+  }
+  TS_EVERY_LANE
+  for (int i = 0; i < 4; ++i) four[i] = k + i < columns ? x[k + i] : 0.0f;
+}
+
+TS_DEVICE_INLINE uint32_t most_of(const float (&four)[4], uint32_t most) {
+  TS_EVERY_LANE
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t bits = bits_of(four[i]) & 0x7fffffffu;
+    most = bits > most ? bits : most;
+  }
+  return most;
+}
+
+// A warp one group of one row; a thread four columns in each turn of 128.
+TS_KERNEL(quantize_tiles, RoundArgs) {
+  const int64_t pair = block_index() * kRoundWarps + warp_index();
+  if (pair >= args.rows * args.groups) return;
+  const int64_t row = pair / args.groups, group = pair % args.groups, first = group * args.group, own = first + 4 * warp_lane();
+  const int64_t end = first + args.group < args.padded ? first + args.group : args.padded;
+  const float* x = args.x + row * args.x_stride;
+  float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  uint32_t most = 0;
+  for (int64_t k = own + 4 * kWarp; k < end; k += 4 * kWarp) {
+    load_four(x, k, args.columns, four);
+    most = most_of(four, most);
+  }
+  if (own < end) load_four(x, own, args.columns, four);
+  most = most_of(four, most);
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_across(most, mask);
+    most = other > most ? other : most;
+  }
+  const float largest = float_of(most);
+  const bool usable = largest >= kLeastMagnitude && largest <= kMostMagnitude;
+  const float inverse = usable ? 127.0f / largest : 0.0f;
+  int32_t sum = 0;
+  for (int64_t k = own; k < end; k += 4 * kWarp) {
+    if (k != own) load_four(x, k, args.columns, four);
+    uint32_t word = 0;
+    TS_EVERY_LANE
+    for (int i = 0; i < 4; ++i) {
+      const float scaled = usable ? four[i] * inverse : 0.0f;
+      word |= ((bits_of(scaled + kRounder) - 0x4b400000u) & 0xff) << (8 * i);
+    }
+    *reinterpret_cast<uint32_t*>(args.q + (k / kStep * args.room + row) * kStep + k % kStep) = word;
+    sum = dot4(0x01010101u, static_cast<int32_t>(word), sum);
+  }
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), mask));
+  if (warp_lane() == 0) args.pairs[group * args.room + row] = {largest / 127.0f, args.added - 128 * sum};
+}
+
+}  // namespace cuda
+}  // namespace twostroke

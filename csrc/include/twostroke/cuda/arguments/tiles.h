@@ -1,0 +1,45 @@
+// Arguments of the kernels that multiply tiles of many rows of activations by panels of weights; see arguments.h.
+// Knows: what kernels are given. Must not know: what starts them.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kTileTokens = 128;          // rows of x that a block of linear_tile has; scratch memory holds whole tiles
+constexpr int kTilePanels = 2;            // panels of weights that it has
+constexpr int kTileThreads = 512;
+constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which has one panel
+constexpr int kNarrowTileThreads = 256;
+constexpr int kRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
+constexpr int kRoundThreads = 32 * kRoundWarps;
+
+// What becomes of a group's int32 sum: bits + correction is the float 1.5 * 2^23 + sum where |sum| <= 2^22, else the sum itself.
+struct TilePair {
+  float scale;
+  int32_t correction;
+};
+
+// Rows (rows, columns) to int8 q (padded / 64, room, 64) and pairs (groups, room).
+struct RoundArgs {
+  const float* x;
+  int8_t* q;
+  TilePair* pairs;
+  int64_t x_stride, rows, room, columns, padded, group, groups;
+  int32_t added;  // to corrections
+};
+
+struct TileArgs {  // out = or += x @ W.T + bias
+  float* out;
+  const uint8_t* data;
+  const uint16_t* scales;
+  const float* bias;
+  const int8_t* q;
+  const TilePair* pairs;
+  int64_t out_stride, tokens, room, rows, panel_bytes;
+  int32_t group, groups, steps, panels, tiles;  // steps: of 64 columns; tiles: of tokens
+  int32_t add, small;                           // small: sums are within 2^22
+};
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -18,6 +18,7 @@
 #include "kernels/products/linear.cpp"
 #include "kernels/products/linear_stored.cpp"
 #include "kernels/products/linear_tile.cpp"
+#include "kernels/products/linear_steps.cpp"
 #include "kernels/products/low_rank.cpp"
 #include "kernels/products/quantize_tiles.cpp"
 #include "kernels/products/take_columns.cpp"

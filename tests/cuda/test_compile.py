@@ -40,7 +40,7 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
     for name in ("linear_whole", "attention_whole"):
         assert "dp4a.u32.s32" in found[name]
-    for name in ("linear_tile_int8", "linear_tile_int4", "linear_narrow_int8", "linear_narrow_int4"):
+    for name in ("linear_tile_int8", "linear_tile_int4", "linear_narrow_int8", "linear_narrow_int4", "linear_steps"):
         assert "mma.sync.aligned.m16n8k32" in found[name] and "cp.async.cg" in found[name]
         assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved

@@ -171,6 +171,7 @@ struct SampleArgs {
   K(linear_float, LinearArgs)         \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
+  K(linear_steps, TileArgs)           \
   K(linear_stored, LinearArgs)        \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \
@@ -183,6 +184,7 @@ struct SampleArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \

@@ -8,7 +8,7 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kFewRows = 16;      // up to which other kernels are quicker
+constexpr int64_t kFewestRows = 16;      // up to which other kernels are quicker
 constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
 constexpr int32_t kSmallBits = 0x4b400000;
 
@@ -66,7 +66,7 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
   const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
-  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
+  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewestRows;
 }
 
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
@@ -75,7 +75,7 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   const TileRoom room(w, rows.count);
   const RoundArgs round = round_args(w, scratch, room, rows);
   const KernelNumber rounds = is_stored_kind(w.kind) ? kKernel_quantize_steps : kKernel_quantize_tiles;
-  const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kRoundWarps), kRoundThreads, &round);
+  const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
   const TileShape shape = shape_of(w.kind, rows.count);
   TileArgs args = {};

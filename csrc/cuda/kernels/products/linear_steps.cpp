@@ -147,7 +147,7 @@ struct StepTile {
 };
 
 TS_KERNEL(linear_steps, TileArgs) {
-  at_most_threads<384>();  // fewer have room for more registers than help
+  at_most_threads<kStepThreads>();
   StepTile(args).run();
 }
 

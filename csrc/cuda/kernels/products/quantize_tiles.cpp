@@ -70,7 +70,7 @@ TS_DEVICE_INLINE uint32_t* place_of(const RoundArgs& args, int64_t row, int64_t 
 
 // A warp one group of one row; a thread four columns in each turn of 128.
 TS_KERNEL(quantize_tiles, RoundArgs) {
-  const int64_t pair = block_index() * kRoundWarps + warp_index();
+  const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
   const int64_t row = pair / args.groups, group = pair % args.groups, first = group * args.group, own = first + 4 * warp_lane();
   const int64_t end = first + args.group < args.padded ? first + args.group : args.padded;
@@ -97,7 +97,7 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
 // The same for stored kinds: groups of 256 columns, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t, 9 + 2t follow each
 // other, which are what thread t of linear_steps multiplies.
 TS_KERNEL(quantize_steps, RoundArgs) {
-  const int64_t pair = block_index() * kRoundWarps + warp_index();
+  const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
   const int64_t row = pair / args.groups, group = pair % args.groups, own = group * kStoredGroup + 4 * warp_lane();
   const float* x = args.x + row * args.x_stride;

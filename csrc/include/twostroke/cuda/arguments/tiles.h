@@ -15,8 +15,8 @@ constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which ha
 constexpr int kNarrowThreads = 256;
 constexpr int kStepTokens = 64;           // the same of linear_steps, for stored kinds
 constexpr int kStepThreads = 256;
-constexpr int kRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
-constexpr int kRoundThreads = 32 * kRoundWarps;
+constexpr int kTileRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
+constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
 
 // What becomes of a group's int32 sum: bits + correction is the float 1.5 * 2^23 + sum where |sum| <= 2^22, else the sum itself.
 struct TilePair {

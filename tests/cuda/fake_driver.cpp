@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/driver_types.h"
@@ -22,7 +23,7 @@ TS_CUDA_KERNELS(K)
 
 namespace {
 
-constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16;
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostNodes = 4096, kMostPinned = 64;
 constexpr CUresult kInvalid = 1, kFull = 3, kNotFound = 500, kLaunchFailed = 719, kInvalidImage = 200;
 
 struct Entry {
@@ -44,7 +45,7 @@ struct Allocation {  // room: where its pages begin; NULL for an entry that is f
 };
 
 struct Work {
-  enum { kUp, kDown, kFill, kLaunch } kind;
+  enum { kUp, kDown, kFill, kLaunch, kMark } kind;
   void *to, *kept;  // kept: what was given when the work was queued
   const void* from;
   size_t bytes;
@@ -54,12 +55,36 @@ struct Work {
   uint64_t seed;
 };
 
+struct Node {  // a launch of a graph; kept: its arguments
+  const Entry* entry;
+  void* kept;
+  uint32_t grid, block;
+};
+
+// A graph of launches one behind the other, or what was made of one to be run; from: that one.
+struct Graph {
+  const Graph* from;
+  size_t count;
+  Node nodes[kMostNodes];
+};
+
+struct Event {
+  double at_s;
+};
+
+struct Pinned {
+  char* memory;
+  size_t bytes;
+};
+
 struct Fake {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   Allocation memory[kMostAllocations];
   Work queue[kMostWork];
   size_t queued;
+  Pinned pinned[kMostPinned];
   uint64_t seed, launches, copies_up, copies_down, waits;
+  uint64_t graph_launches, graphs_made, graphs_held, nodes_changed;
   size_t used, limit = size_t{1} << 30;
   int32_t devices = 1, major = 9, minor = 0, version = 13000;
   char error[512], failing[64];
@@ -79,11 +104,18 @@ void allow(int protection) {
 // Whether the test asked this call to fail.
 bool fails(const char* call) { return strcmp(fake.failing, call) == 0 && --fake.fail_after < 0; }
 
+double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 CUresult run_work(const Work& work) {
   switch (work.kind) {
-    case Work::kUp: memcpy(work.to, work.kept, work.bytes); return 0;
+    case Work::kUp: memcpy(work.to, work.kept == nullptr ? work.from : work.kept, work.bytes); return 0;
     case Work::kDown: memcpy(work.to, work.from, work.bytes); return 0;
     case Work::kFill: memset(work.to, work.value, work.bytes); return 0;
+    case Work::kMark: static_cast<Event*>(work.to)->at_s = now_s(); return 0;
     default: break;
   }
   const char* wrong = run_grid(work.entry->kernel, work.kept, work.grid, static_cast<int32_t>(work.block), work.seed);
@@ -92,16 +124,24 @@ CUresult run_work(const Work& work) {
   return kLaunchFailed;
 }
 
-CUresult run_queue() {
+// The first `count` pieces of work; the others wait on.
+CUresult run_queue(size_t count) {
   allow(PROT_READ | PROT_WRITE);
   CUresult found = 0;
-  for (size_t i = 0; i < fake.queued; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (found == 0) found = run_work(fake.queue[i]);
     free(fake.queue[i].kept);
   }
-  fake.queued = 0;
+  fake.queued -= count;
+  memmove(fake.queue, fake.queue + count, fake.queued * sizeof(Work));
   allow(PROT_NONE);
   return found;
+}
+
+bool is_pinned(const void* memory) {
+  for (const Pinned& each : fake.pinned)
+    if (each.memory != nullptr && memory >= each.memory && memory < each.memory + each.bytes) return true;
+  return false;
 }
 
 CUresult put(Work work, const void* given, size_t bytes) {
@@ -111,6 +151,31 @@ CUresult put(Work work, const void* given, size_t bytes) {
     memcpy(work.kept, given, bytes);
   }
   fake.queue[fake.queued++] = work;
+  return 0;
+}
+
+CUresult put_launch(const Entry* entry, uint32_t grid, uint32_t block, const void* arguments) {
+  Work work = {};
+  work.kind = Work::kLaunch;
+  work.entry = entry;
+  work.grid = grid;
+  work.block = block;
+  work.seed = fake.seed * 1000003 + ++fake.launches;
+  return put(work, arguments, entry->argument_bytes);
+}
+
+Node node_of(const CUkernelNode& params) {
+  const Entry* entry = reinterpret_cast<const Entry*>(params.function);
+  Node made = {entry, malloc(entry->argument_bytes), params.grid_x, params.block_x};
+  memcpy(made.kept, params.arguments[0], entry->argument_bytes);
+  return made;
+}
+
+CUresult destroy(void* which) {
+  Graph* graph = static_cast<Graph*>(which);
+  for (size_t i = 0; i < graph->count; ++i) free(graph->nodes[i].kept);
+  free(graph);
+  --fake.graphs_held;
   return 0;
 }
 
@@ -133,6 +198,7 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   fake.minor = 0;
   fake.version = 13000;
   fake.launches = fake.copies_up = fake.copies_down = fake.waits = 0;
+  fake.graph_launches = fake.graphs_made = fake.nodes_changed = 0;
   fake.error[0] = fake.failing[0] = 0;
 }
 void fake_describe(int32_t major, int32_t minor, int32_t version) {
@@ -151,6 +217,10 @@ uint64_t fake_copies_up() { return fake.copies_up; }
 uint64_t fake_copies_down() { return fake.copies_down; }
 uint64_t fake_waits() { return fake.waits; }
 uint64_t fake_used() { return fake.used; }
+uint64_t fake_graph_launches() { return fake.graph_launches; }
+uint64_t fake_graphs_made() { return fake.graphs_made; }
+uint64_t fake_graphs_held() { return fake.graphs_held; }
+uint64_t fake_nodes_changed() { return fake.nodes_changed; }
 
 CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
 CUresult cuDriverGetVersion(int32_t* version) { return *version = fake.version, 0; }
@@ -214,7 +284,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 }
 CUresult cuMemFree_v2(CUdeviceptr address) {
   const Held held;
-  const CUresult status = run_queue();
+  const CUresult status = run_queue(fake.queued);
   for (Allocation& each : fake.memory) {
     if (each.room == nullptr || each.address != address) continue;
     munmap(each.room, each.mapped);
@@ -231,8 +301,9 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CU
   work.kind = Work::kUp;
   work.to = reinterpret_cast<void*>(to);
   work.bytes = bytes;
+  work.from = from;
   ++fake.copies_up;
-  return put(work, from, bytes);
+  return is_pinned(from) ? put(work, nullptr, 0) : put(work, from, bytes);  // pinned memory is read when the copy is done
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
   const Held held;
@@ -265,25 +336,118 @@ CUresult cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t bytes, CUstream) 
   work.bytes = bytes;
   return put(work, nullptr, 0);
 }
+CUresult cuMemHostAlloc(void** memory, size_t bytes, uint32_t) {
+  const Held held;
+  for (Pinned& each : fake.pinned) {
+    if (each.memory != nullptr) continue;
+    each = {static_cast<char*>(malloc(bytes)), bytes};
+    *memory = each.memory;
+    return 0;
+  }
+  return kOutOfMemory;
+}
+CUresult cuMemFreeHost(void* memory) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  for (Pinned& each : fake.pinned)
+    if (each.memory == memory) each = {};
+  free(memory);
+  return status;
+}
+CUresult cuEventCreate(CUevent* event, uint32_t) { return *event = static_cast<CUevent>(calloc(1, sizeof(Event))), 0; }
+CUresult cuEventDestroy_v2(CUevent event) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  free(event);
+  return status;
+}
+CUresult cuEventRecord(CUevent event, CUstream) {
+  const Held held;
+  Work work = {};
+  work.kind = Work::kMark;
+  work.to = event;
+  return put(work, nullptr, 0);
+}
+CUresult cuEventSynchronize(CUevent event) {
+  const Held held;
+  ++fake.waits;
+  size_t count = fake.queued;
+  while (count > 0 && !(fake.queue[count - 1].kind == Work::kMark && fake.queue[count - 1].to == event)) --count;
+  return run_queue(count);
+}
+CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<Event*>(end)->at_s - reinterpret_cast<Event*>(begin)->at_s));
+  return 0;
+}
 CUresult cuStreamCreate(CUstream* stream, uint32_t) { return *stream = reinterpret_cast<CUstream>(&fake), 0; }
 CUresult cuStreamDestroy_v2(CUstream) { return 0; }
 CUresult cuStreamSynchronize(CUstream) {
   const Held held;
   ++fake.waits;
-  return run_queue();
+  return run_queue(fake.queued);
 }
 CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uint32_t grid_z, uint32_t block, uint32_t block_y,
                         uint32_t block_z, uint32_t shared_bytes, CUstream, void** arguments, void** extra) {
   const Held held;
   if (grid_y * grid_z * block_y * block_z != 1 || shared_bytes != 0 || extra != nullptr) return kInvalid;
   if (fails("cuLaunchKernel")) return kLaunchFailed;
-  Work work = {};
-  work.kind = Work::kLaunch;
-  work.entry = reinterpret_cast<const Entry*>(function);
-  work.grid = grid;
-  work.block = block;
-  work.seed = fake.seed * 1000003 + ++fake.launches;
-  return put(work, arguments[0], work.entry->argument_bytes);
+  return put_launch(reinterpret_cast<const Entry*>(function), grid, block, arguments[0]);
+}
+
+CUresult cuGraphCreate(CUgraph* graph, uint32_t flags) {
+  if (flags != 0 || fails("cuGraphCreate")) return kInvalid;
+  *graph = static_cast<CUgraph>(calloc(1, sizeof(Graph)));
+  ++fake.graphs_held;
+  return 0;
+}
+CUresult cuGraphDestroy(CUgraph graph) { return destroy(graph); }
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph which, const CUgraphNode* behind, size_t count, const CUkernelNode* params) {
+  Graph* graph = reinterpret_cast<Graph*>(which);
+  if (fails("cuGraphAddKernelNode") || graph->count == kMostNodes || params->kernel != nullptr || params->context != nullptr) return kInvalid;
+  if (graph->count == 0 ? count != 0 : count != 1 || *behind != reinterpret_cast<CUgraphNode>(&graph->nodes[graph->count - 1])) return kInvalid;
+  *node = reinterpret_cast<CUgraphNode>(&graph->nodes[graph->count]);
+  graph->nodes[graph->count++] = node_of(*params);
+  return 0;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph which, unsigned long long flags) {
+  const Graph* graph = reinterpret_cast<const Graph*>(which);
+  if (flags != 0 || fails("cuGraphInstantiate")) return kOutOfMemory;
+  Graph* made = static_cast<Graph*>(calloc(1, sizeof(Graph)));
+  made->from = graph;
+  made->count = graph->count;
+  for (size_t i = 0; i < graph->count; ++i) {
+    made->nodes[i] = graph->nodes[i];
+    made->nodes[i].kept = malloc(graph->nodes[i].entry->argument_bytes);
+    memcpy(made->nodes[i].kept, graph->nodes[i].kept, graph->nodes[i].entry->argument_bytes);
+  }
+  *exec = reinterpret_cast<CUgraphExec>(made);
+  ++fake.graphs_made;
+  ++fake.graphs_held;
+  return 0;
+}
+CUresult cuGraphExecDestroy(CUgraphExec exec) { return destroy(exec); }
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return fails("cuGraphUpload") ? kOutOfMemory : 0; }
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
+  const Held held;
+  if (fails("cuGraphLaunch")) return kLaunchFailed;
+  const Graph* graph = reinterpret_cast<const Graph*>(exec);
+  ++fake.graph_launches;
+  CUresult status = 0;
+  for (size_t i = 0; i < graph->count && status == 0; ++i) {
+    const Node& node = graph->nodes[i];
+    status = put_launch(node.entry, node.grid, node.block, node.kept);
+  }
+  return status;
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUkernelNode* params) {
+  Graph* graph = reinterpret_cast<Graph*>(exec);
+  const Node* original = reinterpret_cast<const Node*>(node);
+  if (fails("cuGraphExecKernelNodeSetParams") || original < graph->from->nodes || original >= graph->from->nodes + graph->count) return kInvalid;
+  Node& changed = graph->nodes[original - graph->from->nodes];
+  free(changed.kept);
+  changed = node_of(*params);
+  ++fake.nodes_changed;
+  return 0;
 }
 
 }  // extern "C"

@@ -34,17 +34,18 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     text = "".join(found.values())
     for loose in ("approx", ".ftz", "ex2", "lg2", "local_depot", "fma.rn.f64"):
         assert loose not in text, loose
-    for name in ("linear_float", "attention_float", "rms_norm", "gate"):
+    for name in ("linear_float", "attention_bf16", "rms_norm", "gate"):
         assert "fma.rn.f32" in found[name]
     assert "sqrt.rn.f32" in found["rms_norm"] and "div.rn.f32" in found["gate"]
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
-    for name in ("linear_whole", "attention_whole"):
-        assert "dp4a.u32.s32" in found[name]
+    assert "dp4a.u32.s32" in found["linear_whole"]
+    for name in ("attention_int8", "attention_int4"):
+        assert "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32" in found[name]
     for name in ("linear_tile_int8", "linear_tile_int4", "linear_narrow_int8", "linear_narrow_int4", "linear_steps"):
         assert "mma.sync.aligned.m16n8k32" in found[name] and "cp.async.cg" in found[name]
         assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved
-    for name in ("linear_whole", "attention_whole", "attention_float", "quantize", "layer_norm"):
+    for name in ("linear_whole", "attention_int8", "attention_f32", "quantize", "layer_norm"):
         assert found[name].count("bar.sync") >= 2
     # Unfused on purpose: rope multiplies, then adds.
     assert "fma.rn" not in found["rope"] and "fma.rn" not in found["add"]

@@ -44,7 +44,7 @@ def run(which: int, seed: int, watched: bool = False) -> tuple[str | None, np.nd
     return None if found is None else found.decode(), out
 
 
-@pytest.mark.parametrize("which", [0, 11, 13])
+@pytest.mark.parametrize("which", [0, 11, 13, 16])
 def test_a_sound_kernel_gives_the_same_in_every_order(which: int) -> None:
     for seed in range(8):
         wrong, out = run(which, seed)
@@ -58,6 +58,7 @@ def test_products_of_small_matrices() -> None:
     column = np.arange(8) - 4
     np.testing.assert_array_equal(out[:128].reshape(16, 8), (np.arange(16) - 8)[:, None] * column)
     np.testing.assert_array_equal(out[128:256].reshape(16, 8), (np.arange(16) + 200)[:, None] * column)
+    np.testing.assert_array_equal(out[256:384].reshape(16, 8), (np.arange(16) - 8)[:, None] * (column + 248))
 
 
 @pytest.mark.parametrize("which", FAULTS)
@@ -75,7 +76,7 @@ def test_every_race_in_global_memory_is_found(which: int) -> None:
         assert run(which, seed)[0] is None
 
 
-@pytest.mark.parametrize("which", [0, 10])
+@pytest.mark.parametrize("which", [0, 10, 16])
 def test_what_barriers_order_is_no_race(which: int) -> None:
     for seed in range(8):
         wrong, out = run(which, seed, watched=True)

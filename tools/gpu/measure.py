@@ -2,9 +2,11 @@
 
 Nothing is built there.
 
-    python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--gguf FILE]
+    python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--every N]
+        [--gguf FILE]
 
-It needs numpy and the files that both build.py make (src/twostroke/backends/*/lib), made beforehand on any machine.
+It needs the Python packages of NEEDED, and the files that both build.py make (src/twostroke/backends/*/lib), made
+beforehand on any machine. `served` needs what the server needs; the last three run what is installed.
 Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
 
 open       the driver's context, and PTX compiled by the driver (a second time from its cache)
@@ -13,8 +15,12 @@ ops        every case of tools/gpu/cases.py, byte for byte against the CPU's lev
 logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
 schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
 times      a launch, copying and reading memory, products with one row
+kernels    each op of a layer by itself, in the formats of weights, for streams and prompts
 steps      of models of published shapes, with weights that mean nothing
-outside    compute-sanitizer, torch and llama.cpp where they are installed
+served     `twostroke serve` from its command line: start to first token, streams, a long prompt, the host's part
+sanitizer  memcheck and racecheck of some of the ops, where compute-sanitizer is installed
+torch      the same shapes by torch, compiled, where it is installed
+llama      what llama-bench says of a GGUF file, where it is on the PATH
 
 What differs is listed, with how many bytes; a time is the median of its rounds. Ends with exit code 1 where a byte
 differs or a part failed, 2 where there is no device. `--device emulated` runs all of it in the emulator of tests/cuda
@@ -38,9 +44,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tools.gpu import outside, schedules, shapes
+from tools.gpu import kernel_shapes, outside, schedules, shapes
 from tools.gpu.cases import numbers
 from tools.gpu.compare import TIMED, Inputs, compare_ops, compare_sampling, compare_spark, there
+from tools.gpu.kernel_tables import kernel_tables
+from tools.gpu.kernel_times import Table, time_kernels
+from tools.gpu.served import Served, serve_times
 
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cuda.device import CudaDevice
@@ -52,25 +61,23 @@ from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import TwostrokeError
 
+NEEDED = ("msgspec", "numpy")
+"""The packages that this script imports, all of its other parts left out; typing_extensions where it is installed."""
 SAME_BITS = ("neon", "avx2")
 ROUNDS = 20
 PRODUCTS = {"8B o": (4096, 4096), "8B gate_up": (28672, 4096), "8B down": (4096, 14336)}
 COPIED_BYTES = 1 << 30
 SAMPLED = (64, 128_256)
 """Rows and words of the sampling that is timed."""
-TIMED_S = 4.0
+TIMED_S = 0.5
 """Seconds after which no further round of a time is begun."""
 PEER_S = 60.0
 """Seconds that one program of others may take."""
+SERVED_FOLDER = Path("/tmp/twostroke-served")
+"""Checkpoints, packed weights and logs; 8B takes 25 GB."""
 ENDED_S = 100.0
 """Seconds beyond --seconds after which the whole is ended wherever it is."""
-NOT_ASKED = (
-    "loading machine code instead of PTX: PTX alone is shipped",
-    "the ceiling of reading alone: no kernel only reads; the copy and the largest products stand for it",
-    "start to first token, and Python's share of a step: `twostroke bench` and `explain` say them of a served model",
-    "gaps in a graph and with programmatic edges, a counter over the grid: no kernel uses graphs",
-    "rates of mma.sync and wgmma, and whether both give the same bits: no kernel uses matrix units",
-)
+NOT_ASKED = ("loading machine code instead of PTX: PTX alone is shipped",)
 EMULATED = "emulated"
 
 Clock = Callable[[], float]
@@ -83,7 +90,8 @@ class Bench:
     """What the parts share. sizes, model_shapes, copied_bytes: small in the emulator. emulated: whether it is one.
 
     seconds: after which no further case is begun; each part has its share of them. rounds: of each time. sampled: rows
-    and words of the sampling that is timed. peer_s: what one program of others may take.
+    and words of the sampling that is timed. peer_s: what one program of others may take. every: each how manyth case
+    of single ops is compared.
     """
 
     make: Make
@@ -91,6 +99,10 @@ class Bench:
     seconds: float
     sizes: dict[str, tuple[int, int]]
     model_shapes: dict[str, dict[str, Any]]
+    tables: tuple[Table, ...] = ()
+    steps: tuple[tuple[str, int, int], ...] = shapes.STEPS
+    served: tuple[Served, ...] = ()
+    every: int = 1
     copied_bytes: int = COPIED_BYTES
     emulated: bool = False
     gguf: str | None = None
@@ -199,24 +211,26 @@ def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
         yield from of_device(bench, lambda device: copies(device, bench))
         yield from of_device(bench, lambda device: sampling_times(device, bench))
 
-    def others(_ops: CpuOps) -> Iterator[Row]:
-        yield from outside.sanitized(("--parts", "ops", "--seconds", "20", "--out", "/tmp/sanitized"), bench.peer_limit)
+    def by_torch(_ops: CpuOps) -> Iterator[Row]:
         yield from outside.torch_figures(
             ("--device", "cpu", "--rounds", "3", *TINY) if bench.emulated else (), bench.peer_limit
         )
-        yield from outside.llama_cpp_figures(bench.gguf, bench.peer_limit)
 
     return {
         "open": lambda _ops: open_twice(bench),
         "sampling": lambda _ops: of_device(bench, compare_sampling),
-        "ops": lambda ops: compare_ops(bench.make, ops, bench.until(0.25)),
+        "ops": lambda ops: compare_ops(bench.make, ops, bench.until(0.25), bench.every),
         "logits": lambda ops: compare_spark(bench.make, ops, bench.until(0.4)),
         "schedules": lambda ops: schedules.compare_schedules(bench.make, ops, bench.until(0.5)),
         "times": times,
+        "kernels": lambda _ops: time_kernels(bench.make, bench.tables, bench.clock, bench.until(0.65)),
         "steps": lambda _ops: shapes.time_steps(
-            bench.make, bench.model_shapes, lambda call: timed(call, bench), bench.until(0.8)
+            bench.make, bench.model_shapes, bench.steps, lambda call: timed(call, bench), bench.until(0.8)
         ),
-        "outside": others,
+        "served": lambda _ops: serve_times(bench.served, SERVED_FOLDER, bench.until(0.95)),
+        "sanitizer": lambda _ops: outside.sanitized(bench.peer_limit),
+        "torch": by_torch,
+        "llama": lambda _ops: outside.llama_cpp_figures(bench.gguf, bench.peer_limit),
     }
 
 
@@ -288,18 +302,26 @@ def report(found: Row) -> str:
         rows = f"{row['rows_per_s']:,.1f}" if "rows_per_s" in row else ""
         rate = f"{row['bytes_per_s'] / 1e9:,.1f}" if "bytes_per_s" in row else ""
         lines.append(f"| {row['what']} | {taken} | {rows} | {rate} |")
+    lines.append(kernel_tables(rows_of(found, "seconds_of_call")))
     return "\n".join(lines) + "\n"
 
 
-def bench_of(device: str, seconds: float, gguf: str | None) -> Bench:
+def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
     """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
-        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, PRODUCTS, shapes.SHAPES, gguf=gguf)
+        real: Row = {"sizes": PRODUCTS, "model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
+        real["served"] = tuple(
+            Served(f"{name} int8", shapes.SHAPES[name], ("--device", f"cuda:{device}")) for name in ("8B", "1B")
+        )
+        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf, every=every)
     from tests.cuda import fake  # compiles it
 
     small: Row = {"sizes": {"small": (256, 128)}, "model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
-    small |= {"sampled": (2, 300)}
-    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf)
+    small |= {"sampled": (2, 300), "tables": kernel_shapes.SMALL_TABLES, "steps": shapes.SMALL_STEPS}
+    there = (("LD_LIBRARY_PATH", str(fake.fake_driver().parent)),)
+    tiny = shapes.SMALL["tiny"] | {"vocab_size": 600}
+    small["served"] = (Served("tiny int8", tiny, ("--device", "cuda"), 4, 64, 8, there),)
+    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf, every=every)
 
 
 def main() -> int:
@@ -310,10 +332,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480.0, help="after which no further case is begun")
     parser.add_argument("--parts", help="some of them, with commas; all without it")
     parser.add_argument("--gguf", help="a file for llama-bench")
+    parser.add_argument("--every", type=int, default=1, help="each how manyth case of single ops is compared")
     asked = parser.parse_args()
     if not (asked.device.isdigit() or asked.device == EMULATED):
         parser.error(f"--device is a number or {EMULATED}, not {asked.device}")
-    bench = bench_of(asked.device, asked.seconds, asked.gguf)
+    bench = bench_of(asked.device, asked.seconds, asked.gguf, asked.every)
     names = asked.parts.split(",") if asked.parts else None
     if unknown := sorted(set(names or ()) - set(parts_of(bench))):
         parser.error(f"--parts: there is no {', '.join(unknown)}; choose from {', '.join(parts_of(bench))}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,10 @@ ROW = dict[str, Any]
 SANITIZERS = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer")
 Limit = Callable[[], float]
 """Seconds that the next program may take."""
+SANITIZED_S = 30.0
+"""Seconds for each tool of compute-sanitizer; the ops end at a quarter of what measure.py is given."""
+TOOLS = (("memcheck", 2), ("racecheck", 3))
+COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
 TAIL = 400
 """Characters of what a program said that are kept."""
 
@@ -36,17 +41,29 @@ def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def sanitized(arguments: Sequence[str], limit: Limit) -> Iterator[ROW]:
-    """Some of our cases under memcheck and racecheck. arguments: of tools.gpu.measure."""
+def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterator[ROW]:
+    """Some of our cases under each tool. tools: with each how manyth case it looks at."""
     program = next((path for path in SANITIZERS if path and Path(path).exists()), None)
-    for tool in ("memcheck", "racecheck"):
+    for tool, every in tools:
         if program is None:
             yield {"what": f"compute-sanitizer {tool}", "missing": "not installed"}
             continue
         command = (program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "tools.gpu.measure")
-        code, said = run((*command, *arguments), limit())
+        seconds = min(limit(), SANITIZED_S)
+        asked = (
+            "--parts",
+            "ops",
+            "--every",
+            str(every),
+            "--seconds",
+            f"{2.8 * seconds:.0f}",
+            "--out",
+            "/tmp/sanitized",
+        )
+        code, said = run((*command, *asked), seconds)
+        compared = COMPARED.search(said)
         found = "no error" if code == 0 else f"exit code {code}: {said[-TAIL:]}"
-        yield {"what": f"compute-sanitizer {tool}", "found": found}
+        yield {"what": f"compute-sanitizer {tool}", "found": f"{compared[0] if compared else 'nothing said'}; {found}"}
 
 
 def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:

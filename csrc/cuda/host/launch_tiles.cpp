@@ -8,7 +8,6 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kFewestRows = 16;      // up to which other kernels are quicker
 constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
 constexpr int32_t kSmallBits = 0x4b400000;
 
@@ -22,7 +21,7 @@ struct TileShape {
 TileShape shape_of(int32_t kind, int64_t rows) {
   const bool int4 = kind == TS_W_INT4;
   if (is_stored_kind(kind)) return {kKernel_linear_steps, kStepTokens, 1, kStepThreads};
-  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowThreads};
+  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
 }
 
@@ -66,7 +65,7 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
   const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
-  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewestRows;
+  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
 }
 
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }

@@ -196,7 +196,7 @@ typedef Tile<true, kTilePanels, 4, 4, 3> TileInt4;
 typedef Tile<false, 1, 4, 2, 6> NarrowInt8;
 typedef Tile<true, 1, 4, 2, 7> NarrowInt4;
 static_assert(TileInt8::kTokens == kTileTokens && TileInt8::kThreads == kTileThreads, "as started");
-static_assert(NarrowInt8::kTokens == kNarrowTokens && NarrowInt8::kThreads == kNarrowThreads, "as started");
+static_assert(NarrowInt8::kTokens == kNarrowTokens && NarrowInt8::kThreads == kNarrowTileThreads, "as started");
 
 TS_KERNEL(linear_tile_int8, TileArgs) { run_tile<TileInt8>(args); }
 TS_KERNEL(linear_tile_int4, TileArgs) { run_tile<TileInt4>(args); }

@@ -30,7 +30,7 @@ TS_DEVICE_INLINE uint32_t most_of(const float (&four)[4], uint32_t most) {
 }
 
 // The largest of what a warp's threads have; the sum of what `lanes` threads that follow each other have.
-TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t most) {
+TS_DEVICE_INLINE uint32_t most_of_lanes(uint32_t most) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) {
     const uint32_t other = shuffle_across(most, mask);
     most = other > most ? other : most;
@@ -82,7 +82,7 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
     most = most_of(four, most);
   }
   if (own < end) load_four(x, own, args.columns, four);
-  const RowRounding rounding(most_of_warp(most_of(four, most)));
+  const RowRounding rounding(most_of_lanes(most_of(four, most)));
   int32_t sum = 0;
   for (int64_t k = own; k < end; k += 4 * kWarp) {
     if (k != own) load_four(x, k, args.columns, four);
@@ -108,7 +108,7 @@ TS_KERNEL(quantize_steps, RoundArgs) {
     load_four(x, own + i * 128, args.columns, four[i]);
     most = most_of(four[i], most);
   }
-  const RowRounding rounding(most_of_warp(most));
+  const RowRounding rounding(most_of_lanes(most));
   TS_EVERY_LANE
   for (int i = 0; i < 2; ++i) {
     const int64_t k = own + i * 128, at = k % kStep / 4;

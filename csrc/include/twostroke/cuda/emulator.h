@@ -37,9 +37,19 @@ inline void at_most_threads() {
   if (threads() > kMost) fail("more threads than the kernel says", "threads", threads());
 }
 uint32_t shuffle(uint32_t value, int32_t from);
+uint64_t shuffle64(uint64_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
+
+template <class S>
+inline uint32_t word_of(S& shared, int32_t index) {
+  const Words4 four = shared[index / 4];
+  return four[index % 4];
+}
+// Not inline: watch.cpp does not look at it, since no other access orders it.
+uint32_t atomic_add(uint32_t* to, uint32_t value);
 
 // A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
 struct Copy {

@@ -18,6 +18,7 @@ struct ProductRows {
   int64_t out_stride;
   bool add;
   const int32_t* matrices;
+  bool gated = false;  // out has half of the matrix' rows: silu of the first half's products times the others
 };
 
 // Bytes of scratch memory for the rounded activations of up to `rows` rows; a multiple of 256.
@@ -34,8 +35,11 @@ bool fits_tiles(const ts_weight& weight, const ProductRows& rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
 
-// The kernel for weights of this kind, of one matrix or of a bank.
-KernelNumber product_kernel(int32_t weight_kind, bool bank);
+// out = or += x @ W.T + bias where W is of floats.
+int32_t start_float(ts_context& device, const LinearArgs& args);
+
+// The kernel for so many rows and weights of this kind, of one matrix or of a bank.
+KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);
 
 inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }
 

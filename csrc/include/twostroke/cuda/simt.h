@@ -48,31 +48,50 @@ TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int
   return result;
 }
 
-// Every thread of the warp calls these two, in the same order. shuffle: the value that thread `from` of the warp gave.
+// Every thread of the warp calls these, in the same order. shuffle: the value that thread `from` of the warp gave.
 TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   uint32_t result;
   __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
   return result;
 }
 
-// sums += A B: A 16 x 32 bytes, B 32 x 8 signed bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
+TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
+  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
+}
+
+// sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
 // a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
 // sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
-#define TS_MMA(name, type)                                                                                             \
+#define TS_MMA(name, a_type, b_type)                                                                                             \
   TS_DEVICE_INLINE void name(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                     \
-    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." a_type "." b_type ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])                                      \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                              \
   }
-TS_MMA(mma_unsigned, "u8")  // A is unsigned
-TS_MMA(mma_signed, "s8")    // A is signed
+TS_MMA(mma_unsigned, "u8", "s8")     // A is unsigned, B signed
+TS_MMA(mma_signed, "s8", "s8")       // both are signed
+TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
+
+// Adds to a number in global memory that any thread of any block may add to meanwhile; what was there before. A kernel that adds to a
+// number does not read it otherwise.
+TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  uint32_t before;
+  __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
 
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
   __asm__ volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
   return r;
+}
+
+// The 32 bits of an array of Words4 in shared memory that begin at 4 * index bytes.
+TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
+  typedef uint32_t __attribute__((may_alias)) Word;
+  return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
 }
 
 // Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to

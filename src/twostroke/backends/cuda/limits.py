@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twostroke.backends.cuda import library as native
+from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
@@ -18,6 +19,7 @@ from twostroke.ops.products.linear_silu import LinearSilu
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import LatentKV, PagedKV, Weight
+from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
@@ -30,14 +32,29 @@ GATED_ROWS = 512
 """Rows of both halves of a gated product in scratch memory: kGatedRows."""
 PAIRS_AT_ONCE = 128
 """Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
-SAMPLED_AT_ONCE = 16
+SAMPLED_AT_ONCE = 64
 """Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+PART_TOKENS = 4096
+"""Tokens of a part of a row of logits: kThreads * kPartTokens."""
+PART_GROUPS = 64
+"""Groups of a part that keep their likeliest token: kPartGroups."""
+MOST_LISTED = 2048
+"""Likely tokens of a row that are looked at alone: kMostListed."""
 ASKED_BYTES = 2 << 20
 """Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
 """Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
 """Positions, or entries, of a tile."""
+SEGMENT = 512
+"""Positions whose sums attention merges in order: kSegment."""
+PARTIAL_BYTES = 32 << 20
+"""Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
+csrc/cuda/host/launch_attention.cpp."""
+TILE_COLUMNS = 8
+"""The most pairs of a row and a query head that share a KV head and a tile of rows: kWholeColumns."""
+ROW_TOTALS = 16
+"""Sums of weights of a row over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """What each part of the scratch memory is rounded up to."""
 MOST_PARTS = 8
@@ -90,6 +107,18 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
             yield _scores(context_tokens)
         elif isinstance(call, EntrySelect):
             yield _scores(-(-context_tokens // call.rate))
+        elif isinstance(call, Attention):
+            yield _partials(call, context_tokens)
+
+
+def _partials(call: Attention, context_tokens: int) -> int:
+    """Bytes of what rows have of each segment, of which there is a power of two; none where one holds the context."""
+    segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
+    kind, heads = call.layer.kind, call.q.shape[0]
+    if segments == 1 or not isinstance(kind, PagedKV):
+        return 0
+    of_tile = max(heads, TILE_COLUMNS * kind.kv_heads) * segments * 4 * (ROW_TOTALS + kind.value_dim + 1)
+    return max(PARTIAL_BYTES, of_tile)
 
 
 def _scores(keys: int) -> int:
@@ -122,5 +151,9 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """What sampling holds: changed logits (float32) and weights (uint64) of some rows, and what they asked."""
-    return SAMPLED_AT_ONCE * vocabulary * 12 + ASKED_BYTES
+    """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups (uint64, for
+    two purposes, as all that follows), sums of weights of parts, lists of likely tokens; and what all rows asked and
+    are told."""
+    parts = -(-vocabulary // PART_TOKENS)
+    of_row = 4 * vocabulary + 2 * 8 * (parts * (PART_GROUPS + 1) + MOST_LISTED) + SCRATCH_PART
+    return SAMPLED_AT_ONCE * of_row + ASKED_BYTES + ASKED_BYTES // SAMPLE_INPUT.itemsize * SAMPLE_RESULT.itemsize

@@ -1,0 +1,40 @@
+// Arguments of the kernels for sampling; see arguments.h.
+// Knows: what kernels are given. Must not know: what starts them.
+#pragma once
+#include <stdint.h>
+
+#include "twostroke/cuda/sample_row.h"
+#include "twostroke/token_weight.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kPartTokens = 16;      // of a row of logits that a thread has: kThreads * kPartTokens are a part
+constexpr int kPartGroups = 64;      // threads of a part that keep the likeliest token of their neighbours too
+constexpr int kMostListed = 2048;    // likely tokens of a row that are looked at alone
+constexpr int kLikelyTokens = 512;   // how many of them are wanted where top-p is asked without top-k
+
+// What a row is read for: a token is drawn from it, or it is told how likely its tokens were before all changes.
+enum Purpose { kDraw = 0, kTell = 1, kPurposes = 2 };
+
+// Tokens whose rank is at least `floor` are listed; `listed` counts them, those without room too.
+struct SampleState {
+  uint32_t floors[kPurposes], listed[kPurposes];
+};
+
+// told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,), one state, and by purpose groups (2, parts,
+// kPartGroups): keys of the likeliest tokens of the row before (kTell) and behind changes (kDraw; alone where nothing changes);
+// sums (2, parts) of weights; lists (2, kMostListed) of keys.
+struct SampleArgs {
+  const float* logits;
+  const SampleRow* rows;
+  SampledRow* told;
+  float* adjusted;
+  SampleState* states;
+  uint64_t *groups, *sums, *lists;
+  int64_t stride, count, first, parts;
+  double scale, series[kSeriesTerms];  // scale: of temperature 1
+};
+
+}  // namespace cuda
+}  // namespace twostroke

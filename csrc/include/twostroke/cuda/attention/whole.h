@@ -1,0 +1,129 @@
+// Pages of int8 and int4 as the operands of small products of matrices, whose rows are columns of queries or of weights: both products of
+// attention are sums of whole numbers (ADR 13), so their order is free. A query is rounded to bytes, the weights times V's scales to 15 bits
+// within each tile, as attention/integer.h says.
+// Knows: simt.h, the page layout. Must not know: which positions a row sees.
+#pragma once
+#include "twostroke/cuda/attention/rows.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
+constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is still finite
+
+// number = whole * scale; largest becomes largest_whole; NaN or infinity makes every number NaN.
+struct Scaling {
+  float scale, inverse;
+
+  TS_MEMBER_INLINE Scaling(float largest, float largest_whole) : scale(0.0f), inverse(0.0f) {
+    const float kept = larger(kSmallestScaled, largest);
+    scale = kept * (1.0f / largest_whole) + (kept - kept);
+    inverse = largest_whole / kept;
+  }
+};
+
+TS_DEVICE_INLINE int32_t rounded(float number, float inverse) {
+  return static_cast<int16_t>(bits_of(fma(number, inverse, kRounder)) & 0xffffu);
+}
+
+TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_across(own, mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+
+// Four bf16 numbers, as they lie in memory.
+struct FourScales {
+  uint64_t bits;
+
+  TS_MEMBER_INLINE float operator[](int i) const { return widen(static_cast<uint16_t>(bits >> (16 * i))); }
+};
+
+// One head of a page; `there` is false for a page that no row sees, which reads as zeros. g and t: of a thread in its warp, lane / 4 and
+// lane % 4. An operand B of 32 dimensions or positions has two words of each thread: see mma_signed.
+struct WholePage {
+  const uint8_t *keys, *values, *scales;
+  bool there;
+
+  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(nullptr), values(nullptr), scales(nullptr), there(page >= 0) {
+    uint8_t* found = layout.keys(there ? page : 0, kv_head);
+    keys = found;
+    values = layout.values(found);
+    scales = layout.key_scales(found);
+  }
+  // Of positions 4t .. 4t + 3.
+  TS_MEMBER_INLINE FourScales key_scales(int32_t t) const { return {there ? reinterpret_cast<const uint64_t*>(scales)[t] : 0}; }
+  TS_MEMBER_INLINE FourScales value_scales(int32_t t) const {
+    return {there ? reinterpret_cast<const uint64_t*>(scales + 2 * TS_PAGE_TOKENS)[t] : 0};
+  }
+};
+
+// 16 bytes, or zeros.
+TS_DEVICE_INLINE Words4 load_where(bool there, const void* from) {
+  const Words4 nothing = {0, 0, 0, 0};
+  return there ? load_once(from) : nothing;
+}
+
+// How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions; the thread's dimensions are 8t .. 8t + 7.
+// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1.
+struct BytePages {
+  static constexpr int32_t kKeyZero = 128, kKeyLoads = 2;
+  static constexpr bool kValuesSigned = true;
+  struct Keys {
+    Words4 words[kKeyLoads];
+  };
+  // Eight dimensions, the i-th of the page's; positions 4 * quarter and the three behind it.
+  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
+    Keys found;
+    TS_EVERY_LANE
+    for (int part = 0; part < 2; ++part) {
+      const int32_t quad = 2 * i + part;
+      found.words[part] = load_where(page.there && quad * 4 < dim, page.keys + quad * 64 + quarter * 16);
+    }
+    return found;
+  }
+  TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
+    b[0] = keys.words[0][position];
+    b[1] = keys.words[1][position];
+  }
+  // Words of positions 4t .. 4t + 3, of the thread's two dimensions of a unit.
+  TS_MEMBER_INLINE static uint64_t values(const WholePage& page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
+    const int32_t d = unit * 16 + 2 * g, at = t * dim + d;
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(page.values) + at;
+    if (!page.there || d >= dim) return 0;
+    if (dim % 2 == 0) return *reinterpret_cast<const uint64_t*>(words);
+    return words[0] | (d + 1 < dim ? static_cast<uint64_t>(words[1]) << 32 : 0);
+  }
+  TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
+  // Which dimension column 2t + i of the product of operand `half` is.
+  TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit * 16 + 4 * t + 2 * i + half; }
+  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
+};
+
+// Of int4 pages: a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
+struct NibblePages {
+  static constexpr int32_t kKeyZero = 8, kKeyLoads = 1;
+  static constexpr bool kValuesSigned = false;
+  struct Keys {
+    Words4 words[kKeyLoads];
+  };
+  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
+    return {{load_where(page.there && i * 8 < dim, page.keys + i * 64 + quarter * 16)}};
+  }
+  TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
+    b[0] = keys.words[0][position] & 0x0f0f0f0fu;
+    b[1] = keys.words[0][position] >> 4 & 0x0f0f0f0fu;
+  }
+  TS_MEMBER_INLINE static uint64_t values(const WholePage& page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
+    const int32_t blocks = (dim + 31) / 32, at = (t * blocks + unit / 2) * 16 + unit % 2 * 8 + g;
+    return page.there ? reinterpret_cast<const uint32_t*>(page.values)[at] : 0;
+  }
+  TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded) >> (4 * half) & 0x0f0f0f0fu; }
+  TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit / 2 * 32 + half * 16 + unit % 2 * 8 + 2 * t + i; }
+  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 31) / 32 * 2; }
+};
+
+}  // namespace cuda
+}  // namespace twostroke

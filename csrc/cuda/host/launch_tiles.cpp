@@ -63,10 +63,7 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 }  // namespace
 
-bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
-  const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
-  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
-}
+KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows).kernel; }
 
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 

@@ -23,6 +23,7 @@
 #include "kernels/products/linear_float.cpp"
 #include "kernels/products/linear_stored.cpp"
 #include "kernels/products/linear_tile.cpp"
+#include "kernels/products/linear_steps.cpp"
 #include "kernels/products/low_rank.cpp"
 #include "kernels/products/quantize.cpp"
 #include "kernels/products/quantize_tiles.cpp"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cuda.same_bits import same_bits
 from tests.ops.native import random_rows, random_weight
+from tests.ops.test_stored_native import packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
@@ -28,3 +29,11 @@ def test_tiles(cpu: CpuOps, gpu: CudaDevice, shape: tuple[int, int, int], weight
     same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)
     out = np.ascontiguousarray(random_rows(count, rows))
     same_bits(cpu, gpu, "linear_add", (out, np.ascontiguousarray(random_rows(count, columns)), weight), tolerance=2e-4)
+
+
+@pytest.mark.parametrize(("kind", "columns"), thinned(list(shapes()), "tiles of stored weights", 8))
+def test_tiles_of_stored_weights(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind, columns: int) -> None:
+    for rows, count in ((130, 17), (63, 70)):
+        weight, x = packed(kind, rows, columns), np.array(random_rows(count, columns))
+        x[1], x[2], x[3, -1], x[4] = 1e-39, 127.0, 3e38, 0.0
+        same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)

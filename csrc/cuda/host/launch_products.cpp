@@ -118,9 +118,8 @@ KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {
   const Rounded rounded(weight, rows);
-  const int64_t bytes = rounded.q_bytes + 2 * rounded.pair_bytes;
-  const bool tiled = weight.kind == TS_W_INT8 || weight.kind == TS_W_INT4;
-  return !tiled || tiles_scratch(weight, rows) < bytes ? bytes : tiles_scratch(weight, rows);
+  const int64_t bytes = rounded.q_bytes + 2 * rounded.pair_bytes, of_tiles = is_integer_kind(weight.kind) && weight.experts == 0 ? tiles_scratch(weight, rows) : 0;
+  return bytes < of_tiles ? of_tiles : bytes;
 }
 
 int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows) {

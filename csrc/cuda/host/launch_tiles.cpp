@@ -20,38 +20,61 @@ struct TileShape {
 
 TileShape shape_of(int32_t kind, int64_t rows) {
   const bool int4 = kind == TS_W_INT4;
+  if (is_stored_kind(kind)) return {kKernel_linear_steps, kStepTokens, 1, kStepThreads};
   if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
+}
+
+// Where rounded rows lie in scratch memory: whole tiles of them, pairs, scales.
+struct TileRoom {
+  int64_t padded, groups, room, pairs, scales, bytes;
+
+  TileRoom(const ts_weight& w, int64_t rows) {
+    const bool stored = is_stored_kind(w.kind);
+    padded = padded_columns(w.kind, w.columns);
+    groups = divide_up(padded, w.group);
+    room = divide_up(rows, kTileTokens) * kTileTokens;
+    pairs = room * padded;
+    scales = pairs + room * (stored ? padded / stored_shape(w.kind).sub : groups) * static_cast<int64_t>(sizeof(TilePair));
+    bytes = round_up(scales + (stored ? room * groups * 4 : 0));
+  }
+};
+
+RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room, const ProductRows& rows) {
+  RoundArgs args = {};
+  args.x = rows.x;
+  args.q = reinterpret_cast<int8_t*>(scratch);
+  args.pairs = reinterpret_cast<TilePair*>(scratch + static_cast<uint64_t>(room.pairs));
+  args.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(room.scales));
+  args.x_stride = rows.x_stride;
+  args.rows = rows.count;
+  args.room = room.room;
+  args.columns = w.columns;
+  args.padded = room.padded;
+  args.group = w.group;
+  args.groups = room.groups;
+  args.added = w.group <= kSmallGroup ? kSmallBits : 0;
+  if (!is_stored_kind(w.kind)) return args;
+  const StoredLayout layout = stored_layout(w.kind);
+  args.sub = layout.sub;
+  args.offset = layout.offset;
+  return args;
 }
 
 }  // namespace
 
 bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
   const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
-  return (w.kind == TS_W_INT8 || w.kind == TS_W_INT4) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
+  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
 }
 
-int64_t tiles_scratch(const ts_weight& w, int64_t rows) {
-  const int64_t padded = padded_columns(w.kind, w.columns), room = divide_up(rows, kTileTokens) * kTileTokens;
-  return room * padded + round_up(room * divide_up(padded, w.group) * static_cast<int64_t>(sizeof(TilePair)));
-}
+int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 
 int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
-  const int64_t padded = padded_columns(w.kind, w.columns), groups = divide_up(padded, w.group);
-  const int64_t room = divide_up(rows.count, kTileTokens) * kTileTokens, panels = divide_up(w.rows, kPanel);
-  RoundArgs round = {};
-  round.x = rows.x;
-  round.q = reinterpret_cast<int8_t*>(scratch);
-  round.pairs = reinterpret_cast<TilePair*>(scratch + static_cast<uint64_t>(room * padded));
-  round.x_stride = rows.x_stride;
-  round.rows = rows.count;
-  round.room = room;
-  round.columns = w.columns;
-  round.padded = padded;
-  round.group = w.group;
-  round.groups = groups;
-  round.added = w.group <= kSmallGroup ? kSmallBits : 0;
-  const int32_t status = start(device, kKernel_quantize_tiles, divide_up(rows.count * groups, kRoundWarps), kRoundThreads, &round);
+  const TileRoom room(w, rows.count);
+  const RoundArgs round = round_args(w, scratch, room, rows);
+  const KernelNumber rounds = is_stored_kind(w.kind) ? kKernel_quantize_steps : kKernel_quantize_tiles;
+  const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
   const TileShape shape = shape_of(w.kind, rows.count);
   TileArgs args = {};
@@ -63,17 +86,19 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   args.pairs = round.pairs;
   args.out_stride = rows.out_stride;
   args.tokens = rows.count;
-  args.room = room;
+  args.room = room.room;
   args.rows = w.rows;
-  args.panel_bytes = panel_bytes(w.kind, padded);
+  args.panel_bytes = panel_bytes(w.kind, room.padded);
   args.group = w.group;
-  args.groups = static_cast<int32_t>(groups);
-  args.steps = static_cast<int32_t>(padded / kStep);
-  args.panels = static_cast<int32_t>(panels);
+  args.groups = static_cast<int32_t>(room.groups);
+  args.steps = static_cast<int32_t>(room.padded / kStep);
+  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
   args.tiles = static_cast<int32_t>(divide_up(rows.count, shape.tokens));
   args.add = rows.add;
   args.small = w.group <= kSmallGroup;
-  return start(device, shape.kernel, divide_up(panels, shape.panels) * args.tiles, shape.threads, &args);
+  args.stored = stored_layout(w.kind);
+  args.x_scales = round.scales;
+  return start(device, shape.kernel, divide_up(args.panels, shape.panels) * args.tiles, shape.threads, &args);
 }
 
 }  // namespace cuda

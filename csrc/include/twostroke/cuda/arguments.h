@@ -204,6 +204,7 @@ struct FollowArgs {
   K(linear_one, LinearArgs)           \
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
+  K(linear_steps, TileArgs)           \
   K(linear_float_some, LinearArgs)    \
   K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
@@ -217,6 +218,7 @@ struct FollowArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \

@@ -127,11 +127,14 @@ def _scores(keys: int) -> int:
 
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
-    """Bytes of one row of activations in int8, with a scale and a correction for each group."""
+    """Bytes of one row of activations in int8, with a scale and a correction for each group; with weights that keep a
+    file's codes a scale for each group, a sum and a correction for each step."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
-    return padded + 8 * -(-padded // weight_format.group)
+    groups = -(-padded // weight_format.group)
+    kind = weight_format.kind
+    return padded + 8 * groups + (8 * padded // kind.step_columns if kind.is_stored else 0)
 
 
 def _pairs(chosen: int) -> int:

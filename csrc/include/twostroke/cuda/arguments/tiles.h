@@ -3,6 +3,8 @@
 #pragma once
 #include <stdint.h>
 
+#include "twostroke/cuda/packed.h"
+
 namespace twostroke {
 namespace cuda {
 
@@ -11,8 +13,10 @@ constexpr int kTilePanels = 2;            // panels of weights that it has
 constexpr int kTileThreads = 512;
 constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which has one panel
 constexpr int kNarrowTileThreads = 256;
-constexpr int kRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
-constexpr int kRoundThreads = 32 * kRoundWarps;
+constexpr int kStepTokens = 64;           // the same of linear_steps, for stored kinds
+constexpr int kStepThreads = 256;
+constexpr int kTileRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
+constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
 
 // What becomes of a group's int32 sum: bits + correction is the float 1.5 * 2^23 + sum where |sum| <= 2^22, else the sum itself.
 struct TilePair {
@@ -27,6 +31,8 @@ struct RoundArgs {
   TilePair* pairs;
   int64_t x_stride, rows, room, columns, padded, group, groups;
   int32_t added;  // to corrections
+  float* scales;  // these three of quantize_steps: scales (groups, room), pairs are (padded / sub, room) and have sums as their scales
+  int32_t sub, offset;
 };
 
 struct TileArgs {  // out = or += x @ W.T + bias
@@ -39,6 +45,8 @@ struct TileArgs {  // out = or += x @ W.T + bias
   int64_t out_stride, tokens, room, rows, panel_bytes;
   int32_t group, groups, steps, panels, tiles;  // steps: of 64 columns; tiles: of tokens
   int32_t add, small;                           // small: sums are within 2^22
+  StoredLayout stored;                          // these two of linear_steps
+  const float* x_scales;
 };
 
 }  // namespace cuda

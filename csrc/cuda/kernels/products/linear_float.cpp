@@ -99,6 +99,18 @@ struct FloatChunk {
       for (int32_t q = 0; q < kK / 4; ++q) x[r][q] = x_ring[first + r * kQuads + q];
     }
   }
+  TS_MEMBER_INLINE void stay() {
+    TS_EVERY_FLOAT
+    for (int32_t j = 0; j < kWords; ++j) {
+      TS_EVERY_FLOAT
+      for (int32_t o = 0; o < Shape::kOwn; ++o) load_before(words[j][o]);
+    }
+    TS_EVERY_FLOAT
+    for (int32_t r = 0; r < Shape::kRows; ++r) {
+      TS_EVERY_FLOAT
+      for (int32_t q = 0; q < kK / 4; ++q) load_before(x[r][q]);
+    }
+  }
   TS_MEMBER_INLINE float weight(int32_t k, int32_t own) const {
     const uint32_t word = words[k / kPerWord][own];
     return float_of(kPerWord == 1 ? word : k % 2 == 0 ? word << 16 : word & 0xffff0000u);
@@ -145,8 +157,11 @@ TS_DEVICE_INLINE void add_floats(const FloatSource& from, Weights& weights, X& x
         if (kCopies) bring_floats<Shape, kPerWord, kAligned>(from, weights, x, stage + Shape::kSlots - 1, before);
         commit_copies();
       }
-      if (kAdds) now.add(sums, Chunk::kK);
-      now = next;
+      if (kAdds) {
+        next.stay();
+        now.add(sums, Chunk::kK);
+        now = next;
+      }
     }
     before = slot;
     slot = following;

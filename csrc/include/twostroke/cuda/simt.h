@@ -62,6 +62,17 @@ TS_MMA(mma_unsigned, "u8")  // A is unsigned
 TS_MMA(mma_signed, "s8")    // A is signed
 #undef TS_MMA
 
+// Loads of these values stay before this place: a compiler would move them to where the values are needed, and then they are waited for.
+TS_DEVICE_INLINE void load_before(uint32_t& value) { __asm__ volatile("" : "+r"(value)); }
+TS_DEVICE_INLINE void load_before(float& value) { __asm__ volatile("" : "+f"(value)); }
+TS_DEVICE_INLINE void load_before(Words4& value) {
+  for (int i = 0; i < 4; ++i) {
+    uint32_t word = value[i];
+    load_before(word);
+    value[i] = word;
+  }
+}
+
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;

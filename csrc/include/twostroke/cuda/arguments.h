@@ -114,8 +114,8 @@ struct LinearArgs {  // out = or += x @ W.T + bias
 };
 
 // Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
-constexpr int kFloatFew = 4, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
-constexpr int kFloatFewThreads = 128, kFloatManyThreads = 256;  // of the first two, of the last
+constexpr int kFloatFew = 2, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatSomeThreads = 128, kFloatManyThreads = 256;
 constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
 
 struct LatentWriteArgs {

@@ -81,6 +81,17 @@ TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
   return before;
 }
 
+// Loads of these values stay before this place: a compiler would move them to where the values are needed, and then they are waited for.
+TS_DEVICE_INLINE void load_before(uint32_t& value) { __asm__ volatile("" : "+r"(value)); }
+TS_DEVICE_INLINE void load_before(float& value) { __asm__ volatile("" : "+f"(value)); }
+TS_DEVICE_INLINE void load_before(Words4& value) {
+  for (int i = 0; i < 4; ++i) {
+    uint32_t word = value[i];
+    load_before(word);
+    value[i] = word;
+  }
+}
+
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;

@@ -137,16 +137,10 @@ TS_DEVICE_INLINE WholeTile score_tile(const AttentionArgs& args, const SegmentBl
   return found;
 }
 
-// The largest of a column's, whose positions four threads have.
-TS_DEVICE_INLINE float most_of_column(float own) {
-  own = larger(own, shuffle_across(own, 1));
-  return larger(own, shuffle_across(own, 2));
-}
-
 TS_DEVICE_INLINE float peak_of(const WholeTile& tile) {
   float most = kLowest;
   TS_EVERY_SCORE most = larger(tile.scores[pair][j][side], most);
-  return most_of_column(most);
+  return most_of_four(most);
 }
 
 // The largest magnitude among V's scales that the column sees; NaN where one is NaN.
@@ -157,12 +151,7 @@ TS_DEVICE_INLINE float largest_scale(const WholeTile& tile) {
     const uint32_t bits = tile.sees(t, pair, j, side) ? bits_of(tile.value_scales[pair][side][j]) & 0x7fffffffu : 0;
     most = bits > most ? bits : most;
   }
-  TS_EVERY_LANE
-  for (int mask = 1; mask < 4; mask *= 2) {
-    const uint32_t other = shuffle_across(most, mask);
-    most = other > most ? other : most;
-  }
-  return float_of(most);
+  return float_of(most_of_four(most));
 }
 
 // The column's peak over the segment's tiles from `first` on, before `tile`.
@@ -196,10 +185,7 @@ TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, fl
   TS_EVERY_LANE
   for (int j = 0; j < 4; ++j) totals[j] = bits_of((own.scores[0][j][0] + own.scores[0][j][1]) + (own.scores[1][j][0] + own.scores[1][j][1]));
   tile_totals[at * 4 + t] = Words4{totals[0], totals[1], totals[2], totals[3]};
-  if (!Pages::kValuesSigned) {
-    sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), 1));
-    sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), 2));
-  }
+  if (!Pages::kValuesSigned) sum = sum_of_four(sum);
   if (t != 0) return;
   tile_rescales[at] = exp2_negative(before - peak);
   weight_scales[at] = scaling.scale;

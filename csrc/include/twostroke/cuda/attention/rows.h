@@ -51,7 +51,7 @@ TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int64_t head, float
 
 // Rows of one sequence that blocks work on together, at most args.together; none where rows is 0.
 struct RowTile {
-  int32_t rows;
+  int32_t rows, of_sequence;  // of_sequence: rows of the sequence in this step
   int64_t first, position, context;  // position: of the first row
   const int32_t* pages;
 
@@ -72,7 +72,7 @@ TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
   const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
   const int64_t context = args.context_tokens[low];
-  return {rows > 0 ? rows : 0, first, context - (end - first), context, args.page_table + low * args.table_stride};
+  return {rows > 0 ? rows : 0, end - begin, first, context - (end - first), context, args.page_table + low * args.table_stride};
 }
 
 // What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
@@ -93,7 +93,7 @@ struct SegmentBlock {
     kv_head = index % args.layer.kv_heads;
     number = index / args.layer.kv_heads;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-    if (tile.rows == 0) return;
+    if (tile.rows == 0 || tile.of_sequence > args.few) return;
     const Seen first = tile.seen(args, 0), last = tile.seen(args, tile.rows - 1);
     segment = first.first_segment() + place;
     const int64_t begin = larger_of(first.begin, segment * kSegment), end = smaller_of(last.end, (segment + 1) * kSegment);

@@ -34,6 +34,23 @@ TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
   return own;
 }
 
+// Of four threads that follow each other, which have the same column.
+TS_DEVICE_INLINE float most_of_four(float own) {
+  own = larger(own, shuffle_across(own, 1));
+  return larger(own, shuffle_across(own, 2));
+}
+TS_DEVICE_INLINE uint32_t most_of_four(uint32_t own) {
+  for (int mask = 1; mask < 4; mask *= 2) {
+    const uint32_t other = shuffle_across(own, mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) {
+  own += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 1));
+  return own + static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 2));
+}
+
 // Four bf16 numbers, as they lie in memory.
 struct FourScales {
   uint64_t bits;

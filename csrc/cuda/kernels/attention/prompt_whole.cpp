@@ -24,8 +24,7 @@ TS_SHARED(float, prompt_wholes, 2 * kRowState * kPromptThreads);                
 // A thread has columns g and g + 8 of its warp.
 struct PromptColumn {
   bool there;
-  int32_t head, zeros;  // zeros: what undoes those that K is stored with
-  int64_t row;
+  int32_t head, row, zeros;  // zeros: what undoes those that K is stored with
   Seen seen;
   float scale;
 };
@@ -44,7 +43,7 @@ struct PromptTile {
     TS_BOTH_ROWS {
       const int32_t column = g + 8 * r, row = args.chunks > 1 ? 0 : column / group, place = args.chunks > 1 ? first_head + column : column % group;
       const bool there = row < rows.rows && place < group;
-      columns[r] = {there, kv_head * group + (there ? place : 0), 0, rows.first + (there ? row : 0), rows.seen(args, there ? row : 0), 0.0f};
+      columns[r] = {there, kv_head * group + (there ? place : 0), rows.first + (there ? row : 0), 0, rows.seen(args, there ? row : 0), 0.0f};
     }
   }
 };
@@ -57,7 +56,7 @@ TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptTile& tile,
   int32_t sums[2] = {0, 0};
   const auto query = [&](int r, int32_t d) {
     const PromptColumn& column = tile.columns[r];
-    return column.there && d < dim ? args.q[column.row * args.q_stride + static_cast<int64_t>(column.head) * dim + d] * scale : 0.0f;
+    return column.there && d < dim ? args.q[static_cast<int64_t>(column.row) * args.q_stride + static_cast<int64_t>(column.head) * dim + d] * scale : 0.0f;
   };
   TS_BOTH_ROWS {
     uint32_t most = 0;
@@ -146,7 +145,7 @@ struct PromptScores {
 };
 
 template <class Pages>
-TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const PromptTile& tile, const TilePages& ids, int64_t start) {
+TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const PromptTile& tile, const TilePages& ids, int32_t start) {
   const int32_t t = warp_lane() % 4;
   const KVLayout layout(&args.layer);
   FourScales key_scales[2][2];
@@ -154,8 +153,8 @@ TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const
   TS_EVERY_LANE
   for (int page = 0; page < kTilePages; ++page) {
     const WholePage at(layout, ids[page], tile.kv_head);
-    key_scales[page / 2][page % 2] = at.key_scales(t);
-    found.value_scales[page / 2][page % 2] = at.value_scales(t);
+    key_scales[page / 2][page % 2] = at.key_scales(layout, t);
+    found.value_scales[page / 2][page % 2] = at.value_scales(layout, t);
   }
   int32_t sums[2][4][4] = {};
   multiply_prompt_keys<Pages>(args, tile, ids, sums);
@@ -170,7 +169,7 @@ TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const
     TS_BOTH_ROWS {
       const PromptColumn& column = tile.columns[r];
       TS_EVERY_PLACE {
-        const int64_t away = start + (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j - column.seen.position;
+        const int32_t away = start + (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j - column.seen.position;
         found.at[pair][j][2 * r + side] = adjusted(args, column.head, away, found.at[pair][j][2 * r + side]);
       }
     }
@@ -241,8 +240,7 @@ TS_DEVICE_INLINE void add_prompt_values(const AttentionArgs& args, const PromptT
   for (int unit = 0; unit < kPromptUnits; ++unit) {
     if (first + unit >= units) break;
     uint64_t values[kTilePages];
-    TS_EVERY_LANE
-    for (int page = 0; page < kTilePages; ++page) values[page] = Pages::values(pages[page], dim, first + unit, g, t);
+    Pages::values(layout, pages, dim, first + unit, g, t, values);
     TS_EVERY_LANE
     for (int half = 0; half < 2; ++half) {
       int32_t high[4] = {}, low[4] = {};
@@ -294,7 +292,7 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile
     }
     const float total = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
     const float inverse = last ? inverse_of(args, column.head, own.peaks[r], total) : 1.0f;
-    float* out = args.out + column.row * args.out_stride + static_cast<int64_t>(column.head) * dim;
+    float* out = args.out + static_cast<int64_t>(column.row) * args.out_stride + static_cast<int64_t>(column.head) * dim;
     TS_EVERY_LANE
     for (int i = 0; i < kPromptUnits * 4; ++i) {
       const int32_t d = Pages::value_dim(tile.first_dim / 16 + i / 4, t, i / 2 % 2, i % 2);
@@ -313,17 +311,16 @@ TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
   PromptTile tile(args, number, block / blocks);
   if (tile.rows.rows == 0 || tile.rows.of_sequence <= args.few) return;
   round_queries(args, tile, Pages::kKeyZero);
-  const int64_t begin = tile.rows.seen(args, 0).begin, begin_last = tile.rows.seen(args, tile.rows.rows - 1).begin;
-  const int64_t end = tile.rows.seen(args, tile.rows.rows - 1).end, end_first = tile.rows.seen(args, 0).end;
-  const int64_t first_segment = begin / kSegment, last_segment = (end - 1) / kSegment;
-  for (int64_t segment = first_segment; segment <= last_segment; ++segment) {
+  const int32_t begin = tile.rows.begin(args), begin_last = tile.rows.seen(args, tile.rows.rows - 1).begin;
+  const int32_t end = tile.rows.end(args), end_first = tile.rows.seen(args, 0).end;
+  const int32_t first_segment = begin / kSegment, last_segment = (end - 1) / kSegment;
+  for (int32_t segment = first_segment; segment <= last_segment; ++segment) {
     PromptSums own;
     own.clear();
-    int64_t start = segment * kSegment;
-    for (int32_t i = 0; i < kSegmentTiles; ++i, start += kTile) {
-      if (start + kTile <= begin || start >= end) continue;
-      const int64_t page = start / TS_PAGE_TOKENS + warp_lane() % 4;
-      const TilePages ids = {page >= begin / TS_PAGE_TOKENS && page * TS_PAGE_TOKENS < end ? tile.rows.pages[page] : -1};
+    const int32_t from = segment == first_segment ? begin / kTile * kTile : segment * kSegment;
+    const int32_t to = segment == last_segment ? end : (segment + 1) * kSegment;
+    for (int32_t start = from; start < to; start += kTile) {
+      const TilePages ids = {tile.rows.page(start / TS_PAGE_TOKENS + warp_lane() % 4, begin, end)};
       PromptScores scores = score_prompt_tile<Pages>(args, tile, ids, start);
       const bool all = start >= begin_last && start + kTile <= end_first;
       const PromptWeights weights = all ? weigh_prompt_tile<Pages, true>(scores, own) : weigh_prompt_tile<Pages, false>(scores, own);

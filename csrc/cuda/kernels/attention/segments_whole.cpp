@@ -29,7 +29,7 @@ TS_SHARED(float, column_inverses, kWholeColumns);
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block, int32_t key_zero) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;
   const bool there = column < block.columns;
-  const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = there ? block.head(column) : 0;
+  const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = block.head(there ? column : 0);
   const float* q = args.q + row * args.q_stride + head * dim;
   const float scale = args.scale * kLog2E;
   float numbers[2][8];
@@ -116,13 +116,13 @@ TS_DEVICE_INLINE WholeTile score_tile(const AttentionArgs& args, const SegmentBl
   TS_EVERY_LANE
   for (int page = 0; page < kTilePages; ++page) {
     const WholePage at(layout, page_in_segment(block, tile * kTilePages + page), block.kv_head);
-    key_scales[page / 2][page % 2] = at.key_scales(t);
-    found.value_scales[page / 2][page % 2] = at.value_scales(t);
+    key_scales[page / 2][page % 2] = at.key_scales(layout, t);
+    found.value_scales[page / 2][page % 2] = at.value_scales(layout, t);
   }
   int32_t sums[2][4][4] = {};
   multiply_keys<Pages>(args, block, tile, sums);
   const bool there = g < block.columns;
-  const int64_t start = block.segment * kSegment + tile * kTile, head = there ? block.head(g) : 0;
+  const int32_t start = block.segment * kSegment + tile * kTile, head = block.head(there ? g : 0);
   const Seen seen = block.tile.seen(args, there ? block.row(g) : 0);
   found.first = there ? clipped(seen.begin - start) : kTile;
   found.last = there ? clipped(seen.end - start) : 0;
@@ -229,10 +229,13 @@ TS_DEVICE_INLINE UnitSums add_values(const AttentionArgs& args, const SegmentBlo
   for (int32_t tiles = first; tiles < last; tiles += kTilesAtOnce) {
     uint64_t values[kTilesAtOnce][kTilePages];
     TS_EVERY_LANE
-    for (int i = 0; i < kTilesAtOnce * kTilePages; ++i) {
-      const int32_t page = tiles * kTilePages + i;
-      const int32_t id = page_in_segment(block, page % kSegmentPages);
-      values[i / kTilePages][i % kTilePages] = Pages::values({layout, page < last * kTilePages ? id : -1, block.kv_head}, dim, unit, g, t);
+    for (int i = 0; i < kTilesAtOnce; ++i) {
+      const int32_t page = (tiles + i < last ? tiles + i : last - 1) * kTilePages;
+      const WholePage pages[kTilePages] = {{layout, page_in_segment(block, page), block.kv_head},
+                                           {layout, page_in_segment(block, page + 1), block.kv_head},
+                                           {layout, page_in_segment(block, page + 2), block.kv_head},
+                                           {layout, page_in_segment(block, page + 3), block.kv_head}};
+      Pages::values(layout, pages, dim, unit, g, t, values[i]);
     }
     TS_EVERY_LANE
     for (int i = 0; i < kTilesAtOnce; ++i) {
@@ -271,10 +274,8 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   if (block.columns == 0) return;
   round_query(args, block, Pages::kKeyZero);
   barrier();
-  const Seen seen_first = block.tile.seen(args, 0), seen_last = block.tile.seen(args, block.tile.rows - 1);
-  const int64_t start = block.segment * kSegment;
-  const int32_t first = seen_first.begin <= start ? 0 : static_cast<int32_t>(seen_first.begin - start) / kTile;
-  const int32_t last = seen_last.end >= start + kSegment ? kSegmentTiles : (static_cast<int32_t>(seen_last.end - start) + kTile - 1) / kTile;
+  const int32_t begin = block.tile.begin(args) - block.segment * kSegment, end = block.tile.end(args) - block.segment * kSegment;
+  const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
   const int32_t tile = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4;
   const bool seen = tile >= first && tile < last;
   WholeTile own = {};

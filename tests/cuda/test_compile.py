@@ -16,8 +16,8 @@ ASSEMBLED = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
-TWO_BLOCKS = {"latent_attention": 176, "linear_steps": 184}
-"""Kernels of which two blocks fit: whether that costs time is a question for a day with a GPU."""
+TWO_BLOCKS = {"latent_attention": 176, "linear_steps": 184, "attention_prompt_int8": 255, "attention_prompt_int4": 255}
+"""Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
 
 
 def bodies(chip: str) -> dict[str, str]:

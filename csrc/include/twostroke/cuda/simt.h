@@ -24,7 +24,23 @@
 
 #else
 
+// 0: no kernel begins before the one before it has ended. The loader looks into the PTX, so this alone is to be changed.
+#define TS_BEGINS_EARLY (__CUDA_ARCH__ >= 900)
+
+#if TS_BEGINS_EARLY
+// The next grid may take its place as soon as all blocks of this one have theirs. Before it does anything it waits for this one's end, and
+// for all that this one wrote; this one did so itself, so all grids before have ended, too. Every thread of every kernel waits, first.
+#define TS_KERNEL(name, Args)                                                    \
+  TS_DEVICE_INLINE void name##_thread(const Args& args);                         \
+  extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args) { \
+    __asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");          \
+    __asm__ volatile("griddepcontrol.wait;" ::: "memory");                       \
+    name##_thread(args);                                                         \
+  }                                                                              \
+  TS_DEVICE_INLINE void name##_thread(const Args& args)
+#else
 #define TS_KERNEL(name, Args) extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args)
+#endif
 #define TS_SHARED(T, name, count) static __attribute__((address_space(3))) T name[count]
 
 namespace twostroke {

@@ -50,60 +50,72 @@ TS_DEVICE_INLINE uint64_t block_sum_up_to(uint64_t own) {
   return own;
 }
 
-TS_SHARED(uint64_t, room, kMostListed);
+TS_SHARED(uint64_t, found_place, 2);
 
-// Puts `count` keys into `room` in falling order, zeros behind them; how many there are then, a power of two.
-TS_DEVICE_INLINE int32_t sort_room(const uint64_t* keys, int32_t count) {
+// The place among `count` at which the measure, added up, first reaches `target`, and what of the target is left there. Every thread has
+// both. `target` is 1 to the whole sum.
+struct Reached {
+  int64_t place;
+  uint64_t left;
+};
+
+template <class Measure>
+TS_DEVICE_INLINE Reached reach(int64_t count, uint64_t target, Measure measure) {
+  const int64_t each = (count + kThreads - 1) / kThreads, first = thread_index() * each;
+  const int64_t end = first + each < count ? first + each : count;
+  uint64_t sum = 0;
+  for (int64_t i = first; i < end; ++i) sum += measure(i);
+  const uint64_t up_to = block_sum_up_to(sum);
+  if (up_to >= target && up_to - sum < target) {
+    uint64_t left = target - (up_to - sum);
+    int64_t at = first;
+    for (uint64_t size = measure(at); size < left; size = measure(at)) {
+      left -= size;
+      ++at;
+    }
+    found_place[0] = static_cast<uint64_t>(at);
+    found_place[1] = left;
+  }
+  barrier();
+  return {static_cast<int64_t>(static_cast<uint64_t>(found_place[0])), found_place[1]};
+}
+
+TS_SHARED(uint32_t, room, 2 * kMostListed);  // the upper halves of numbers, then the lower ones
+
+TS_DEVICE_INLINE uint64_t room_at(int64_t place) {
+  const uint32_t high = room[place], low = room[kMostListed + place];
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+TS_DEVICE_INLINE void put_room(int64_t place, uint64_t number) {
+  room[place] = static_cast<uint32_t>(number >> 32);
+  room[kMostListed + place] = static_cast<uint32_t>(number);
+}
+// Many threads may add to a place; nothing else is done with it up to the next barrier.
+TS_DEVICE_INLINE void add_to_room(int64_t place, uint64_t number) {
+  const uint32_t low = static_cast<uint32_t>(number), before = atomic_add(room, kMostListed + place, low);
+  const uint32_t high = static_cast<uint32_t>(number >> 32) + (before + low < before ? 1 : 0);
+  if (high != 0) atomic_add(room, place, high);
+}
+
+// Puts the first `count` numbers of `room`, which are above 0, in falling order.
+TS_DEVICE_INLINE void sort_room(int32_t count) {
   int32_t size = kWarp;
   while (size < count) size *= 2;
-  for (int32_t i = thread_index(); i < size; i += kThreads) room[i] = i < count ? keys[i] : 0;
+  for (int32_t i = count + thread_index(); i < size; i += kThreads) put_room(i, 0);
   barrier();
   for (int32_t run = 2; run <= size; run *= 2) {
     for (int32_t step = run / 2; step > 0; step /= 2) {
       for (int32_t pair = thread_index(); pair < size / 2; pair += kThreads) {
         const int32_t left = (pair & ~(step - 1)) * 2 + (pair & (step - 1)), right = left + step;
-        const uint64_t a = room[left], b = room[right];
+        const uint64_t a = room_at(left), b = room_at(right);
         if (a < b ? (left & run) == 0 : (left & run) != 0) {
-          room[left] = b;
-          room[right] = a;
+          put_room(left, b);
+          put_room(right, a);
         }
       }
       barrier();
     }
   }
-  return size;
-}
-
-constexpr int kDigitBits = 3, kDigits = 1 << kDigitBits, kKeyBits = 66;  // of find_key; a whole number of digits
-
-// The key at which the measure, added up from the largest key on, first reaches `target`: 1 to the whole sum. Goes through a whole row
-// for each digit. Every thread has the key.
-template <class Key, class Measure>
-TS_DEVICE_INLINE uint64_t find_key(int64_t count, uint64_t target, Key key, Measure measure) {
-  const int32_t thread = thread_index();
-  uint64_t found = 0;
-  for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
-    uint64_t sums[kDigits] = {};
-    for (int64_t i = thread; i < count; i += kThreads) {
-      const uint64_t own = key(i) >> shift;
-      if (own / kDigits != found) continue;
-      const uint64_t size = measure(i);
-      TS_EVERY_LANE
-      for (uint64_t digit = 0; digit < kDigits; ++digit) sums[digit] += own % kDigits == digit ? size : 0;
-    }
-    uint64_t at = 0;  // the digit
-    bool is_found = false;
-    TS_EVERY_LANE
-    for (int i = 0; i < kDigits; ++i) {
-      const uint64_t sum = block_sum(sums[kDigits - 1 - i]);
-      const bool reached = sum >= target || i == kDigits - 1;
-      if (!is_found && reached) at = static_cast<uint64_t>(kDigits - 1 - i);
-      is_found = is_found || reached;
-      if (!is_found) target -= sum;
-    }
-    found = found * kDigits + at;
-  }
-  return found;
 }
 
 }  // namespace cuda

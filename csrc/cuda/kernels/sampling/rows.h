@@ -37,7 +37,6 @@ TS_DEVICE_INLINE uint64_t* groups_of(const SampleArgs& args, int64_t row, int pu
   return args.groups + (row * kPurposes + purpose) * args.parts * kPartGroups;
 }
 TS_DEVICE_INLINE uint64_t* sums_of(const SampleArgs& args, int64_t row, int purpose) { return args.sums + (row * kPurposes + purpose) * args.parts; }
-TS_DEVICE_INLINE uint64_t* list_of(const SampleArgs& args, int64_t row, int purpose) { return args.lists + (row * kPurposes + purpose) * kMostListed; }
 
 // The part of a row that a block of a kernel with `parts` blocks a row has.
 struct Part {

@@ -2,7 +2,7 @@
 // Knows: simt.h. Must not know: logits.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {
@@ -64,11 +64,13 @@ TS_DEVICE_INLINE Reached reach(int64_t count, uint64_t target, Measure measure) 
   const int64_t each = (count + kThreads - 1) / kThreads, first = thread_index() * each;
   const int64_t end = first + each < count ? first + each : count;
   uint64_t sum = 0;
+  TS_ONE_BY_ONE
   for (int64_t i = first; i < end; ++i) sum += measure(i);
   const uint64_t up_to = block_sum_up_to(sum);
   if (up_to >= target && up_to - sum < target) {
     uint64_t left = target - (up_to - sum);
     int64_t at = first;
+    TS_ONE_BY_ONE
     for (uint64_t size = measure(at); size < left; size = measure(at)) {
       left -= size;
       ++at;
@@ -101,10 +103,12 @@ TS_DEVICE_INLINE void add_to_room(int64_t place, uint64_t number) {
 TS_DEVICE_INLINE void sort_room(int32_t count) {
   int32_t size = kWarp;
   while (size < count) size *= 2;
+  TS_ONE_BY_ONE
   for (int32_t i = count + thread_index(); i < size; i += kThreads) put_room(i, 0);
   barrier();
   for (int32_t run = 2; run <= size; run *= 2) {
     for (int32_t step = run / 2; step > 0; step /= 2) {
+      TS_ONE_BY_ONE
       for (int32_t pair = thread_index(); pair < size / 2; pair += kThreads) {
         const int32_t left = (pair & ~(step - 1)) * 2 + (pair & (step - 1)), right = left + step;
         const uint64_t a = room_at(left), b = room_at(right);

@@ -33,6 +33,7 @@ struct Drawn {
   }
   TS_MEMBER_INLINE uint64_t sum_of_parts() const {
     uint64_t sum = 0;
+    TS_ONE_BY_ONE
     for (int64_t i = thread_index(); i < parts; i += kThreads) sum += sums[i];
     return sum;
   }
@@ -67,16 +68,19 @@ TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
 TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   const int32_t thread = thread_index();
   sort_room(found);
+  TS_ONE_BY_ONE
   for (int32_t i = thread; i < found; i += kThreads) list_weights[i] = row.weights.of(logit_in(room_at(i)));
   int32_t kept = row.choice.some && row.asked.top_k < found ? row.asked.top_k : found;
   if (row.choice.share) {
     uint64_t sum = 0;
+    TS_ONE_BY_ONE
     for (int32_t i = thread; i < kept; i += kThreads) sum += list_weights[i];
     const uint64_t share = row.share(row.choice.some ? sum : row.sum_of_parts());
     if (block_sum(sum) < share) return kNone;
     kept = static_cast<int32_t>(reach(kept, share, [](int64_t i) { return static_cast<uint64_t>(list_weights[i]); }).place) + 1;
   }
   uint64_t sum = 0;
+  TS_ONE_BY_ONE
   for (int32_t i = thread; i < kept; i += kThreads) {
     sum += row.likely(list_weights[i]);
     put_room(i, room_at(i) << 32 | static_cast<uint64_t>(i));  // falling order is that of rising numbers now

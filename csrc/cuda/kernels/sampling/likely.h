@@ -21,6 +21,7 @@ struct Likeliest {
 
   TS_MEMBER_INLINE Likeliest(const SampleArgs& args, int64_t row, int purpose)
       : groups(groups_of(args, row, purpose)), count(args.parts * kPartGroups), best(0), ranks{} {
+    TS_ONE_BY_ONE
     for (int64_t first = thread_index(); first < count; first += kThreads * kSlots) {
       TS_EVERY_LANE
       for (int i = 0; i < kSlots; ++i) {
@@ -35,6 +36,7 @@ struct Likeliest {
   // A rank that at least `wanted` tokens reach, and not many more slots than that; 0 where there are fewer slots. Two bits at a time.
   TS_MEMBER_INLINE uint32_t floor(uint64_t wanted) const {
     uint32_t found = 0;
+    TS_ONE_BY_ONE
     for (int shift = 30; shift >= 0; shift -= 2) {
       uint64_t above = 0;  // three numbers
       TS_EVERY_LANE
@@ -67,6 +69,7 @@ TS_SHARED(uint32_t, listed_groups, kMostListed);
 TS_DEVICE_INLINE uint32_t list_likely(const Likeliest& of, const float* logits, int64_t count, uint32_t floor) {
   if (thread_index() < 2) listed[thread_index()] = 0;
   barrier();
+  TS_ONE_BY_ONE
   for (int64_t group = thread_index(); group < of.count; group += kThreads) {
     if (rank_in(of.groups[group]) < floor) continue;
     const uint32_t place = atomic_add(listed, 0, 1);
@@ -77,6 +80,7 @@ TS_DEVICE_INLINE uint32_t list_likely(const Likeliest& of, const float* logits, 
   if (groups > kMostListed) return groups;
   constexpr int kAtOnce = 8;
   const int64_t members = kThreads / kPartGroups, tokens = static_cast<int64_t>(groups) * kGroupTokens;
+  TS_ONE_BY_ONE
   for (int64_t first = thread_index(); first < tokens; first += kThreads * kAtOnce) {
     int64_t numbers[kAtOnce];
     uint32_t ranks[kAtOnce];

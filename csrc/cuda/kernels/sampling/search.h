@@ -10,7 +10,8 @@ namespace cuda {
 // Calls visit(token, logit) for all tokens of a row, several loads at once.
 template <class Visit>
 TS_DEVICE_INLINE void over_row(const float* logits, int64_t count, Visit visit) {
-  constexpr int kAtOnce = 8;
+  constexpr int kAtOnce = 4;
+  TS_ONE_BY_ONE
   for (int64_t first = thread_index(); first < count; first += kThreads * kAtOnce) {
     float found[kAtOnce];
     TS_EVERY_LANE
@@ -28,10 +29,12 @@ TS_DEVICE_INLINE uint64_t find_key(const float* logits, int64_t count, uint64_t 
   constexpr int kDigits = kMostListed, kDigitBits = 11, kRankBits = 32;
   static_assert(kDigits == 1 << kDigitBits, "a digit has a place in the room");
   uint32_t rank = 0;
+  TS_ONE_BY_ONE
   for (int above = kRankBits; above > 0; above -= kDigitBits) {
     const int shift = above > kDigitBits ? above - kDigitBits : 0;
     const uint64_t mask = (uint64_t{1} << (above - shift)) - 1;
     barrier();  // all have read what was in the room
+    TS_ONE_BY_ONE
     for (int32_t i = thread_index(); i < kDigits; i += kThreads) put_room(i, 0);
     barrier();
     over_row(logits, count, [&](int64_t, float logit) {

@@ -14,12 +14,12 @@ TS_DEVICE_INLINE float tell_best(const SampleArgs& args, int64_t row, uint64_t b
   const SampleRow& asked = args.rows[args.first + row];
   const uint64_t raw_best = asked.changed ? Likeliest(args, row, kTell).best : best;
   const float* raw = raw_of(args, row);
-  const float found = drawn_from(args, row)[token_in(best)];
+  const float found = drawn_from(args, row)[number_in(best)];
   if (thread_index() != 0) return found;
   SampledRow& told = args.told[args.first + row];
-  told.raw_best = raw[token_in(raw_best)];
+  told.raw_best = raw[number_in(raw_best)];
   told.best = found;
-  told.token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(token_in(best));
+  told.token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(number_in(best));
   told.raw = raw[told.token];
   told.total = 0;
   return found;

@@ -2,7 +2,7 @@
 // the weights, added up, exceed the drawn share of their sum.
 // Knows: what is asked of each row. Must not know: requests.
 #include "best.h"
-#include "search.h"
+#include "twostroke/cuda/search.h"
 #include "weights.h"
 
 namespace twostroke {
@@ -50,13 +50,13 @@ TS_DEVICE_INLINE uint64_t draw_from_all(const Drawn& row) {
 // Where the list is too short.
 TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   uint64_t last = 0;  // keys below it are out
-  if (row.choice.some) last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), [](float) { return uint64_t{1}; });
+  if (row.choice.some) last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), rank_of, [](float) { return uint64_t{1}; });
   const auto kept = [&](int64_t token, float logit) { return key_of(rank_of(logit), token) >= last ? row.weights.of(logit) : 0; };
   if (row.choice.share) {
     uint64_t sum = row.choice.some ? 0 : row.sum_of_parts();
     if (row.choice.some) over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += kept(token, logit); });
     // Tokens that top-k leaves out come behind all others, and the share is reached before them.
-    last = find_key(row.logits, row.count, row.share(sum), [&](float logit) { return row.weights.of(logit); });
+    last = find_key(row.logits, row.count, row.share(sum), rank_of, [&](float logit) { return row.weights.of(logit); });
   }
   uint64_t sum = 0;
   over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += row.likely(kept(token, logit)); });
@@ -88,7 +88,7 @@ TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   const uint64_t target = row.target(sum);
   sort_room(kept);
   const auto likely = [&](int64_t i) { return row.likely(list_weights[static_cast<int64_t>(room_at(i) & 0xffffffffu)]); };
-  return token_in(room_at(reach(kept, target, likely).place) >> 32);
+  return number_in(room_at(reach(kept, target, likely).place) >> 32);
 }
 
 TS_KERNEL(sample_choose, SampleArgs) {

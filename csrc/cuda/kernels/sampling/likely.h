@@ -2,11 +2,13 @@
 // wanted ones stands in a group whose likeliest token is. So few groups are read a second time.
 // Knows: rows.h, block.h. Must not know: what is asked of a row.
 #pragma once
-#include "block.h"
+#include "twostroke/cuda/block.h"
 #include "rows.h"
 
 namespace twostroke {
 namespace cuda {
+
+static_assert(kMostListed == kRoom, "the room holds the list");
 
 constexpr int kSlots = 16;                                             // of a thread, each for some groups
 constexpr int kGroupTokens = kThreads / kPartGroups * kPartTokens;     // of one group

@@ -1,14 +1,14 @@
 // sample_tell: the sum of the weights of a row before all changes, and its most likely tokens. A block a row.
 // Knows: what is asked of each row. Must not know: how a token is chosen.
 #include "best.h"
-#include "search.h"
+#include "twostroke/cuda/search.h"
 
 namespace twostroke {
 namespace cuda {
 
 TS_DEVICE_INLINE void tell_top(SampledRow& told, int32_t place, const float* raw, uint64_t key) {
-  told.top_tokens[place] = static_cast<int32_t>(token_in(key));
-  told.top_logits[place] = raw[token_in(key)];
+  told.top_tokens[place] = static_cast<int32_t>(number_in(key));
+  told.top_logits[place] = raw[number_in(key)];
 }
 
 TS_KERNEL(sample_tell, SampleArgs) {
@@ -30,7 +30,7 @@ TS_KERNEL(sample_tell, SampleArgs) {
     if (thread_index() < wanted) tell_top(told, thread_index(), raw, room_at(thread_index()));
     return;
   }
-  const uint64_t last = find_key(raw, args.count, static_cast<uint64_t>(wanted), [](float) { return uint64_t{1}; });
+  const uint64_t last = find_key(raw, args.count, static_cast<uint64_t>(wanted), rank_of, [](float) { return uint64_t{1}; });
   if (thread_index() == 0) listed[0] = 0;
   barrier();
   over_row(raw, args.count, [&](int64_t token, float logit) {

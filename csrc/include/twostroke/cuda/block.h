@@ -1,8 +1,9 @@
 // What all kThreads threads of a block find out together. Sums are of whole numbers, so it does not matter in which order threads add.
-// Knows: simt.h. Must not know: logits.
+// Knows: simt.h, order.h. Must not know: what the numbers mean.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/order.h"
 
 namespace twostroke {
 namespace cuda {
@@ -24,16 +25,10 @@ TS_DEVICE_INLINE uint64_t join_warps(uint64_t of_warp, Join join) {
 
 // The sum, or the largest, of what all threads give.
 TS_DEVICE_INLINE uint64_t block_sum(uint64_t own) {
-  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) own += shuffle64(own, warp_lane() ^ mask);
-  return join_warps(own, [](uint64_t a, uint64_t b) { return a + b; });
+  return join_warps(warp_sum(own), [](uint64_t a, uint64_t b) { return a + b; });
 }
-
 TS_DEVICE_INLINE uint64_t block_most(uint64_t own) {
-  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
-    const uint64_t other = shuffle64(own, warp_lane() ^ mask);
-    own = other > own ? other : own;
-  }
-  return join_warps(own, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
+  return join_warps(warp_most(own), [](uint64_t a, uint64_t b) { return a > b ? a : b; });
 }
 
 // The sum of what the threads before this one give and of its own.
@@ -82,19 +77,20 @@ TS_DEVICE_INLINE Reached reach(int64_t count, uint64_t target, Measure measure) 
   return {static_cast<int64_t>(static_cast<uint64_t>(found_place[0])), found_place[1]};
 }
 
-TS_SHARED(uint32_t, room, 2 * kMostListed);  // the upper halves of numbers, then the lower ones
+constexpr int kRoom = 2048;  // numbers of 64 bits
+TS_SHARED(uint32_t, room, 2 * kRoom);  // the upper halves of numbers, then the lower ones
 
 TS_DEVICE_INLINE uint64_t room_at(int64_t place) {
-  const uint32_t high = room[place], low = room[kMostListed + place];
+  const uint32_t high = room[place], low = room[kRoom + place];
   return static_cast<uint64_t>(high) << 32 | low;
 }
 TS_DEVICE_INLINE void put_room(int64_t place, uint64_t number) {
   room[place] = static_cast<uint32_t>(number >> 32);
-  room[kMostListed + place] = static_cast<uint32_t>(number);
+  room[kRoom + place] = static_cast<uint32_t>(number);
 }
 // Many threads may add to a place; nothing else is done with it up to the next barrier.
 TS_DEVICE_INLINE void add_to_room(int64_t place, uint64_t number) {
-  const uint32_t low = static_cast<uint32_t>(number), before = atomic_add(room, kMostListed + place, low);
+  const uint32_t low = static_cast<uint32_t>(number), before = atomic_add(room, kRoom + place, low);
   const uint32_t high = static_cast<uint32_t>(number >> 32) + (before + low < before ? 1 : 0);
   if (high != 0) atomic_add(room, place, high);
 }

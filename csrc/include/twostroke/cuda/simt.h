@@ -89,11 +89,17 @@ TS_MMA(mma_signed, "s8", "s8")       // both are signed
 TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
 
-// Adds to a number in global memory that any thread of any block may add to meanwhile; what was there before. A kernel that adds to a
-// number does not read it otherwise.
+// Adds to a number that other threads add to meanwhile, of any block in global memory, of this one in shared memory; what was there
+// before. Nothing else is done with the number until the kernel ends, or up to the next barrier.
 TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
   uint32_t before;
   __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
+TS_DEVICE_INLINE uint32_t atomic_add(__attribute__((address_space(3))) uint32_t* shared, int64_t index, uint32_t value) {
+  uint32_t before;
+  const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index));
+  __asm__ volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(before) : "r"(to), "r"(value) : "memory");
   return before;
 }
 

@@ -31,9 +31,22 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
 // The same for many rows, in tiles (launch_tiles.cpp): whether it can, its scratch memory, its start.
+bool is_tiled(const ts_weight& weight);
 bool fits_tiles(const ts_weight& weight, const ProductRows& rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
-int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
+
+// Rows in the order of a bank's matrices, whole tiles of kNarrowTokens for each: see RoundArgs and TileArgs.
+struct TilePlaces {
+  const int32_t *order, *tiles;
+  const float* weights;
+  int64_t chosen;
+};
+
+int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
+
+// experts of many rows.
+bool fits_tiles(const ts_experts_args& args);
+int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 
 // out = or += x @ W.T + bias where W is of floats.
 int32_t start_float(ts_context& device, const LinearArgs& args);

@@ -1,6 +1,7 @@
 // All kernels of csrc/cuda as one translation unit, so that they are one module on the device. See simt.h.
 // Knows: which files there are. Must not know: what they compute.
 #include "kernels/attention/merge_segments.cpp"
+#include "kernels/attention/prompt_whole.cpp"
 #include "kernels/attention/segments_float.cpp"
 #include "kernels/attention/segments_whole.cpp"
 #include "kernels/elements.cpp"

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.cuda.fake import controls, device
+from tests.cuda.fake import built_folder, controls, device, fake_driver
 from tests.cuda.operands import run_on
 from tests.ops.test_recorded import packed
 from twostroke.backends.cpu.recorded import Calls
 from twostroke.backends.cuda.device import CudaDevice
+from twostroke.backends.cuda.health import check_device
 from twostroke.llm import LLM
 from twostroke.ops.rows.add import Add
 from twostroke.types.errors import BackendError
@@ -76,6 +77,43 @@ def test_two_launches_and_one_that_is_not_seen_again_stay_launches(gpu: CudaDevi
     for rows in range(1, 5):
         gpu.run(doubling(gpu, *ones(gpu, 6, rows)))
     assert counted("graphs_made") == 0 and values(gpu, arrays) == [8.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("facts", "target", "early"),
+    [((9, 0, 13000), "sm_90a", 3), ((9, 0, 11080), "sm_80", 0), ((10, 0, 13000), "sm_80", 0)],
+)
+def test_kernels_begin_early_where_they_wait_by_themselves(
+    facts: tuple[int, int, int], target: str, early: int
+) -> None:
+    controls().fake_reset(1, MEMORY_BYTES, 1)
+    controls().fake_describe(*facts)
+    gpu = CudaDevice(0, str(fake_driver()), built_folder())
+    calls = doubling(gpu, *ones(gpu, 4))
+    gpu.run(calls)
+    gpu.run(calls)
+    assert controls().fake_target().decode() == target and gpu.image_name == f"kernels_{target}.ptx"
+    assert counted("early_edges") == early
+    gpu.close()
+
+
+def test_kernels_of_its_own_that_the_driver_refuses_are_those_of_every_device() -> None:
+    controls().fake_reset(1, MEMORY_BYTES, 1)
+    for call in (b"cuModuleLoadData", b"cuModuleGetFunction"):
+        controls().fake_fail(call, 0)
+        gpu = CudaDevice(0, str(fake_driver()), built_folder())
+        assert gpu.image_name == "kernels_sm_80.ptx"
+        check_device(gpu)
+        gpu.close()
+
+
+def test_kernels_that_cannot_begin_early_begin_late(gpu: CudaDevice) -> None:
+    arrays = ones(gpu, 4)
+    calls = doubling(gpu, *arrays)
+    controls().fake_fail(b"cuGraphAddDependencies", 0)
+    for _ in range(3):
+        gpu.run(calls)
+    assert values(gpu, arrays) == [8.0] * 4 and counted("early_edges") == 0 and counted("graph_launches") == 2
 
 
 @pytest.mark.parametrize("call", ["cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiate", "cuGraphUpload"])

@@ -85,7 +85,7 @@ def test_products(
 
 
 @pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
-@pytest.mark.parametrize(("rows", "columns", "count"), [(70, 1201, 1), (33, 706, 4), (130, 600, 37), (3072, 150, 65)])
+@pytest.mark.parametrize(("rows", "columns", "count"), [(70, 1201, 1), (33, 1164, 3), (130, 600, 37), (3072, 136, 65)])
 def test_products_of_floats(
     cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
 ) -> None:
@@ -182,6 +182,8 @@ ATTENTION = [  # dim, tokens, rows, window, extras
     (40, 130, 66, 20, "cap sinks"),
     (128, 513, 3, 0, ""),
     (32, 90, 60, -40, "ahead"),
+    (20, 110, 70, -40, "ahead"),
+    (36, 590, 67, 0, "slopes sinks"),
 ]
 
 
@@ -216,7 +218,7 @@ def test_heads_of_v_of_another_size(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, 
 
 
 @pytest.mark.parametrize("kind", list(KVKind))
-@pytest.mark.parametrize(("heads", "rows"), [(2, (1, 3)), (9, (2,)), (10, (1, 1, 1))])
+@pytest.mark.parametrize(("heads", "rows"), [(2, (1, 3)), (9, (2,)), (10, (1, 1, 1)), (17, (1, 65))])
 def test_heads_and_sequences_that_share_pages(
     cpu: CpuOps, gpu: CudaDevice, kind: KVKind, heads: int, rows: tuple[int, ...]
 ) -> None:
@@ -224,7 +226,7 @@ def test_heads_and_sequences_that_share_pages(
     tokens = 540
     layer, table = pages(kind, 1, 24, tokens, cpu)
     starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)
-    contexts = np.array([tokens - 514 * (index % 2) for index in range(len(rows))], np.int32)
+    contexts = np.array([tokens - 460 * (index % 2) for index in range(len(rows))], np.int32)
     batch = AttentionBatch(starts, contexts, np.tile(table, (len(rows), 1)))
     q, out = numbers(sum(rows), heads, 24, seed=7), np.zeros((sum(rows), heads, 24), np.float32)
     same(cpu, gpu, "attention", out, q, layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)

@@ -34,8 +34,9 @@ def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
     """Exit code (None where it took too long or did not start), and what it printed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        return None, f"not done after {timeout_s:.0f} s"
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        return None, f"{said}\nnot done after {timeout_s:.0f} s"
     except OSError as error:
         return None, str(error)
     return done.returncode, done.stdout + done.stderr
@@ -67,11 +68,14 @@ def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterato
 
 
 def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
-    """Decode steps of the same shapes by torch, compiled, with CUDA graphs. sizes: for torch_peer.py."""
+    """Steps of the same shapes by torch, compiled, with CUDA graphs; those that were done in time. sizes: for
+    torch_peer.py."""
     if importlib.util.find_spec("torch") is None:
         yield {"what": "torch", "missing": "not installed"}
         return
-    code, said = run((sys.executable, str(Path(__file__).with_name("torch_peer.py")), *sizes), limit())
+    seconds = limit()
+    program = (sys.executable, str(Path(__file__).with_name("torch_peer.py")), "--seconds", f"{0.7 * seconds:.0f}")
+    code, said = run((*program, *sizes), seconds)
     lines = [line for line in said.splitlines() if line.startswith("{")]
     yield from (json.loads(line) for line in lines)
     if code != 0:

@@ -18,7 +18,7 @@ constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
 constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
 constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int32_t kSeveral = -1;  // readers
+constexpr int32_t kSeveral = -1, kAdding = -2;  // readers; whoever adds
 
 struct Fiber {
 #if defined(__x86_64__)
@@ -284,6 +284,15 @@ void note_write(Accesses& accesses, const char* name, int64_t index) {
   if (accesses.read_stretch == machine.stretch && accesses.reader != own)
     fail("write of what another thread read, with no barrier in between", name, index);
   accesses.writer = own;
+  accesses.write_stretch = machine.stretch;
+}
+
+void note_atomic(Accesses& accesses, const char* name, int64_t index) {
+  renew(accesses);
+  if (accesses.write_stretch == 0) fail("read of shared memory that this block never wrote", name, index);
+  const bool written = accesses.write_stretch == machine.stretch && accesses.writer != kAdding;
+  if (written || accesses.read_stretch == machine.stretch) fail("adding to what is read or written too, with no barrier in between", name, index);
+  accesses.writer = kAdding;
   accesses.write_stretch = machine.stretch;
 }
 

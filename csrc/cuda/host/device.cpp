@@ -79,17 +79,15 @@ int32_t load_kernels(ts_context& device, const void* image) {
   return status;
 }
 
-int32_t open_all(ts_context& device, const char* driver, int32_t ordinal, const void* image) {
+int32_t open_all(ts_context& device, const char* driver, int32_t ordinal) {
   int32_t status = open_driver(driver, device.driver);
   if (status == TS_OK) status = check_driver(device);
-  if (status == TS_OK) find_graphs(device);
   if (status == TS_OK) status = find_device(device, ordinal);
   if (status == TS_OK) status = checked(device, "cuDevicePrimaryCtxRetain", device.driver.retain(&device.context, device.device));
   if (status != TS_OK) return status;
   device.retained = true;
   status = checked(device, "cuCtxSetCurrent", device.driver.set_current(device.context));
-  if (status == TS_OK) status = checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0));
-  return status == TS_OK ? load_kernels(device, image) : status;
+  return status == TS_OK ? checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0)) : status;
 }
 
 // The context belongs to the thread that calls: engines are built and stepped by different ones.
@@ -133,19 +131,33 @@ const char* ts_cuda_error(void) { return last_error; }
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 const char* ts_level_name(void) { return "cuda"; }
 
-int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int64_t bytes, ts_context** out) {
-  if (driver == nullptr || image == nullptr || out == nullptr) return TS_BAD_POINTER;
+int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out) {
+  if (driver == nullptr || out == nullptr) return TS_BAD_POINTER;
   *out = nullptr;
-  if (bytes < 1 || static_cast<const char*>(image)[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
   ts_context* device = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
   if (device == nullptr) return TS_NO_MEMORY;
-  const int32_t status = open_all(*device, driver, ordinal, image);
+  const int32_t status = open_all(*device, driver, ordinal);
   if (status != TS_OK) {
     ts_context_destroy(device);
     return status;
   }
   *out = device;
   return TS_OK;
+}
+
+int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes) {
+  const int32_t status = begin(device);
+  if (status != TS_OK) return status;
+  if (image == nullptr) return TS_BAD_POINTER;
+  const char* text = static_cast<const char*>(image);
+  if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
+  find_graphs(*device, text);
+  const int32_t loaded = load_kernels(*device, image);
+  if (loaded != TS_OK && device->module != nullptr) {
+    device->driver.unload_module(device->module);
+    device->module = nullptr;
+  }
+  return loaded;
 }
 
 void ts_context_destroy(ts_context* device) {

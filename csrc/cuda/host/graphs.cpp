@@ -104,8 +104,10 @@ bool build(const ts_context& device, const LaunchList& list, KeptGraph& made) {
   for (Launch each = first_of(list); each.is_in(list); each = each.next(), ++node) {
     void* arguments[] = {each.arguments()};
     const CUkernelNode wanted = node_of(device, each.head(), arguments);
-    const bool is_first = node == made.nodes;
-    if (driver.add(node, made.graph, is_first ? nullptr : node - 1, is_first ? 0 : 1, &wanted) != 0) return false;
+    const bool is_first = node == made.nodes, joins = !is_first && device.graphs.join == nullptr;
+    if (driver.add(node, made.graph, joins ? node - 1 : nullptr, joins ? 1 : 0, &wanted) != 0) return false;
+    if (is_first || joins) continue;
+    if (device.graphs.join(made.graph, node - 1, node, &kProgrammaticEdge, 1) != 0) return false;
   }
   return driver.instantiate(&made.exec, made.graph, 0) == 0 && driver.upload(made.exec, device.stream) == 0;
 }
@@ -127,6 +129,10 @@ KeptGraph* make(ts_context& device, const LaunchList& list) {
   KeptGraph& place = place_for(device);
   if (build(device, list, place)) return &place;
   release(device.graphs, place);
+  if (device.graphs.join != nullptr) {
+    device.graphs.join = nullptr;
+    return make(device, list);
+  }
   device.graphs.is_full = true;  // to try again at each step would cost more than launches
   return nullptr;
 }
@@ -148,7 +154,7 @@ KeptGraph* kept_graph(ts_context& device, const LaunchList& list) {
 
 }  // namespace
 
-void find_graphs(ts_context& device) {
+void find_graphs(ts_context& device, const char* image) {
   bool all = true;
 #define F(symbol, name, arguments)                                                                                     \
   device.graphs.driver.name = reinterpret_cast<CUresult(*) arguments>(find(device.driver.library, #symbol));           \
@@ -156,6 +162,8 @@ void find_graphs(ts_context& device) {
   TS_CUDA_GRAPHS(F)
 #undef F
   device.graphs.most = all ? kMostGraphs : 0;
+  const bool wait = strstr(image, "griddepcontrol.wait") != nullptr;  // all of its kernels do, or none
+  device.graphs.join = wait ? reinterpret_cast<CUaddDependencies>(dlsym(device.driver.library, kAddDependencies)) : nullptr;
 }
 
 KeptGraph* graph_of(ts_context& device, const LaunchList& list) {

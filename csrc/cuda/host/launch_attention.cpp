@@ -21,6 +21,7 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
+constexpr int32_t kFewRows = 64;         // of a sequence; above it a warp goes over the whole context
 constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
 
 // Positions that are the same for many steps: the longest context, rounded up to a power of two.
@@ -29,6 +30,18 @@ int64_t bounded_context(const ts_sequences& s) {
   for (int64_t i = 0; i < s.count; ++i) longest = s.context_tokens[i] > longest ? s.context_tokens[i] : longest;
   while (bound < longest) bound *= 2;
   return bound;
+}
+
+// Blocks that go over the whole context, for sequences of more than args.few rows.
+int32_t start_prompts(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
+  const int64_t group = a.q.heads / a.layer->kv_heads;
+  args.chunks = static_cast<int32_t>(divide_up(group, kPromptColumns));
+  args.together = group < kPromptColumns ? static_cast<int32_t>(kPromptColumns / group) : 1;
+  const int64_t tiles = args.together == 1 ? a.q.rows : a.q.rows / args.together + a.batch.count;
+  args.prompt_blocks = divide_up(tiles, kPromptThreads / kWarp);
+  const int64_t parts = a.layer->kv_heads * args.chunks * divide_up(a.layer->value_dim, kPromptDims);
+  const KernelNumber kernel = a.layer->kind == TS_KV_INT8 ? kKernel_attention_prompt_int8 : kKernel_attention_prompt_int4;
+  return start(device, kernel, args.prompt_blocks * parts, kPromptThreads, &args);
 }
 
 // Blocks of one segment each, then the merge of those of a row, some tiles of rows at a time.
@@ -118,7 +131,15 @@ int32_t launch(ts_context& device, const ts_attention_args& a) {
   args.ahead = static_cast<int32_t>(a.ahead);
   status = mirror_sequences(device, a.batch, &args);
   if (status != TS_OK) return status;
-  return start_segments(device, a, args);
+  bool few = false, many = false;
+  for (int64_t s = 0; s < a.batch.count; ++s) {
+    const bool above = has_scales(a.layer->kind) && a.batch.row_starts[s + 1] - a.batch.row_starts[s] > kFewRows;
+    few = few || !above;
+    many = many || above;
+  }
+  args.few = has_scales(a.layer->kind) ? kFewRows : INT32_MAX;
+  if (many) status = start_prompts(device, a, args);
+  return few && status == TS_OK ? start_segments(device, a, args) : status;
 }
 
 }  // namespace cuda

@@ -3,6 +3,7 @@
 // Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/product.h"
+#include "twostroke/cuda/words.h"
 
 namespace twostroke {
 namespace cuda {
@@ -138,7 +139,7 @@ int32_t launch(ts_context& device, const ts_sparse_mixer_args& a) {
   if (status != TS_OK) return status;
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
   const MixerArgs args = {a.out.data, a.logits.data, a.out.stride, a.logits.stride, experts, width / 2, static_cast<float>(2 * a.jitter)};
-  return start(device, kKernel_sparse_mixer, a.out.rows, 1, &args);
+  return start(device, kKernel_sparse_mixer, a.out.rows, kWarp, &args);
 }
 
 }  // namespace cuda

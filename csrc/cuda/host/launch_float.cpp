@@ -17,7 +17,7 @@ int32_t start_float(ts_context& device, const LinearArgs& args) {
   if (args.matrices != nullptr) return start(device, kKernel_linear_float, halves * args.tokens, kFloatFewThreads, &args);
   if (args.tokens <= kFloatFew) return start(device, kKernel_linear_float, halves, kFloatFewThreads, &args);
   if (args.tokens > kFloatMany / 2 && many >= kManyBlocks) return start(device, kKernel_linear_float_many, many, kFloatManyThreads, &args);
-  return start(device, kKernel_linear_float_some, halves * divide_up(args.tokens, kFloatSome), kFloatFewThreads, &args);
+  return start(device, kKernel_linear_float_some, halves * divide_up(args.tokens, kFloatSome), kFloatSomeThreads, &args);
 }
 
 }  // namespace cuda

@@ -9,7 +9,7 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kStripBlocks = 2;  // of a multiprocessor, in kernels whose blocks go through strips of a matrix
+constexpr int64_t kOneBlocks = 1, kFewBlocks = 2;  // of a multiprocessor: those of linear_one and linear_few go through strips of a matrix
 
 // Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
 struct Rounded {
@@ -49,11 +49,10 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   return args;
 }
 
-// Blocks that each have a strip of the matrix at a time; some share the same row of activations.
-int64_t strip_parts(const ts_context& device, const LinearArgs& args, int64_t strip, int64_t sharing) {
+// Of so many blocks, those for which the matrix has a strip.
+int64_t strip_parts(const LinearArgs& args, int64_t strip, int64_t blocks) {
   const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, strip);
-  const int64_t parts = divide_up(kStripBlocks * device.multiprocessors, sharing);
-  return strips < parts ? strips : parts;
+  return strips < blocks ? strips : blocks;
 }
 
 // Whether a kernel can gate its products itself: both halves begin with a strip.
@@ -131,14 +130,14 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
   if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (kernel == kKernel_linear_one) {  // it rounds its row itself
-    args.parts = strip_parts(device, args, kOneStrip, rows.count);
+    args.parts = strip_parts(args, kOneStrip, divide_up(kOneBlocks * device.multiprocessors, rows.count));
     return start(device, kernel, rows.count * args.parts, kOneThreads, &args);
   }
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   if (status != TS_OK) return status;
   if (kernel == kKernel_linear_stored) return start(device, kernel, narrow, kProductThreads, &args);
   if (kernel == kKernel_linear_few) {
-    args.parts = strip_parts(device, args, kFewStrip, 1);
+    args.parts = strip_parts(args, kFewStrip, kFewBlocks * device.multiprocessors);
     return start(device, kernel, args.parts, kFewThreads, &args);
   }
   return start(device, kernel, args.panels * divide_up(rows.count, kProductRows), kProductThreads, &args);

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kRowsAtOnce = 64;  // SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
 
 struct Wanted {
-  bool drawn, scored;
+  bool scored, sums;  // sums: of the weights of whole rows
 };
 
 bool has_tokens(const ts_context& device, const SampleRow* rows, const SampleList& list, int64_t words, bool are_tokens, int64_t count) {
@@ -38,10 +38,10 @@ int32_t check_row(const ts_context& device, const SampleRow* rows, const SampleR
 
 int32_t sample_some(ts_context& device, SampleArgs& args, int64_t rows, const Wanted& wanted) {
   int32_t status = start(device, kKernel_sample_look, rows * args.parts, kThreads, &args);
-  if (status == TS_OK) status = start(device, kKernel_sample_best, rows, kThreads, &args);
-  if (status == TS_OK && (wanted.scored || wanted.drawn)) status = start(device, kKernel_sample_weigh, rows * args.parts, kThreads, &args);
-  if (status == TS_OK && wanted.scored) status = start(device, kKernel_sample_tell, rows, kThreads, &args);
-  return status == TS_OK && wanted.drawn ? start(device, kKernel_sample_choose, rows, kThreads, &args) : status;
+  if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_best, rows, kThreads, &args);
+  if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_weigh, rows * args.parts, kThreads, &args);
+  if (status == TS_OK) status = start(device, kKernel_sample_choose, rows, kThreads, &args);
+  return status == TS_OK && wanted.scored ? start(device, kKernel_sample_tell, rows, kThreads, &args) : status;
 }
 
 // Takes parts of a piece of memory, one after the other; counts alone where there is none.
@@ -55,14 +55,12 @@ struct Scratch {
   }
 };
 
-// Where kernels keep what they find; the bytes of it where `at` is 0. SAMPLED_ROW_BYTES of limits.py.
+// Where kernels keep what they find; the bytes of it where `at` is 0. sampling_bytes of limits.py counts the same.
 uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, bool changed) {
   Scratch scratch = {at};
   scratch.take(&args.told, rows);
-  scratch.take(&args.states, at_once);
   scratch.take(&args.groups, at_once * kPurposes * args.parts * kPartGroups);
   scratch.take(&args.sums, at_once * kPurposes * args.parts);
-  scratch.take(&args.lists, at_once * kPurposes * kMostListed);
   if (changed) scratch.take(&args.adjusted, at_once * args.count);
   return scratch.at - at;
 }
@@ -106,7 +104,8 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
     const int64_t some = rows - args.first < at_once ? rows - args.first : at_once;
     Wanted wanted = {};
     for (int64_t r = args.first; r < args.first + some; ++r) {
-      wanted.drawn = wanted.drawn || all[r].drawn != 0;
+      const bool some = all[r].top_k > 0 && all[r].top_k < count;
+      wanted.sums = wanted.sums || all[r].num_top >= 0 || (all[r].drawn != 0 && !some);
       wanted.scored = wanted.scored || all[r].num_top >= 0;
     }
     args.logits = logits + args.first * stride;

@@ -141,7 +141,8 @@ class EarlyRunner:
             following_step.tokens = {name: tokens[-1].token_id for name, tokens in sampled.tokens.items()}
         self._early = following_step
         waited_s = model_end_s - asked_s
-        early_s = max(0.0, sum(part.device_s for part in parts) - waited_s) if same else 0.0
+        # What a prompt's step did before the prompt came is not its own.
+        early_s = 0.0 if rest else max(0.0, parts[0].device_s - waited_s)
         sampling_s = self._clock() - model_end_s
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 

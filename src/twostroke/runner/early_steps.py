@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.sampling.device_rows import MOST_TOP
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Role
 from twostroke.types.request import Request
@@ -61,8 +60,8 @@ def steady(request: Request) -> bool:
     """Whether a device samples the request's next row without knowing the token before it."""
     params = request.params
     counts = params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
-    outside = request.steered or request.mask is not None or (request.num_top or 0) > MOST_TOP
-    return not (counts or outside or params.bad_token_ids or request.pooling is not None)
+    outside = request.steered or request.mask is not None or request.pooling is not None
+    return not (counts or outside or params.bad_token_ids)
 
 
 def _next(each: PlannedSequence) -> PlannedSequence:

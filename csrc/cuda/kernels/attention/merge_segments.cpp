@@ -30,14 +30,15 @@ TS_KERNEL(attention_merge, AttentionArgs) {
   const int32_t heads = static_cast<int32_t>(args.heads), index = static_cast<int32_t>(block_index()), head = index % heads;
   const int32_t row = index / heads % args.together, number = index / heads / args.together, element = thread_index(), lane = warp_lane();
   const RowTile tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-  if (row >= tile.rows) return;
-  const int64_t count = tile.seen(args, row).segments(), floats = partial_floats(args.layer.value_dim);
+  if (row >= tile.rows || tile.of_sequence > args.few) return;
+  const int32_t count = tile.seen(args, row).segments();
+  const int64_t floats = partial_floats(args.layer.value_dim);
   if (count <= 1) return;
   const bool there = element < floats - 1;
   const float* partial = partial_of(args, number, row, head, 0);
   float peak = kLowest, merged = 0.0f;
-  for (int64_t first = 0; first < count; first += kWarp) {
-    const int32_t some = count - first < kWarp ? static_cast<int32_t>(count - first) : kWarp;
+  for (int32_t first = 0; first < count; first += kWarp) {
+    const int32_t some = count - first < kWarp ? count - first : kWarp;
     const MergeFactors own(lane < some ? partial[(first + lane + 1) * floats - 1] : kLowest, peak);
     for (int32_t i = 0; i < some; ++i) {
       const float part = there ? partial[(first + i) * floats + element] : 0.0f;
@@ -52,7 +53,7 @@ TS_KERNEL(attention_merge, AttentionArgs) {
   TS_EVERY_LANE
   for (int i = 0; i < kLanes; ++i) lanes[i] = merged_totals[i];
   const float inverse = inverse_of(args, head, peak, sum_tree(lanes));
-  float* out = args.out + (tile.first + row) * args.out_stride + static_cast<int64_t>(head) * args.layer.value_dim;
+  float* out = args.out + static_cast<int64_t>(tile.first + row) * args.out_stride + static_cast<int64_t>(head) * args.layer.value_dim;
   if (there && element >= kLanes) out[element - kLanes] = merged * inverse;
 }
 

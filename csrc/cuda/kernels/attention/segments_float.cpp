@@ -37,13 +37,20 @@ struct SeenPart {
 
   TS_MEMBER_INLINE SeenPart(const AttentionArgs& args, const SegmentBlock& block) : first(0), last(0) {
     const Seen seen = block.tile.seen(args, 0);
-    const int64_t start = block.segment * kSegment;
-    first = seen.begin <= start ? 0 : static_cast<int32_t>(seen.begin - start);
-    last = seen.end >= start + kSegment ? kSegment : static_cast<int32_t>(seen.end - start);
+    const int32_t start = block.segment * kSegment;
+    first = seen.begin <= start ? 0 : seen.begin - start;
+    last = seen.end >= start + kSegment ? kSegment : seen.end - start;
   }
   TS_MEMBER_INLINE bool sees(int32_t place) const { return place >= first && place < last; }
   TS_MEMBER_INLINE int32_t first_tile() const { return first / kTile; }
   TS_MEMBER_INLINE int32_t last_tile() const { return (last + kTile - 1) / kTile; }
+};
+
+struct Always {
+  constexpr bool operator()() const { return true; }
+};
+struct Perhaps {
+  constexpr bool operator()() const { return false; }
 };
 
 // The scores of two positions of the segment, the thread's and that half a segment behind it.
@@ -59,33 +66,35 @@ TS_DEVICE_INLINE void score_positions(const AttentionArgs& args, const SegmentBl
     const int32_t place = thread_index() + i * kThreads, page = place / TS_PAGE_TOKENS;
     const int32_t id = page_in_segment(block, page);
     seen[i] = part.sees(place);
-    keys[i] = reinterpret_cast<const uint32_t*>(layout.keys(id < 0 ? 0 : id, block.kv_head)) + place % TS_PAGE_TOKENS;
+    keys[i] = reinterpret_cast<const uint32_t*>(layout.keys(id, block.kv_head)) + place % TS_PAGE_TOKENS;
   }
   float scores[kPositions][kFloatColumns] = {};
-  for (int32_t first = 0; first < words; first += kWords) {
+  // all: whether the words are all of the position's.
+  const auto add_words = [&](int32_t first, auto all) {
     uint32_t loaded[kPositions][kWords];
     TS_EVERY_LANE
     for (int w = 0; w < kWords; ++w) {
+      const int32_t word = all() || first + w < words ? first + w : words - 1;
       TS_EVERY_LANE
-      for (int i = 0; i < kPositions; ++i) loaded[i][w] = seen[i] && first + w < words ? keys[i][(first + w) * TS_PAGE_TOKENS] : 0;
+      for (int i = 0; i < kPositions; ++i) loaded[i][w] = keys[i][word * TS_PAGE_TOKENS];
     }
     TS_EVERY_LANE
-    for (int w = 0; w < kWords; ++w) {
+    for (int n = 0; n < kWords * Pages::kParts; ++n) {
+      const int32_t d = first * Pages::kParts + n;
+      if (!all() && d >= dim) break;
+      const Words4 query = float_queries[d];
       TS_EVERY_LANE
-      for (int part_of = 0; part_of < Pages::kParts; ++part_of) {
-        const int32_t d = (first + w) * Pages::kParts + part_of;
-        if (d >= dim) break;
-        const Words4 query = float_queries[d];
+      for (int i = 0; i < kPositions; ++i) {
+        const float key = Pages::part(loaded[i][n / Pages::kParts], n % Pages::kParts);
         TS_EVERY_LANE
-        for (int i = 0; i < kPositions; ++i) {
-          const float key = Pages::part(loaded[i][w], part_of);
-          TS_EVERY_LANE
-          for (int c = 0; c < kFloatColumns; ++c) scores[i][c] = fma(float_of(query[c]), key, scores[i][c]);
-        }
+        for (int c = 0; c < kFloatColumns; ++c) scores[i][c] = fma(float_of(query[c]), key, scores[i][c]);
       }
     }
-  }
-  const int64_t before = block.segment * kSegment - block.tile.position;
+  };
+  int32_t first = 0;
+  for (; (first + kWords) * Pages::kParts <= dim; first += kWords) add_words(first, Always{});
+  if (first < words) add_words(first, Perhaps{});
+  const int32_t before = block.segment * kSegment - block.tile.position;
   TS_EVERY_LANE
   for (int i = 0; i < kPositions; ++i) {
     const int32_t place = thread_index() + i * kThreads;

@@ -29,7 +29,7 @@ TS_SHARED(float, column_inverses, kWholeColumns);
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block, int32_t key_zero) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;
   const bool there = column < block.columns;
-  const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = there ? block.head(column) : 0;
+  const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = block.head(there ? column : 0);
   const float* q = args.q + row * args.q_stride + head * dim;
   const float scale = args.scale * kLog2E;
   float numbers[2][8];
@@ -116,13 +116,13 @@ TS_DEVICE_INLINE WholeTile score_tile(const AttentionArgs& args, const SegmentBl
   TS_EVERY_LANE
   for (int page = 0; page < kTilePages; ++page) {
     const WholePage at(layout, page_in_segment(block, tile * kTilePages + page), block.kv_head);
-    key_scales[page / 2][page % 2] = at.key_scales(t);
-    found.value_scales[page / 2][page % 2] = at.value_scales(t);
+    key_scales[page / 2][page % 2] = at.key_scales(layout, t);
+    found.value_scales[page / 2][page % 2] = at.value_scales(layout, t);
   }
   int32_t sums[2][4][4] = {};
   multiply_keys<Pages>(args, block, tile, sums);
   const bool there = g < block.columns;
-  const int64_t start = block.segment * kSegment + tile * kTile, head = there ? block.head(g) : 0;
+  const int32_t start = block.segment * kSegment + tile * kTile, head = block.head(there ? g : 0);
   const Seen seen = block.tile.seen(args, there ? block.row(g) : 0);
   found.first = there ? clipped(seen.begin - start) : kTile;
   found.last = there ? clipped(seen.end - start) : 0;
@@ -137,16 +137,10 @@ TS_DEVICE_INLINE WholeTile score_tile(const AttentionArgs& args, const SegmentBl
   return found;
 }
 
-// The largest of a column's, whose positions four threads have.
-TS_DEVICE_INLINE float most_of_column(float own) {
-  own = larger(own, shuffle_across(own, 1));
-  return larger(own, shuffle_across(own, 2));
-}
-
 TS_DEVICE_INLINE float peak_of(const WholeTile& tile) {
   float most = kLowest;
   TS_EVERY_SCORE most = larger(tile.scores[pair][j][side], most);
-  return most_of_column(most);
+  return most_of_four(most);
 }
 
 // The largest magnitude among V's scales that the column sees; NaN where one is NaN.
@@ -157,12 +151,7 @@ TS_DEVICE_INLINE float largest_scale(const WholeTile& tile) {
     const uint32_t bits = tile.sees(t, pair, j, side) ? bits_of(tile.value_scales[pair][side][j]) & 0x7fffffffu : 0;
     most = bits > most ? bits : most;
   }
-  TS_EVERY_LANE
-  for (int mask = 1; mask < 4; mask *= 2) {
-    const uint32_t other = shuffle_across(most, mask);
-    most = other > most ? other : most;
-  }
-  return float_of(most);
+  return float_of(most_of_four(most));
 }
 
 // The column's peak over the segment's tiles from `first` on, before `tile`.
@@ -196,10 +185,7 @@ TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, fl
   TS_EVERY_LANE
   for (int j = 0; j < 4; ++j) totals[j] = bits_of((own.scores[0][j][0] + own.scores[0][j][1]) + (own.scores[1][j][0] + own.scores[1][j][1]));
   tile_totals[at * 4 + t] = Words4{totals[0], totals[1], totals[2], totals[3]};
-  if (!Pages::kValuesSigned) {
-    sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), 1));
-    sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), 2));
-  }
+  if (!Pages::kValuesSigned) sum = sum_of_four(sum);
   if (t != 0) return;
   tile_rescales[at] = exp2_negative(before - peak);
   weight_scales[at] = scaling.scale;
@@ -243,10 +229,13 @@ TS_DEVICE_INLINE UnitSums add_values(const AttentionArgs& args, const SegmentBlo
   for (int32_t tiles = first; tiles < last; tiles += kTilesAtOnce) {
     uint64_t values[kTilesAtOnce][kTilePages];
     TS_EVERY_LANE
-    for (int i = 0; i < kTilesAtOnce * kTilePages; ++i) {
-      const int32_t page = tiles * kTilePages + i;
-      const int32_t id = page_in_segment(block, page % kSegmentPages);
-      values[i / kTilePages][i % kTilePages] = Pages::values({layout, page < last * kTilePages ? id : -1, block.kv_head}, dim, unit, g, t);
+    for (int i = 0; i < kTilesAtOnce; ++i) {
+      const int32_t page = (tiles + i < last ? tiles + i : last - 1) * kTilePages;
+      const WholePage pages[kTilePages] = {{layout, page_in_segment(block, page), block.kv_head},
+                                           {layout, page_in_segment(block, page + 1), block.kv_head},
+                                           {layout, page_in_segment(block, page + 2), block.kv_head},
+                                           {layout, page_in_segment(block, page + 3), block.kv_head}};
+      Pages::values(layout, pages, dim, unit, g, t, values[i]);
     }
     TS_EVERY_LANE
     for (int i = 0; i < kTilesAtOnce; ++i) {
@@ -285,10 +274,8 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   if (block.columns == 0) return;
   round_query(args, block, Pages::kKeyZero);
   barrier();
-  const Seen seen_first = block.tile.seen(args, 0), seen_last = block.tile.seen(args, block.tile.rows - 1);
-  const int64_t start = block.segment * kSegment;
-  const int32_t first = seen_first.begin <= start ? 0 : static_cast<int32_t>(seen_first.begin - start) / kTile;
-  const int32_t last = seen_last.end >= start + kSegment ? kSegmentTiles : (static_cast<int32_t>(seen_last.end - start) + kTile - 1) / kTile;
+  const int32_t begin = block.tile.begin(args) - block.segment * kSegment, end = block.tile.end(args) - block.segment * kSegment;
+  const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
   const int32_t tile = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4;
   const bool seen = tile >= first && tile < last;
   WholeTile own = {};

@@ -8,7 +8,7 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int32_t kFewWarps = kFewThreads / kWarp, kFewQuads = kFewStrip / 4;  // four rows of a matrix are folded by one thread
-constexpr int32_t kFewChunks = 2 * kFewWarps;                                  // the most of a round
+constexpr int32_t kFewChunks = 2 * kFewWarps;                                  // the most of a round of eight rows of activations
 
 TS_SHARED(Words4, few_sums, kFewChunks * kFewRows * kFewQuads);
 TS_SHARED(float, few_factors, kFewChunks * kFewStrip);  // scales of the weights
@@ -18,7 +18,7 @@ TS_SHARED(int32_t, few_corrections, kFewChunks * kFewRows);
 // What a thread has of a chunk, as mma_unsigned wants it: with g = lane / 4 and t = lane % 4, rows 4g .. 4g + 3 of the quads of columns
 // 4t .. 4t + 3 of each step. In a product, row r of A is row 4r of the strip, row 8 + r is row 4r + 1; then 4r + 2 and 4r + 3.
 struct FewInt8 {
-  static constexpr int kAtOnce = 1;
+  static constexpr int kMostAtOnce = 1;
   Words4 words[4 * kChunkSteps];
 
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
@@ -35,7 +35,7 @@ struct FewInt8 {
 };
 
 struct FewInt4 {
-  static constexpr int kAtOnce = 2;
+  static constexpr int kMostAtOnce = 2;
   Words4 words[2 * kChunkSteps];
   uint32_t multipliers[kChunkSteps];  // a byte each row, of which one half is meant
 
@@ -125,17 +125,17 @@ struct FewChunk {
 
 template <class Weights, int kTiles>
 struct FewRound {
-  static constexpr int32_t kChunks = kFewWarps * Weights::kAtOnce;
-  FewChunk<Weights, kTiles> chunks[Weights::kAtOnce];
+  static constexpr int32_t kAtOnce = kTiles == 1 ? Weights::kMostAtOnce : 1, kChunks = kFewWarps * kAtOnce;
+  FewChunk<Weights, kTiles> chunks[kAtOnce];
 
   TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix& matrix, const StripPlace& place) {
     TS_EVERY_LANE
-    for (int i = 0; i < Weights::kAtOnce; ++i)
+    for (int i = 0; i < kAtOnce; ++i)
       chunks[i].load(args, matrix, place.row(args, kFewStrip), place.span + warp_index() + kFewWarps * i);
   }
   TS_MEMBER_INLINE void multiply() const {
     TS_EVERY_LANE
-    for (int i = 0; i < Weights::kAtOnce; ++i) chunks[i].multiply(warp_index() + kFewWarps * i);
+    for (int i = 0; i < kAtOnce; ++i) chunks[i].multiply(warp_index() + kFewWarps * i);
   }
 };
 
@@ -199,6 +199,7 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
 
 // A block every parts-th strip by all rows.
 TS_KERNEL(linear_few, LinearArgs) {
+  at_most_threads<2 * kFewThreads>();  // so that two blocks fit a multiprocessor
   if (args.kind == TS_W_INT8) {
     if (args.tokens <= 8) linear_few_of<FewInt8, 1>(args);
     else linear_few_of<FewInt8, 2>(args);

@@ -8,22 +8,27 @@ namespace twostroke {
 namespace cuda {
 
 // What a block has. A word: 32 bits of a panel, which are two k of bf16 or one of f32. A stage: words of k that are copied together, into
-// one of kSlots places.
-template <int kOwnRows, int kRowsOfX, int kTokensOfBlock, int kThreadsOfBlock, int kWordsOfStage, int kSlotsOfRing, int kOfChunk>
+// one of kSlots places. Where a warp has one chain, other warps copy, because each instruction that it issues delays the chain.
+template <int kOwnRows, int kRowsOfX, int kTokensOfBlock, int kWordsOfStage, int kSlotsOfRing, int kOfChunk>
 struct FloatShape {
   static constexpr int kOwn = kOwnRows;           // rows of the matrix of a thread, 32 apart
   static constexpr int kRows = kRowsOfX;          // rows of x of a warp
   static constexpr int kTokens = kTokensOfBlock;  // rows of x of the block
-  static constexpr int kThreads = kThreadsOfBlock, kStageWords = kWordsOfStage, kSlots = kSlotsOfRing;
+  static constexpr int kStageWords = kWordsOfStage, kSlots = kSlotsOfRing;
   static constexpr int kChunk = kOfChunk;                    // k that a thread reads together
   static constexpr int kStep = kOwn * kWarp / 4;             // Words4 of one word of all rows of the block
   static constexpr int kStageWeights = kStageWords * kStep;  // Words4
   static constexpr int kStageX = kTokens * kStageWords / 2;  // Words4 where a word is two k, the most
-  static_assert(kThreads / kWarp * kRows == kTokens && kStageWeights % kThreads == 0 && kStageWords % kChunk == 0 && kChunk % 4 == 0, "whole parts");
+  static constexpr int kAdders = kTokens / kRows * kWarp;           // threads with chains; a warp has kRows rows of x
+  static constexpr bool kApart = kOwn * kRows == 1;                 // the threads that copy are others
+  static constexpr int kCopiers = kAdders, kFirstCopier = kApart ? kAdders : 0;
+  static_assert(kStageWeights % kCopiers == 0 && kStageWords % kChunk == 0 && kChunk % 4 == 0, "whole parts");
 };
-typedef FloatShape<1, 1, kFloatFew, kFloatFewThreads, 48, 6, 16> FewRows;
-typedef FloatShape<1, 4, kFloatSome, kFloatFewThreads, 16, 11, 8> SomeRows;
-typedef FloatShape<2, 8, kFloatMany, kFloatManyThreads, 16, 4, 4> ManyRows;
+typedef FloatShape<1, 1, kFloatFew, 48, 7, 16> FewRows;
+typedef FloatShape<1, 4, kFloatSome, 16, 11, 8> SomeRows;
+typedef FloatShape<2, 8, kFloatMany, 16, 4, 4> ManyRows;
+static_assert(FewRows::kFirstCopier + FewRows::kCopiers == kFloatFewThreads && SomeRows::kAdders == kFloatSomeThreads, "threads of blocks");
+static_assert(ManyRows::kAdders == kFloatManyThreads, "threads of blocks");
 
 TS_SHARED(Words4, few_weights, FewRows::kSlots* FewRows::kStageWeights);
 TS_SHARED(Words4, few_x, FewRows::kSlots* FewRows::kStageX);
@@ -40,7 +45,6 @@ struct FloatSource {
   const float* x;
   int64_t x_stride;
   int32_t words, columns, tokens;  // words of a row of the matrix
-  bool aligned;                    // rows of x are at multiples of 16 bytes
 };
 
 TS_DEVICE_INLINE Words4 four_of_x(const float* x, int32_t count) {
@@ -50,24 +54,25 @@ TS_DEVICE_INLINE Words4 four_of_x(const float* x, int32_t count) {
   return four;
 }
 
-// Begins to bring a stage. Words behind the last are zeros, and nobody adds them.
-template <class Shape, int kPerWord, class Weights, class X>
+// Begins to bring a stage, or one behind the last. Words and rows of x that there are not become zeros, which no sum takes. kAligned: rows of
+// x are whole fours at multiples of 16 bytes.
+template <class Shape, int kPerWord, bool kAligned, class Weights, class X>
 TS_DEVICE_INLINE void bring_floats(const FloatSource& from, Weights& weights, X& x, int32_t stage, int32_t slot) {
-  const int32_t thread = thread_index();
+  const int32_t thread = thread_index() - Shape::kFirstCopier;
   const int64_t first = static_cast<int64_t>(stage) * Shape::kStageWords;
   TS_EVERY_FLOAT
-  for (int32_t j = 0; j < Shape::kStageWeights / Shape::kThreads; ++j) {
-    const int32_t i = thread + j * Shape::kThreads, word = i / Shape::kStep;
+  for (int32_t j = 0; j < Shape::kStageWeights / Shape::kCopiers; ++j) {
+    const int32_t i = thread + j * Shape::kCopiers, word = i / Shape::kStep;
     copy_async(weights, slot * Shape::kStageWeights + i, from.weights + (first + word) * (kPanel * 4) + i % Shape::kStep * 16, first + word < from.words);
   }
-  constexpr int32_t kQuads = Shape::kStageWords * kPerWord / 4;
+  constexpr int32_t kQuads = Shape::kStageWords * kPerWord / 4, kAll = Shape::kTokens * kQuads;
   TS_EVERY_FLOAT
-  for (int32_t j = 0; j < (Shape::kTokens * kQuads + Shape::kThreads - 1) / Shape::kThreads; ++j) {
-    const int32_t i = thread + j * Shape::kThreads, token = i / kQuads;
-    if (i >= Shape::kTokens * kQuads || (Shape::kRows == 1 && token >= from.tokens)) continue;
+  for (int32_t j = 0; j < (kAll + Shape::kCopiers - 1) / Shape::kCopiers; ++j) {
+    const int32_t i = thread + j * Shape::kCopiers, token = i / kQuads;
+    if (kAll % Shape::kCopiers != 0 && i >= kAll) continue;
     const int32_t k = static_cast<int32_t>(first) * kPerWord + i % kQuads * 4, left = token < from.tokens ? from.columns - k : 0;
     const float* x_from = from.x + token * from.x_stride + k;
-    if (from.aligned && (left >= 4 || left <= 0)) copy_async(x, slot * Shape::kStageX + i, x_from, left > 0);
+    if (kAligned) copy_async(x, slot * Shape::kStageX + i, x_from, left > 0);
     else x[slot * Shape::kStageX + i] = four_of_x(x_from, left);
   }
 }
@@ -94,6 +99,18 @@ struct FloatChunk {
       for (int32_t q = 0; q < kK / 4; ++q) x[r][q] = x_ring[first + r * kQuads + q];
     }
   }
+  TS_MEMBER_INLINE void stay() {
+    TS_EVERY_FLOAT
+    for (int32_t j = 0; j < kWords; ++j) {
+      TS_EVERY_FLOAT
+      for (int32_t o = 0; o < Shape::kOwn; ++o) load_before(words[j][o]);
+    }
+    TS_EVERY_FLOAT
+    for (int32_t r = 0; r < Shape::kRows; ++r) {
+      TS_EVERY_FLOAT
+      for (int32_t q = 0; q < kK / 4; ++q) load_before(x[r][q]);
+    }
+  }
   TS_MEMBER_INLINE float weight(int32_t k, int32_t own) const {
     const uint32_t word = words[k / kPerWord][own];
     return float_of(kPerWord == 1 ? word : k % 2 == 0 ? word << 16 : word & 0xffff0000u);
@@ -112,47 +129,58 @@ struct FloatChunk {
   }
 };
 
-// The chains of a block's threads. A warp without rows of x copies, and adds nothing.
-template <class Shape, int kPerWord, bool kWorks, class Weights, class X>
+// The part of a thread in a block's chains: one that adds up, one that copies, or both. All do it together.
+template <class Shape, int kPerWord, bool kAligned, bool kAdds, bool kCopies, class Weights, class X>
 TS_DEVICE_INLINE void add_floats(const FloatSource& from, Weights& weights, X& x, float (&sums)[Shape::kRows][Shape::kOwn]) {
   typedef FloatChunk<Shape, kPerWord> Chunk;
   constexpr int32_t kStageK = Shape::kStageWords * kPerWord, kChunks = kStageK / Shape::kChunk;
-  const int32_t stages = (from.words + Shape::kStageWords - 1) / Shape::kStageWords, whole = from.columns / kStageK;
+  const int32_t whole = from.columns / kStageK;
   TS_EVERY_FLOAT
-  for (int32_t s = 0; s < Shape::kSlots; ++s) {
-    if (s < stages) bring_floats<Shape, kPerWord>(from, weights, x, s, s);
+  for (int32_t s = 0; s < Shape::kSlots - 1; ++s) {
+    if (kCopies) bring_floats<Shape, kPerWord, kAligned>(from, weights, x, s, s);
     commit_copies();
   }
-  wait_copies<Shape::kSlots - 1>();
+  wait_copies<Shape::kSlots - 2>();
   barrier();
   Chunk now, next;
-  if (kWorks) now.read(weights, x, 0, 0);
-  int32_t slot = 0;
+  if (kAdds) now.read(weights, x, 0, 0);
+  int32_t slot = 0, before = Shape::kSlots - 1;
   for (int32_t stage = 0; stage < whole; ++stage) {
     const int32_t following = slot + 1 == Shape::kSlots ? 0 : slot + 1;
     TS_EVERY_FLOAT
     for (int32_t chunk = 0; chunk < kChunks; ++chunk) {
-      if (chunk + 1 < kChunks) {
-        if (kWorks) next.read(weights, x, slot, chunk + 1);
-      } else {  // this stage is in registers: its place is free
-        wait_copies<Shape::kSlots - 2>();
+      const bool last = chunk + 1 == kChunks;
+      if (kAdds) next.read(weights, x, last ? following : slot, last ? 0 : chunk + 1);
+      if (chunk == 0) {  // the next stage is there for all threads, and all are done with the place of the one before
+        wait_copies<Shape::kSlots - 3>();
         barrier();
-        if (kWorks && stage + 1 < stages) next.read(weights, x, following, 0);
-        if (stage + Shape::kSlots < stages) bring_floats<Shape, kPerWord>(from, weights, x, stage + Shape::kSlots, slot);
+        if (kCopies) bring_floats<Shape, kPerWord, kAligned>(from, weights, x, stage + Shape::kSlots - 1, before);
         commit_copies();
       }
-      if (kWorks) now.add(sums, Chunk::kK);
-      now = next;
+      if (kAdds) {
+        next.stay();
+        now.add(sums, Chunk::kK);
+        now = next;
+      }
     }
+    before = slot;
     slot = following;
   }
   wait_copies<0>();
-  const int32_t rest = from.columns - whole * kStageK;
-  if (!kWorks) return;
+  const int32_t rest = kAdds ? from.columns - whole * kStageK : 0;
   for (int32_t chunk = 0; chunk * Chunk::kK < rest; ++chunk) {
     now.read(weights, x, slot, chunk);
     now.add(sums, rest - chunk * Chunk::kK);
   }
+}
+
+// Which part this thread has.
+template <class Shape, int kPerWord, bool kAligned, class Weights, class X>
+TS_DEVICE_INLINE void add_by_part(const FloatSource& from, Weights& weights, X& x, float (&sums)[Shape::kRows][Shape::kOwn]) {
+  const bool adds = warp_index() * Shape::kRows < from.tokens && thread_index() < Shape::kAdders;
+  if (adds) add_floats<Shape, kPerWord, kAligned, true, !Shape::kApart>(from, weights, x, sums);
+  else if (!Shape::kApart || thread_index() >= Shape::kFirstCopier) add_floats<Shape, kPerWord, kAligned, false, true>(from, weights, x, sums);
+  else add_floats<Shape, kPerWord, kAligned, false, false>(from, weights, x, sums);
 }
 
 // One block: kTokens rows of x from first_token on by rows of the matrix from `row` on.
@@ -165,16 +193,16 @@ TS_DEVICE_INLINE void float_block(const LinearArgs& args, Weights& weights, X& x
   from.words = static_cast<int32_t>(args.padded) / kPerWord;
   from.columns = static_cast<int32_t>(args.columns);
   from.tokens = tokens;
-  from.aligned = (reinterpret_cast<uint64_t>(args.x) & 15) == 0 && args.x_stride % 4 == 0;
+  const bool aligned = (reinterpret_cast<uint64_t>(args.x) & 15) == 0 && args.x_stride % 4 == 0 && args.columns % 4 == 0;
   float sums[Shape::kRows][Shape::kOwn];
   TS_EVERY_FLOAT
   for (int32_t r = 0; r < Shape::kRows; ++r) {
     TS_EVERY_FLOAT
     for (int32_t o = 0; o < Shape::kOwn; ++o) sums[r][o] = 0.0f;
   }
+  if (aligned) add_by_part<Shape, kPerWord, true>(from, weights, x, sums);
+  else add_by_part<Shape, kPerWord, false>(from, weights, x, sums);
   const int32_t own = warp_index() * Shape::kRows;
-  if (own < tokens) add_floats<Shape, kPerWord, true>(from, weights, x, sums);
-  else add_floats<Shape, kPerWord, false>(from, weights, x, sums);
   TS_EVERY_FLOAT
   for (int32_t r = 0; r < Shape::kRows; ++r) {
     TS_EVERY_FLOAT

@@ -212,6 +212,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
 
 // A block one row of x by every parts-th strip.
 TS_KERNEL(linear_one, LinearArgs) {
+  at_most_threads<kOneThreads>();
   if (args.kind == TS_W_INT8) linear_one_of<Int8Chunk>(args);
   else linear_one_of<Int4Chunk>(args);
 }

@@ -1,171 +1,118 @@
 // sample_choose: the token of each row that draws one. A block a row. Tokens count in the order of their numbers: the one is drawn at which
 // the weights, added up, exceed the drawn share of their sum.
 // Knows: what is asked of each row. Must not know: requests.
-#include "block.h"
-#include "rows.h"
+#include "best.h"
+#include "twostroke/cuda/search.h"
 #include "weights.h"
 
 namespace twostroke {
 namespace cuda {
 
 constexpr uint64_t kNone = ~uint64_t{0};
-constexpr int kHeld = kMostListed / kThreads;  // keys of a list that a thread has, one behind the other
 
-TS_SHARED(uint64_t, found_place, 2);
+TS_SHARED(uint64_t, list_weights, kMostListed);
 
-// The place among `count` at which the measure, added up, first reaches `target`, and what of the target is left there. Every thread has
-// both. `target` is 1 to the whole sum.
-struct Reached {
-  int64_t place;
-  uint64_t left;
+// A row that draws, by a block.
+struct Drawn {
+  const SampleRow& asked;
+  const float* logits;
+  int64_t count;
+  const uint64_t* sums;  // of its parts
+  int64_t parts;
+  Choice choice;
+  Weights weights;
+  uint64_t least;  // what min-p asks of a weight
+
+  TS_MEMBER_INLINE uint64_t likely(uint64_t weight) const { return weight >= least ? weight : 0; }
+  // What of the sum of weights is drawn.
+  TS_MEMBER_INLINE uint64_t target(uint64_t own) const { return share_down(asked.draw, block_sum(own)) + 1; }
+  // What of the sum of weights top-p asks for.
+  TS_MEMBER_INLINE uint64_t share(uint64_t own) const {
+    const uint64_t asked_for = share_up(asked.top_p, block_sum(own));
+    return asked_for == 0 ? 1 : asked_for;
+  }
+  TS_MEMBER_INLINE uint64_t sum_of_parts() const {
+    uint64_t sum = 0;
+    TS_ONE_BY_ONE
+    for (int64_t i = thread_index(); i < parts; i += kThreads) sum += sums[i];
+    return sum;
+  }
 };
 
-template <class Measure>
-TS_DEVICE_INLINE Reached reach(int64_t count, uint64_t target, Measure measure) {
-  const int64_t each = (count + kThreads - 1) / kThreads, first = thread_index() * each;
-  const int64_t end = first + each < count ? first + each : count;
-  uint64_t sum = 0;
-  for (int64_t i = first; i < end; ++i) sum += measure(i);
-  const uint64_t up_to = block_sum_up_to(sum);
-  if (up_to >= target && up_to - sum < target) {
-    uint64_t left = target - (up_to - sum);
-    int64_t at = first;
-    for (uint64_t size = measure(at); size < left; size = measure(at)) {
-      left -= size;
-      ++at;
-    }
-    found_place[0] = static_cast<uint64_t>(at);
-    found_place[1] = left;
-  }
-  barrier();
-  return {static_cast<int64_t>(static_cast<uint64_t>(found_place[0])), found_place[1]};
+// From all tokens whose weight min-p allows: their sums of parts are known.
+TS_DEVICE_INLINE uint64_t draw_from_all(const Drawn& row) {
+  const Reached part = reach(row.parts, row.target(row.sum_of_parts()), [&](int64_t i) { return row.sums[i]; });
+  const int64_t first = part.place * kThreads * kPartTokens, rest = row.count - first;
+  const auto likely = [&](int64_t i) { return row.likely(row.weights.of(row.logits[first + i])); };
+  return static_cast<uint64_t>(first + reach(rest < kThreads * kPartTokens ? rest : kThreads * kPartTokens, part.left, likely).place);
 }
 
-// Where all tokens whose weight reaches `least` are drawn from: the parts' sums are known.
-TS_DEVICE_INLINE uint64_t draw_from_all(const SampleArgs& args, int64_t row, const SampleRow& asked, const Weights& weights, uint64_t least) {
-  const uint64_t* sums = sums_of(args, row, kDraw);
-  uint64_t sum = 0;
-  for (int64_t i = thread_index(); i < args.parts; i += kThreads) sum += sums[i];
-  const uint64_t target = share_down(asked.draw, block_sum(sum)) + 1;
-  const Reached part = reach(args.parts, target, [&](int64_t i) { return sums[i]; });
-  const int64_t first = part.place * kThreads * kPartTokens, rest = args.count - first;
-  const float* logits = drawn_from(args, row) + first;
-  const auto likely = [&](int64_t i) {
-    const uint64_t weight = weights.of(logits[i]);
-    return weight >= least ? weight : 0;
-  };
-  barrier();  // all have read found_place
-  const Reached token = reach(rest < kThreads * kPartTokens ? rest : kThreads * kPartTokens, part.left, likely);
-  return static_cast<uint64_t>(first + token.place);
-}
-
-// The whole row for each digit: where the list is too short.
-TS_DEVICE_INLINE uint64_t draw_slowly(const SampleArgs& args, int64_t row, const SampleRow& asked, const Weights& weights, uint64_t least) {
-  const float* logits = drawn_from(args, row);
-  const auto key = [&](int64_t i) { return key_of(rank_of(logits[i]), i); };
+// Where the list is too short.
+TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   uint64_t last = 0;  // keys below it are out
-  if (Choice(asked, args.count).some)
-    last = find_key(args.count, static_cast<uint64_t>(asked.top_k), key, [](int64_t) { return uint64_t{1}; });
-  const auto sum_of = [&](auto measure) {
-    uint64_t sum = 0;
-    for (int64_t i = thread_index(); i < args.count; i += kThreads) sum += measure(i);
-    return block_sum(sum);
-  };
-  const auto kept = [&](int64_t i) { return key(i) >= last ? weights.of(logits[i]) : 0; };
-  if (Choice(asked, args.count).share) {
-    const uint64_t target = share_up(asked.top_p, sum_of(kept));
-    last = find_key(args.count, target == 0 ? 1 : target, key, kept);
+  if (row.choice.some) last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), rank_of, [](float) { return uint64_t{1}; });
+  const auto kept = [&](int64_t token, float logit) { return key_of(rank_of(logit), token) >= last ? row.weights.of(logit) : 0; };
+  if (row.choice.share) {
+    uint64_t sum = row.choice.some ? 0 : row.sum_of_parts();
+    if (row.choice.some) over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += kept(token, logit); });
+    // Tokens that top-k leaves out come behind all others, and the share is reached before them.
+    last = find_key(row.logits, row.count, row.share(sum), rank_of, [&](float logit) { return row.weights.of(logit); });
   }
-  const auto likely = [&](int64_t i) {
-    const uint64_t weight = kept(i);
-    return weight >= least ? weight : 0;
-  };
-  const uint64_t target = share_down(asked.draw, sum_of(likely)) + 1;
-  return static_cast<uint64_t>(reach(args.count, target, likely).place);
+  uint64_t sum = 0;
+  over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += row.likely(kept(token, logit)); });
+  const auto likely = [&](int64_t i) { return row.likely(kept(i, row.logits[i])); };
+  return static_cast<uint64_t>(reach(row.count, row.target(sum), likely).place);
 }
 
-// The first `size` keys in `room`, and their weights: those of thread t are `each` behind t * each.
-struct Listed {
-  int32_t first, each;
-  uint64_t weights[kHeld];
-  uint32_t tokens[kHeld];
-
-  TS_MEMBER_INLINE Listed(int32_t size, const Weights& of) : first(0), each((size + kThreads - 1) / kThreads), weights{}, tokens{} {
-    first = thread_index() * each;
-    TS_EVERY_LANE
-    for (int i = 0; i < kHeld; ++i) {
-      if (i >= each || first + i >= size) continue;
-      const uint64_t key = room[first + i];
-      if (key == 0) continue;
-      weights[i] = of.of(logit_in(key));
-      tokens[i] = token_in(key);
-    }
-  }
-  // The sum of weights of those with `counts`.
-  template <class Counts>
-  TS_MEMBER_INLINE uint64_t sum(Counts counts) const {
-    uint64_t found = 0;
-    TS_EVERY_LANE
-    for (int i = 0; i < kHeld; ++i) found += counts(i) ? weights[i] : 0;
-    return found;
-  }
-  // How many of all come before the sum of weights reaches `target`.
-  TS_MEMBER_INLINE int32_t before(uint64_t target) const {
-    const uint64_t own = sum([](int) { return true; });
-    uint64_t up_to = block_sum_up_to(own) - own, count = 0;
-    TS_EVERY_LANE
-    for (int i = 0; i < kHeld; ++i) {
-      up_to += weights[i];
-      count += i < each && up_to < target;
-    }
-    return static_cast<int32_t>(block_sum(count));
-  }
-};
-
-// From a list of the likeliest tokens; kNone where the share that top-p asks for goes on behind it.
-TS_DEVICE_INLINE uint64_t draw_from_list(const SampleArgs& args, int64_t row, const SampleRow& asked, const Weights& weights, uint64_t least) {
-  const Choice choice(asked, args.count);
-  const int32_t listed = static_cast<int32_t>(args.states[row].listed[kDraw]);
-  const Listed list(sort_room(list_of(args, row, kDraw), listed), weights);
-  int32_t kept = choice.some && asked.top_k < listed ? asked.top_k : listed;
-  if (choice.share) {
+// From the `found` likeliest tokens, whose keys are in `room`; kNone where the share that top-p asks for goes on behind them.
+TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
+  const int32_t thread = thread_index();
+  sort_room(found);
+  TS_ONE_BY_ONE
+  for (int32_t i = thread; i < found; i += kThreads) list_weights[i] = row.weights.of(logit_in(room_at(i)));
+  int32_t kept = row.choice.some && row.asked.top_k < found ? row.asked.top_k : found;
+  if (row.choice.share) {
     uint64_t sum = 0;
-    for (int64_t i = thread_index(); !choice.some && i < args.parts; i += kThreads) sum += sums_of(args, row, kDraw)[i];
-    if (choice.some) sum = list.sum([&](int i) { return list.first + i < kept; });
-    const uint64_t target = share_up(asked.top_p, block_sum(sum));
-    const int32_t reached = list.before(target == 0 ? 1 : target) + 1;
-    if (reached > kept) return kNone;
-    kept = reached;
+    TS_ONE_BY_ONE
+    for (int32_t i = thread; i < kept; i += kThreads) sum += list_weights[i];
+    const uint64_t share = row.share(row.choice.some ? sum : row.sum_of_parts());
+    if (block_sum(sum) < share) return kNone;
+    kept = static_cast<int32_t>(reach(kept, share, [](int64_t i) { return static_cast<uint64_t>(list_weights[i]); }).place) + 1;
   }
-  const auto likely = [&](int i) { return list.first + i < kept && list.weights[i] >= least; };
-  const uint64_t target = share_down(asked.draw, block_sum(list.sum(likely))) + 1;
-  uint32_t token = 0;  // the largest whose weights below stay below the target
-  for (int64_t bit = int64_t{1} << 30; bit > 0; bit /= 2) {
-    if (bit >= args.count) continue;
-    const uint32_t next = token | static_cast<uint32_t>(bit);
-    const uint64_t below = block_sum(list.sum([&](int i) { return likely(i) && list.tokens[i] < next; }));
-    token = below < target ? next : token;
+  uint64_t sum = 0;
+  TS_ONE_BY_ONE
+  for (int32_t i = thread; i < kept; i += kThreads) {
+    sum += row.likely(list_weights[i]);
+    put_room(i, room_at(i) << 32 | static_cast<uint64_t>(i));  // falling order is that of rising numbers now
   }
-  return token;
+  const uint64_t target = row.target(sum);
+  sort_room(kept);
+  const auto likely = [&](int64_t i) { return row.likely(list_weights[static_cast<int64_t>(room_at(i) & 0xffffffffu)]); };
+  return number_in(room_at(reach(kept, target, likely).place) >> 32);
 }
 
 TS_KERNEL(sample_choose, SampleArgs) {
-  const int64_t row = block_index();
-  const SampleRow& asked = args.rows[args.first + row];
-  SampledRow& told = args.told[args.first + row];
-  if (!is_drawn(asked, told)) return;
-  const Weights weights = drawn_weights(args, asked, told);
-  const uint64_t least = weights.least(asked);
+  const int64_t at = block_index();
+  const SampleRow& asked = args.rows[args.first + at];
+  const Likeliest likeliest(args, at, kDraw);
+  const float best = tell_best(args, at, likeliest.best);
+  if (!is_drawn(asked, best)) return;
+  const Weights weights = drawn_weights(args, asked, best);
+  const Choice choice(asked, args.count);
+  const Drawn row = {asked, drawn_from(args, at), args.count, sums_of(args, at, kDraw), args.parts, choice, weights, weights.least(asked)};
   uint64_t token = kNone;
-  if (!Choice(asked, args.count).listed()) {
-    token = draw_from_all(args, row, asked, weights, least);
+  if (!choice.some && !choice.share) {
+    token = draw_from_all(row);
   } else {
-    if (args.states[row].listed[kDraw] <= kMostListed) token = draw_from_list(args, row, asked, weights, least);
-    if (token == kNone) token = draw_slowly(args, row, asked, weights, least);
+    const uint64_t wanted = choice.some ? static_cast<uint64_t>(asked.top_k) : kLikelyTokens;
+    const uint32_t found = list_wanted(likeliest, row.logits, row.count, wanted, kLeastFinite);  // others have no weight
+    if (found <= kMostListed) token = draw_from_list(row, static_cast<int32_t>(found));
+    if (token == kNone) token = draw_from_row(row);
   }
   if (thread_index() != 0) return;
+  SampledRow& told = args.told[args.first + at];
   told.token = static_cast<int32_t>(token);
-  told.raw = raw_of(args, row)[token];
+  told.raw = raw_of(args, at)[token];
 }
 
 }  // namespace cuda

@@ -1,7 +1,5 @@
-// The first look at rows of logits: sample_look changes a row as it is asked and finds the likeliest token of each group of threads,
-// sample_best that of the row, and how likely a token must be to be listed.
+// The first look at rows of logits: sample_look changes a row as it is asked and finds the likeliest token of each group of tokens.
 // Knows: rows of logits, what is asked of each. Must not know: requests.
-#include "block.h"
 #include "rows.h"
 
 namespace twostroke {
@@ -81,70 +79,6 @@ TS_KERNEL(sample_look, SampleArgs) {
     look_at(args, at, raw_of(args, at.row), kTell);
   }
   look_at(args, at, drawn_from(args, at.row), kDraw);
-}
-
-constexpr int kSlots = 16;  // of a thread, each for some groups
-
-// Of the groups of a row: the likeliest token, and the ranks of this thread's.
-struct Likeliest {
-  uint64_t best;
-  uint32_t ranks[kSlots];
-
-  TS_MEMBER_INLINE Likeliest(const uint64_t* groups, int64_t count) : best(0), ranks{} {
-    for (int64_t first = thread_index(); first < count; first += kThreads * kSlots) {
-      TS_EVERY_LANE
-      for (int i = 0; i < kSlots; ++i) {
-        const uint64_t key = first + i * kThreads < count ? groups[first + i * kThreads] : 0;
-        best = key > best ? key : best;
-        ranks[i] = rank_in(key) > ranks[i] ? rank_in(key) : ranks[i];
-      }
-    }
-    best = block_most(best);
-  }
-
-  // A rank that at least `wanted` tokens of the row have, not many more of the groups: 0 where there are fewer groups.
-  TS_MEMBER_INLINE uint32_t floor(uint64_t wanted) const {
-    uint32_t found = 0;
-    for (uint32_t bit = 1u << 31; bit > 0; bit /= 2) {
-      uint64_t above = 0;
-      TS_EVERY_LANE
-      for (int i = 0; i < kSlots; ++i) above += ranks[i] >= (found | bit);
-      above = block_sum(above);
-      if (above < wanted) continue;
-      found |= bit;
-      if (above <= wanted + wanted / 8) break;
-    }
-    return found;
-  }
-};
-
-TS_KERNEL(sample_best, SampleArgs) {
-  const int64_t row = block_index(), at = args.first + row;
-  const SampleRow& asked = args.rows[at];
-  const Likeliest drawn(groups_of(args, row, kDraw), args.parts * kPartGroups);
-  uint64_t raw_best = drawn.best;
-  uint32_t floors[kPurposes] = {};
-  const bool some = asked.top_k > 0 && asked.top_k < args.count, all = args.count <= kMostListed;
-  // Tokens of -infinity have no weight.
-  if (!all && asked.drawn && (some || asked.top_p < uint64_t{1} << kShareBits))
-    floors[kDraw] = drawn.floor(some ? static_cast<uint64_t>(asked.top_k) : kLikelyTokens);
-  floors[kDraw] = floors[kDraw] > kLeastFinite ? floors[kDraw] : kLeastFinite;
-  if (asked.changed) {
-    const Likeliest raw(groups_of(args, row, kTell), args.parts * kPartGroups);
-    raw_best = raw.best;
-    if (!all && asked.num_top > 0) floors[kTell] = raw.floor(static_cast<uint64_t>(asked.num_top));
-  } else if (!all && asked.num_top > 0) {
-    floors[kTell] = drawn.floor(static_cast<uint64_t>(asked.num_top));
-  }
-  if (thread_index() != 0) return;
-  const float* raw = raw_of(args, row);
-  SampledRow& told = args.told[at];
-  told.raw_best = raw[token_in(raw_best)];
-  told.best = drawn_from(args, row)[token_in(drawn.best)];
-  told.token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(token_in(drawn.best));
-  told.raw = raw[told.token];
-  told.total = 0;
-  args.states[row] = {{floors[kDraw], floors[kTell]}, {0, 0}};
 }
 
 }  // namespace cuda

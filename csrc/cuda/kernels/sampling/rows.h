@@ -1,24 +1,14 @@
-// Rows of logits, and keys of their tokens: a larger key is a larger logit, of equal logits the lower number. No two are equal.
+// Rows of logits, and what stands in scratch memory of each.
 // Knows: SampleArgs. Must not know: what is asked of a row.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/order.h"
 
 namespace twostroke {
 namespace cuda {
 
 constexpr uint32_t kLeastFinite = 0x00800000u;  // the rank of the least finite logit; that of -infinity is one below it
-
-// Larger for a larger number, equal for 0 and -0, the largest for NaN. Never 0.
-TS_DEVICE_INLINE uint32_t rank_of(float logit) {
-  if (logit != logit) return 0xffffffffu;
-  const uint32_t bits = bits_of(logit + 0.0f);
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
-TS_DEVICE_INLINE uint64_t key_of(uint32_t rank, int64_t token) { return static_cast<uint64_t>(rank) << 32 | (0xffffffffu - static_cast<uint32_t>(token)); }
-TS_DEVICE_INLINE uint32_t rank_in(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
-TS_DEVICE_INLINE uint32_t token_in(uint64_t key) { return 0xffffffffu - static_cast<uint32_t>(key); }
 
 // The logit of a key, +0 for both zeros: its weight is the same.
 TS_DEVICE_INLINE float logit_in(uint64_t key) {
@@ -37,7 +27,6 @@ TS_DEVICE_INLINE uint64_t* groups_of(const SampleArgs& args, int64_t row, int pu
   return args.groups + (row * kPurposes + purpose) * args.parts * kPartGroups;
 }
 TS_DEVICE_INLINE uint64_t* sums_of(const SampleArgs& args, int64_t row, int purpose) { return args.sums + (row * kPurposes + purpose) * args.parts; }
-TS_DEVICE_INLINE uint64_t* list_of(const SampleArgs& args, int64_t row, int purpose) { return args.lists + (row * kPurposes + purpose) * kMostListed; }
 
 // The part of a row that a block of a kernel with `parts` blocks a row has.
 struct Part {

@@ -1,14 +1,14 @@
 // sample_tell: the sum of the weights of a row before all changes, and its most likely tokens. A block a row.
 // Knows: what is asked of each row. Must not know: how a token is chosen.
-#include "block.h"
-#include "rows.h"
+#include "best.h"
+#include "twostroke/cuda/search.h"
 
 namespace twostroke {
 namespace cuda {
 
 TS_DEVICE_INLINE void tell_top(SampledRow& told, int32_t place, const float* raw, uint64_t key) {
-  told.top_tokens[place] = static_cast<int32_t>(token_in(key));
-  told.top_logits[place] = raw[token_in(key)];
+  told.top_tokens[place] = static_cast<int32_t>(number_in(key));
+  told.top_logits[place] = raw[number_in(key)];
 }
 
 TS_KERNEL(sample_tell, SampleArgs) {
@@ -23,18 +23,20 @@ TS_KERNEL(sample_tell, SampleArgs) {
   if (asked.num_top == 0) return;
   const float* raw = raw_of(args, row);
   const int32_t wanted = asked.num_top < args.count ? asked.num_top : static_cast<int32_t>(args.count);
-  SampleState& state = args.states[row];
-  if (state.listed[kTell] <= kMostListed) {
-    sort_room(list_of(args, row, kTell), static_cast<int32_t>(state.listed[kTell]));
-    if (thread_index() < wanted) tell_top(told, thread_index(), raw, room[thread_index()]);
+  const Likeliest likeliest(args, row, raw_groups(args, row));
+  const uint32_t found = list_wanted(likeliest, raw, args.count, static_cast<uint64_t>(wanted), 1);
+  if (found <= kMostListed) {
+    sort_room(static_cast<int32_t>(found));
+    if (thread_index() < wanted) tell_top(told, thread_index(), raw, room_at(thread_index()));
     return;
   }
-  const auto key = [&](int64_t i) { return key_of(rank_of(raw[i]), i); };
-  const uint64_t last = find_key(args.count, static_cast<uint64_t>(wanted), key, [](int64_t) { return uint64_t{1}; });
-  const uint32_t before = state.listed[kTell];
+  const uint64_t last = find_key(raw, args.count, static_cast<uint64_t>(wanted), rank_of, [](float) { return uint64_t{1}; });
+  if (thread_index() == 0) listed[0] = 0;
   barrier();
-  for (int64_t i = thread_index(); i < args.count; i += kThreads)
-    if (key(i) >= last) tell_top(told, static_cast<int32_t>(atomic_add(&state.listed[kTell], 1) - before), raw, key(i));
+  over_row(raw, args.count, [&](int64_t token, float logit) {
+    const uint64_t key = key_of(rank_of(logit), token);
+    if (key >= last) tell_top(told, static_cast<int32_t>(atomic_add(listed, 0, 1)), raw, key);
+  });
 }
 
 }  // namespace cuda

@@ -18,12 +18,12 @@ struct Weights {
 
 // At temperature 1, before all changes.
 TS_DEVICE_INLINE Weights raw_weights(const SampleArgs& args, const SampledRow& told) { return {args.series, told.raw_best, args.scale}; }
-TS_DEVICE_INLINE Weights drawn_weights(const SampleArgs& args, const SampleRow& asked, const SampledRow& told) {
-  return {args.series, told.best, asked.scale};
+TS_DEVICE_INLINE Weights drawn_weights(const SampleArgs& args, const SampleRow& asked, float best) {
+  return {args.series, best, asked.scale};
 }
 
 // A row whose largest logit is not finite gives no token.
-TS_DEVICE_INLINE bool is_drawn(const SampleRow& asked, const SampledRow& told) { return asked.drawn && told.best - told.best == 0.0f; }
+TS_DEVICE_INLINE bool is_drawn(const SampleRow& asked, float best) { return asked.drawn && best - best == 0.0f; }
 
 // top-k, if it leaves tokens out, and top-p.
 struct Choice {
@@ -31,8 +31,6 @@ struct Choice {
 
   TS_MEMBER_INLINE Choice(const SampleRow& asked, int64_t count)
       : some(asked.top_k > 0 && asked.top_k < count), share(asked.top_p < uint64_t{1} << kShareBits) {}
-  // Whether a list of likely tokens is of use; without one, every token of the row may be drawn.
-  TS_MEMBER_INLINE bool listed() const { return some || share; }
 };
 
 }  // namespace cuda

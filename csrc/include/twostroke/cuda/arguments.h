@@ -36,6 +36,9 @@ constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
+constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows
+constexpr int kPromptDims = 128;     // of V
+constexpr int kPromptThreads = 128;
 constexpr int kFloatColumns = 4;     // over f32 and bf16
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
@@ -114,8 +117,8 @@ struct LinearArgs {  // out = or += x @ W.T + bias
 };
 
 // Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
-constexpr int kFloatFew = 4, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
-constexpr int kFloatFewThreads = 128, kFloatManyThreads = 256;  // of the first two, of the last
+constexpr int kFloatFew = 2, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatSomeThreads = 128, kFloatManyThreads = 256;
 constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
 
 struct LatentWriteArgs {
@@ -136,10 +139,11 @@ struct AttentionArgs {
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
   // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
-  // together: rows of a tile; chunks: blocks that share the query heads of a KV head.
+  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; few: rows of a sequence up to which it is theirs.
+  // prompt_blocks: of those with more rows, blocks of one KV head.
   float* partials;
-  int64_t first_tile;
-  int32_t together, chunks, segments;
+  int64_t first_tile, prompt_blocks;
+  int32_t together, chunks, segments, few;
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -180,6 +184,8 @@ struct FollowArgs {
   K(attention_int4, AttentionArgs)    \
   K(attention_int8, AttentionArgs)    \
   K(attention_merge, AttentionArgs)   \
+  K(attention_prompt_int4, AttentionArgs) \
+  K(attention_prompt_int8, AttentionArgs) \
   K(compress, CompressArgs)           \
   K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \

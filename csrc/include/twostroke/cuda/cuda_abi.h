@@ -21,8 +21,11 @@ typedef struct {
   int64_t free_bytes, total_bytes;
 } ts_cuda_device;
 
-// driver: the library to open, usually "libcuda.so.1". image: PTX with a zero behind it, of `bytes` in all; it is compiled by the driver.
-int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int64_t bytes, ts_context** out);
+// driver: the library to open, usually "libcuda.so.1".
+int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out);
+// Before anything runs; again, with another one, where it failed. image: PTX with a zero behind it, of `bytes` in all; it is compiled by the
+// driver.
+int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes);
 int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);
 const char* ts_cuda_error(void);  // of the last call of this thread that failed: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
 

@@ -79,6 +79,7 @@ struct KeptGraph {  // exec: NULL for a free place
 
 struct Graphs {
   GraphDriver driver;
+  CUaddDependencies join;  // NULL where kernels begin behind the end of the one before
   KeptGraph kept[kMostGraphs];
   uint64_t seen[kMostSeen];  // hashes of lists
   int64_t next_seen, clock;
@@ -142,7 +143,7 @@ int32_t launch_each(ts_context& device);
 
 // The graph of these launches; NULL where they are to run one by one.
 KeptGraph* graph_of(ts_context& device, const LaunchList& list);
-void find_graphs(ts_context& device);  // of the driver's library
+void find_graphs(ts_context& device, const char* image);  // of the driver's library, for the kernels of this PTX
 void drop_graphs(ts_context& device);  // behind all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.

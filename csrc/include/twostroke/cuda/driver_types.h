@@ -80,5 +80,16 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuGraphExecKernelNodeSetParams, change, (CUgraphExec exec, CUgraphNode node, const CUkernelNode* params))          \
   F(cuGraphExecDestroy, destroy_exec, (CUgraphExec exec))
 
+struct CUgraphEdge {  // CUgraphEdgeData
+  uint8_t from_port, to_port, type, reserved[5];
+};
+
+// An edge behind which a kernel takes its place before the one before has ended: it waits for that by itself.
+constexpr CUgraphEdge kProgrammaticEdge = {1, 0, 1, {}};
+
+// Of CUDA 12.3; without it every kernel begins behind the end of the one before.
+typedef CUresult (*CUaddDependencies)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edges, size_t count);
+constexpr char kAddDependencies[] = "cuGraphAddDependencies_v2";
+
 }  // namespace cuda
 }  // namespace twostroke

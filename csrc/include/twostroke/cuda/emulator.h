@@ -41,6 +41,8 @@ uint64_t shuffle64(uint64_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+template <class T>
+inline void load_before(T&) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
 template <class S>
@@ -79,6 +81,7 @@ struct Accesses {
 
 void note_read(Accesses& accesses, const char* name, int64_t index);
 void note_write(Accesses& accesses, const char* name, int64_t index);
+void note_atomic(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
 
 // The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
@@ -111,6 +114,14 @@ class Shared {
     Shared& of_;
     int64_t index_;
   };
+  T add(int64_t index, T value) {
+    if (index < 0 || index >= kCount) note_outside(name_, index);
+    const int64_t at = index < 0 || index >= kCount ? 0 : index;
+    note_atomic(accesses_[at], name_, at);
+    const T before = values_[at];
+    values_[at] = before + value;
+    return before;
+  }
 
   explicit Shared(const char* name) : name_(name) {}
   Element operator[](int64_t index) {
@@ -123,6 +134,11 @@ class Shared {
   T values_[kCount] = {};
   Accesses accesses_[kCount] = {};
 };
+
+template <int kCount>
+uint32_t atomic_add(Shared<uint32_t, kCount>& shared, int64_t index, uint32_t value) {
+  return shared.add(index, value);
+}
 
 // What a kernel is here: one thread's work.
 typedef void (*Kernel)(const void* args);

@@ -29,6 +29,8 @@ struct LaneTurns {
   TS_MEMBER_INLINE void read(int32_t first, int32_t count) {
     TS_EVERY_LANE
     for (int32_t j = 0; j < kLaneTurns; ++j) v[j] = first + j * kLanes < count ? static_cast<float>(lane_row[first + j * kLanes]) : 0.0f;
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kLaneTurns; ++j) load_before(v[j]);
   }
 };
 

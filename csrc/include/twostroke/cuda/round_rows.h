@@ -98,6 +98,32 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
     if (lane == g && first + g < row.groups) to.group(first + g, float_of(most[g]) / 127.0f, -128 * totals[g]);
 }
 
+// One group of any size: its columns are loaded twice.
+template <class To>
+TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& to) {
+  const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
+  uint32_t most = 0;
+  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
+    const Words4 four = row.four(k);
+    TS_EVERY_LANE
+    for (int j = 0; j < 4; ++j) most = larger_bits(most, four[j] & 0x7fffffffu);
+  }
+  TS_EVERY_LANE
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
+  const float largest = float_of(most);
+  const bool usable = largest >= kLeastMagnitude && largest <= kMostMagnitude;
+  const float inverse = usable ? 127.0f / largest : 0.0f;
+  int32_t total = 0;
+  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
+    const uint32_t word = rounded(row.four(k), inverse, usable);
+    total = dot4(0x01010101u, static_cast<int32_t>(word), total);
+    to.word(k / 4, word);
+  }
+  TS_EVERY_LANE
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) total += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(total), mask));
+  if (warp_lane() == 0) to.group(group, largest / 127.0f, -128 * total);
+}
+
 // The row's groups, some at a time: warp `first` of `warps`. Those of one warp are loaded together, as many as registers hold:
 // groups_at_once.
 template <class To>
@@ -106,7 +132,7 @@ TS_DEVICE_INLINE void round_row(const FloatRow& row, int32_t first, int32_t warp
   for (int32_t g = at_once * first; g < row.groups; g += at_once * warps) {
     if (at_once == 4) round_groups<4, 1>(row, g, to);
     else if (at_once == 2) round_groups<2, 2>(row, g, to);
-    else round_groups<1, 8>(row, g, to);
+    else round_wide_group(row, g, to);
   }
 }
 

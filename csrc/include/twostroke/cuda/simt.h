@@ -24,7 +24,23 @@
 
 #else
 
+// 0: no kernel begins before the one before it has ended. The loader looks into the PTX, so this alone is to be changed.
+#define TS_BEGINS_EARLY (__CUDA_ARCH__ >= 900)
+
+#if TS_BEGINS_EARLY
+// The next grid may take its place as soon as all blocks of this one have theirs. Before it does anything it waits for this one's end, and
+// for all that this one wrote; this one did so itself, so all grids before have ended, too. Every thread of every kernel waits, first.
+#define TS_KERNEL(name, Args)                                                    \
+  TS_DEVICE_INLINE void name##_thread(const Args& args);                         \
+  extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args) { \
+    __asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");          \
+    __asm__ volatile("griddepcontrol.wait;" ::: "memory");                       \
+    name##_thread(args);                                                         \
+  }                                                                              \
+  TS_DEVICE_INLINE void name##_thread(const Args& args)
+#else
 #define TS_KERNEL(name, Args) extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args)
+#endif
 #define TS_SHARED(T, name, count) static __attribute__((address_space(3))) T name[count]
 
 namespace twostroke {
@@ -73,12 +89,29 @@ TS_MMA(mma_signed, "s8", "s8")       // both are signed
 TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
 
-// Adds to a number in global memory that any thread of any block may add to meanwhile; what was there before. A kernel that adds to a
-// number does not read it otherwise.
+// Adds to a number that other threads add to meanwhile, of any block in global memory, of this one in shared memory; what was there
+// before. Nothing else is done with the number until the kernel ends, or up to the next barrier.
 TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
   uint32_t before;
   __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
   return before;
+}
+TS_DEVICE_INLINE uint32_t atomic_add(__attribute__((address_space(3))) uint32_t* shared, int64_t index, uint32_t value) {
+  uint32_t before;
+  const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index));
+  __asm__ volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(before) : "r"(to), "r"(value) : "memory");
+  return before;
+}
+
+// Loads of these values stay before this place: a compiler would move them to where the values are needed, and then they are waited for.
+TS_DEVICE_INLINE void load_before(uint32_t& value) { __asm__ volatile("" : "+r"(value)); }
+TS_DEVICE_INLINE void load_before(float& value) { __asm__ volatile("" : "+f"(value)); }
+TS_DEVICE_INLINE void load_before(Words4& value) {
+  for (int i = 0; i < 4; ++i) {
+    uint32_t word = value[i];
+    load_before(word);
+    value[i] = word;
+  }
 }
 
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.

@@ -2,8 +2,9 @@
 
     python src/twostroke/backends/cuda/build.py [--out FOLDER]
 
-PTX of sm_80 is text that the driver compiles for the device at hand, sm_80 or newer, and keeps compiled. Wheels contain
-both files; an editable installation does not build them (setup.py): most have no GPU.
+PTX is text that the driver compiles for the device at hand and keeps compiled: that of sm_80 for every newer one, too,
+that of sm_90a for compute capability 9.0 alone. Wheels contain all files; an editable installation does not build them
+(setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.
 
@@ -22,8 +23,8 @@ from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
-CHIPS = ("sm_80", "sm_90")
-SHIPPED_CHIP = "sm_80"
+CHIPS = ("sm_80", "sm_90a")
+"""Of the PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -92,12 +93,12 @@ def build_host(target: str) -> Path:
 
 
 def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None) -> list[Path]:
-    """Put both files into `out`; returns them. Raises RuntimeError."""
+    """Put all files into `out`; returns them. Raises RuntimeError."""
     base = cpu_build()
     out.mkdir(parents=True, exist_ok=True)
     built = {
         out / "libtwostroke_cuda.so": build_host(target or base.machine()),
-        out / f"kernels_{SHIPPED_CHIP}.ptx": compile_ptx(SHIPPED_CHIP),
+        **{out / f"kernels_{chip}.ptx": compile_ptx(chip) for chip in CHIPS},
     }
     for path, made in built.items():
         path.write_bytes(made.read_bytes())

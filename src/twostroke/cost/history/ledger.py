@@ -107,8 +107,8 @@ class Ledger:
         self._behind.ended(plan)
         sequences = plan.sequences
         time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
-        if result.early_s:
-            time = begun_early(time, self._recent[-1][1] if self._recent else self._sums.commit_s)
+        if result.early_s and sequences[-1].role is Role.DECODE:
+            time = begun_early(time, self._recent, self._sums)
         self._away_s = 0.0
         # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
         if (

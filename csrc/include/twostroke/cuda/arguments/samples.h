@@ -17,21 +17,15 @@ constexpr int kLikelyTokens = 512;   // how many of them are wanted where top-p 
 // What a row is read for: a token is drawn from it, or it is told how likely its tokens were before all changes.
 enum Purpose { kDraw = 0, kTell = 1, kPurposes = 2 };
 
-// Tokens whose rank is at least `floor` are listed; `listed` counts them, those without room too.
-struct SampleState {
-  uint32_t floors[kPurposes], listed[kPurposes];
-};
-
-// told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,), one state, and by purpose groups (2, parts,
-// kPartGroups): keys of the likeliest tokens of the row before (kTell) and behind changes (kDraw; alone where nothing changes);
-// sums (2, parts) of weights; lists (2, kMostListed) of keys.
+// told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,); by purpose groups (2, parts, kPartGroups):
+// keys of the likeliest tokens of the row before changes (kTell) and behind them (kDraw; alone where nothing changes); and sums (2, parts)
+// of weights.
 struct SampleArgs {
   const float* logits;
   const SampleRow* rows;
   SampledRow* told;
   float* adjusted;
-  SampleState* states;
-  uint64_t *groups, *sums, *lists;
+  uint64_t *groups, *sums;
   int64_t stride, count, first, parts;
   double scale, series[kSeriesTerms];  // scale: of temperature 1
 };

@@ -9,8 +9,8 @@ namespace cuda {
 static_assert(kRowTotals == kLanes, "a total for each lane");
 
 // number: of the row's tile in this launch; index: of the segment among those that the row sees.
-TS_DEVICE_INLINE float* partial_of(const AttentionArgs& args, int64_t number, int64_t row, int64_t head, int64_t index) {
-  const int64_t before = ((number * args.together + row) * args.heads + head) * args.segments + index;
+TS_DEVICE_INLINE float* partial_of(const AttentionArgs& args, int32_t number, int32_t row, int32_t head, int32_t index) {
+  const int64_t before = ((static_cast<int64_t>(number) * args.together + row) * args.heads + head) * args.segments + index;
   return args.partials + before * partial_floats(args.layer.value_dim);
 }
 
@@ -27,7 +27,7 @@ struct Result {
     any = seen.begin < (block.segment + 1) * kSegment && seen.end > block.segment * kSegment;
     whole = seen.segments() == 1;
     if (whole) {
-      sums = args.out + (block.tile.first + row) * args.out_stride + static_cast<int64_t>(head) * args.layer.value_dim;
+      sums = args.out + static_cast<int64_t>(block.tile.first + row) * args.out_stride + static_cast<int64_t>(head) * args.layer.value_dim;
     } else if (any) {
       partial = partial_of(args, block.number, row, head, block.segment - seen.first_segment());
       sums = partial + kLanes;

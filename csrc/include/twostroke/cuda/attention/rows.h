@@ -19,19 +19,19 @@ static_assert(kSegmentPages == kWarp, "each thread of a warp keeps one page of a
 
 // Positions [begin, end) that a row at `position` sees.
 struct Seen {
-  int64_t position, begin, end;
+  int32_t position, begin, end;
 
-  TS_MEMBER_INLINE int64_t first_segment() const { return begin / kSegment; }
-  TS_MEMBER_INLINE int64_t segments() const { return (end - 1) / kSegment + 1 - begin / kSegment; }
+  TS_MEMBER_INLINE int32_t first_segment() const { return begin / kSegment; }
+  TS_MEMBER_INLINE int32_t segments() const { return (end - 1) / kSegment + 1 - begin / kSegment; }
 };
 
-TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int64_t position, int64_t context) {
-  const int64_t end = position + 1 + args.ahead;
-  return {position, first_seen(args.window, position), end < context ? end : context};
+TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t position, int32_t context) {
+  const int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
+  return {position, static_cast<int32_t>(first_seen(args.window, position)), end < context ? static_cast<int32_t>(end) : context};
 }
 
 // A soft cap and a slope, as attention/scores.h has them. away: the key's position less the row's.
-TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int64_t head, int64_t away, float score) {
+TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int32_t head, int32_t away, float score) {
   if (args.soft_cap > 0.0f) {
     const float cap = args.soft_cap * kLog2E;
     score = tanh_ratio(score * (1.0f / cap)) * cap;
@@ -42,7 +42,7 @@ TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int64_t head, int64_t
 }
 
 // 1 over the sum of the weights; the sink is a score without a value (gpt-oss). total: of the row, relative to its peak.
-TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int64_t head, float peak, float total) {
+TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float peak, float total) {
   if (args.sinks == nullptr) return 1.0f / total;
   const float other = args.sinks[head] * kLog2E, most = larger(other, peak);
   const float kept = exp2_negative(peak - most), more = exp2_negative(other - most);
@@ -51,11 +51,19 @@ TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int64_t head, float
 
 // Rows of one sequence that blocks work on together, at most args.together; none where rows is 0.
 struct RowTile {
-  int32_t rows;
-  int64_t first, position, context;  // position: of the first row
+  int32_t rows, of_sequence;           // of_sequence: rows of the sequence in this step
+  int32_t first, position, context;  // position: of the first row
   const int32_t* pages;
 
   TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, position + row, context); }
+  // Positions that some row sees.
+  TS_MEMBER_INLINE int32_t begin(const AttentionArgs& args) const { return seen(args, 0).begin; }
+  TS_MEMBER_INLINE int32_t end(const AttentionArgs& args) const { return seen(args, rows - 1).end; }
+  // An entry of the page table; for a page that no row sees, whose entry may say nothing, the first that one sees: tiles are read whole.
+  TS_MEMBER_INLINE int32_t page(int32_t index, int32_t begin, int32_t end) const {
+    const bool seen = index >= begin / TS_PAGE_TOKENS && index * TS_PAGE_TOKENS < end;
+    return pages[seen ? index : begin / TS_PAGE_TOKENS];
+  }
 };
 
 // Tiles have numbers: those of sequence s begin with row_starts[s] / together + s, which leaves room for a last one that is not full. Of
@@ -71,20 +79,19 @@ TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   }
   const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
   const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
-  const int64_t context = args.context_tokens[low];
-  return {rows > 0 ? rows : 0, first, context - (end - first), context, args.page_table + low * args.table_stride};
+  const int32_t context = args.context_tokens[low];
+  return {rows > 0 ? rows : 0, end - begin, first, context - (end - first), context, args.page_table + low * args.table_stride};
 }
 
 // What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
 struct SegmentBlock {
   RowTile tile;
   int32_t number, kv_head, group, first_head, columns;  // number: of the tile in this launch; columns: pairs of a row and a query head
-  int64_t segment;
-  int32_t own_page;  // of the segment's pages that of this thread's place in its warp; -1: no row sees it
+  int32_t segment, own_page;  // own_page: of the segment's pages that of this thread's place in its warp
 
   // most: columns of a block.
   TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most)
-      : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(-1) {
+      : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(0) {
     int32_t index = static_cast<int32_t>(block_index());
     const int32_t place = index % args.segments;
     index /= args.segments;
@@ -93,31 +100,26 @@ struct SegmentBlock {
     kv_head = index % args.layer.kv_heads;
     number = index / args.layer.kv_heads;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-    if (tile.rows == 0) return;
-    const Seen first = tile.seen(args, 0), last = tile.seen(args, tile.rows - 1);
-    segment = first.first_segment() + place;
-    const int64_t begin = larger_of(first.begin, segment * kSegment), end = smaller_of(last.end, (segment + 1) * kSegment);
-    if (begin >= end) return;
-    const int32_t left = group - first_head;
+    if (tile.rows == 0 || tile.of_sequence > args.few) return;
+    const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
+    segment = begin / kSegment + place;
+    if (segment * kSegment >= end) return;
     columns = args.chunks > 1 ? (left < most ? left : most) : tile.rows * group;
-    const int64_t page = segment * kSegmentPages + warp_lane();
-    if (page >= begin / TS_PAGE_TOKENS && page * TS_PAGE_TOKENS < end) own_page = tile.pages[page];
+    own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
   }
-  TS_MEMBER_INLINE static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
-  TS_MEMBER_INLINE static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
   // Of a column: the row in the tile, the query head, the positions that it sees.
   TS_MEMBER_INLINE int32_t row(int32_t column) const { return column / group; }
   TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + column % group; }
 };
 
-// Page `page` of the segment's, by every thread of the warp; -1 where no row sees it.
+// Page `page` of the segment's, by every thread of the warp.
 TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page) {
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
 }
 
 // A place in a tile, from 0 to its end.
-TS_DEVICE_INLINE int32_t clipped(int64_t place) { return place < 0 ? 0 : place > kTile ? kTile : static_cast<int32_t>(place); }
+TS_DEVICE_INLINE int32_t clipped(int32_t place) { return place < 0 ? 0 : place > kTile ? kTile : place; }
 
 }  // namespace cuda
 }  // namespace twostroke

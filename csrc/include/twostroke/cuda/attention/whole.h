@@ -34,6 +34,23 @@ TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
   return own;
 }
 
+// Of four threads that follow each other, which have the same column.
+TS_DEVICE_INLINE float most_of_four(float own) {
+  own = larger(own, shuffle_across(own, 1));
+  return larger(own, shuffle_across(own, 2));
+}
+TS_DEVICE_INLINE uint32_t most_of_four(uint32_t own) {
+  for (int mask = 1; mask < 4; mask *= 2) {
+    const uint32_t other = shuffle_across(own, mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) {
+  own += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 1));
+  return own + static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 2));
+}
+
 // Four bf16 numbers, as they lie in memory.
 struct FourScales {
   uint64_t bits;
@@ -41,33 +58,26 @@ struct FourScales {
   TS_MEMBER_INLINE float operator[](int i) const { return widen(static_cast<uint16_t>(bits >> (16 * i))); }
 };
 
-// One head of a page; `there` is false for a page that no row sees, which reads as zeros. g and t: of a thread in its warp, lane / 4 and
-// lane % 4. An operand B of 32 dimensions or positions has two words of each thread: see mma_signed.
+// One head of a page. g and t: of a thread in its warp, lane / 4 and lane % 4. An operand B of 32 dimensions or positions has two words of
+// each thread: see mma_signed.
 struct WholePage {
-  const uint8_t *keys, *values, *scales;
-  bool there;
+  const uint8_t* keys;
 
-  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(nullptr), values(nullptr), scales(nullptr), there(page >= 0) {
-    uint8_t* found = layout.keys(there ? page : 0, kv_head);
-    keys = found;
-    values = layout.values(found);
-    scales = layout.key_scales(found);
+  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
+  // Of K at positions 4t .. 4t + 3.
+  TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
+    return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
   }
-  // Of positions 4t .. 4t + 3.
-  TS_MEMBER_INLINE FourScales key_scales(int32_t t) const { return {there ? reinterpret_cast<const uint64_t*>(scales)[t] : 0}; }
-  TS_MEMBER_INLINE FourScales value_scales(int32_t t) const {
-    return {there ? reinterpret_cast<const uint64_t*>(scales + 2 * TS_PAGE_TOKENS)[t] : 0};
-  }
+  TS_MEMBER_INLINE FourScales value_scales(const KVLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
+  TS_MEMBER_INLINE const uint32_t* values(const KVLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
+
+ private:
+  TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
 };
 
-// 16 bytes, or zeros.
-TS_DEVICE_INLINE Words4 load_where(bool there, const void* from) {
-  const Words4 nothing = {0, 0, 0, 0};
-  return there ? load_once(from) : nothing;
-}
-
 // How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions; the thread's dimensions are 8t .. 8t + 7.
-// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1.
+// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is behind the last dimension is anything: it meets zeros, or
+// its sums are not kept.
 struct BytePages {
   static constexpr int32_t kKeyZero = 128, kKeyLoads = 2;
   static constexpr bool kValuesSigned = true;
@@ -77,10 +87,11 @@ struct BytePages {
   // Eight dimensions, the i-th of the page's; positions 4 * quarter and the three behind it.
   TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
     Keys found;
+    const int32_t last = (dim - 1) / 4;
     TS_EVERY_LANE
     for (int part = 0; part < 2; ++part) {
-      const int32_t quad = 2 * i + part;
-      found.words[part] = load_where(page.there && quad * 4 < dim, page.keys + quad * 64 + quarter * 16);
+      const int32_t quad = 2 * i + part < last ? 2 * i + part : last;
+      found.words[part] = load_once(page.keys + quad * 64 + quarter * 16);
     }
     return found;
   }
@@ -88,13 +99,23 @@ struct BytePages {
     b[0] = keys.words[0][position];
     b[1] = keys.words[1][position];
   }
-  // Words of positions 4t .. 4t + 3, of the thread's two dimensions of a unit.
-  TS_MEMBER_INLINE static uint64_t values(const WholePage& page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
-    const int32_t d = unit * 16 + 2 * g, at = t * dim + d;
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(page.values) + at;
-    if (!page.there || d >= dim) return 0;
-    if (dim % 2 == 0) return *reinterpret_cast<const uint64_t*>(words);
-    return words[0] | (d + 1 < dim ? static_cast<uint64_t>(words[1]) << 32 : 0);
+  // Words of positions 4t .. 4t + 3, of the thread's two dimensions of a unit, of some pages.
+  template <int kPages>
+  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
+                                      uint64_t (&found)[kPages]) {
+    const int32_t wanted = unit * 16 + 2 * g;
+    if (dim % 2 == 0) {
+      const int32_t d = wanted < dim ? wanted : dim - 2;
+      TS_EVERY_LANE
+      for (int p = 0; p < kPages; ++p) found[p] = *reinterpret_cast<const uint64_t*>(pages[p].values(layout) + t * dim + d);
+      return;
+    }
+    const int32_t d = wanted < dim ? wanted : dim - 1, second = d + 1 < dim ? d + 1 : d;
+    TS_EVERY_LANE
+    for (int p = 0; p < kPages; ++p) {
+      const uint32_t* words = pages[p].values(layout) + t * dim;
+      found[p] = words[d] | static_cast<uint64_t>(words[second]) << 32;
+    }
   }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
   // Which dimension column 2t + i of the product of operand `half` is.
@@ -110,15 +131,19 @@ struct NibblePages {
     Words4 words[kKeyLoads];
   };
   TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
-    return {{load_where(page.there && i * 8 < dim, page.keys + i * 64 + quarter * 16)}};
+    const int32_t last = (dim - 1) / 8, pair = i < last ? i : last;
+    return {{load_once(page.keys + pair * 64 + quarter * 16)}};
   }
   TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
     b[0] = keys.words[0][position] & 0x0f0f0f0fu;
     b[1] = keys.words[0][position] >> 4 & 0x0f0f0f0fu;
   }
-  TS_MEMBER_INLINE static uint64_t values(const WholePage& page, int32_t dim, int32_t unit, int32_t g, int32_t t) {
-    const int32_t blocks = (dim + 31) / 32, at = (t * blocks + unit / 2) * 16 + unit % 2 * 8 + g;
-    return page.there ? reinterpret_cast<const uint32_t*>(page.values)[at] : 0;
+  template <int kPages>
+  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
+                                      uint64_t (&found)[kPages]) {
+    const int32_t blocks = (dim + 31) / 32, block = unit / 2 < blocks ? unit / 2 : blocks - 1, at = (t * blocks + block) * 16 + unit % 2 * 8 + g;
+    TS_EVERY_LANE
+    for (int p = 0; p < kPages; ++p) found[p] = pages[p].values(layout)[at];
   }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded) >> (4 * half) & 0x0f0f0f0fu; }
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit / 2 * 32 + half * 16 + unit % 2 * 8 + 2 * t + i; }

@@ -43,7 +43,8 @@ TS_KERNEL(add_pairs, PairArgs) {
   float sum = 0.0f;
   for (int64_t pair = row * args.chosen; pair < (row + 1) * args.chosen; ++pair) {
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
-    sum += weight * args.x[pair * args.x_stride + at];
+    const int64_t place = args.places == nullptr ? pair : args.places[pair];
+    sum += weight * args.x[place * args.x_stride + at];
   }
   args.out[row * args.out_stride + at] = sum;
 }

@@ -188,6 +188,7 @@ struct FollowArgs {
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
   K(compress, CompressArgs)           \
+  K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \
   K(embed, EmbedArgs)                 \
   K(entry_attention, EntryArgs)       \
@@ -206,6 +207,8 @@ struct FollowArgs {
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
+  K(linear_bank_int4, TileArgs)       \
+  K(linear_bank_int8, TileArgs)       \
   K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
   K(linear_one, LinearArgs)           \
@@ -223,6 +226,7 @@ struct FollowArgs {
   K(mix_streams, MixArgs)             \
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
+  K(place_pairs, PlaceArgs)           \
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \

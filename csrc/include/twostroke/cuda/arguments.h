@@ -15,7 +15,8 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kThreads = 256;        // of a block of the kernels that go element by element
+constexpr int kThreads = 256;        // of a block of the kernels that go channel by channel
+constexpr int kFourThreads = 128;    // of a block of the kernels that go element by element, four elements a thread
 constexpr int kNormThreads = 128;
 constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
 constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum

@@ -39,8 +39,9 @@ int32_t launch(ts_context& device, const ts_low_rank_args& a) {
     const GatherArgs copy = {a.out.data, a.product.data, nullptr, a.out.stride, a.product.stride, width_of(a.out), 0};
     status = start_fours(device, kKernel_gather_rows, a.out.rows, copy.width, copy);
   }
-  const LowRankArgs down = with_bank(args, *a.down, divide_up(args.most_ranks, kGroupThreads));
-  if (status == TS_OK) status = start(device, kKernel_low_rank_down, a.out.rows * down.parts, kGroupThreads, &down);
+  const LowRankArgs down = with_bank(args, *a.down, divide_up(args.most_ranks * kLowRankThreads, 2 * kFourThreads));
+  if (status == TS_OK) status = start(device, kKernel_low_rank_down, a.out.rows * down.parts, kFourThreads, &down);
+  if (args.most_ranks > INT32_MAX / kLowRankThreads) return TS_BAD_SHAPE;
   const LowRankArgs up = with_bank(args, *a.up, parts_of(a.up->rows));
   return status == TS_OK ? start(device, kKernel_low_rank_up, a.out.rows * up.parts, kThreads, &up) : status;
 }

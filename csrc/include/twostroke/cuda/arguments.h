@@ -15,9 +15,11 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kThreads = 256;        // of a block of the kernels that go element by element
+constexpr int kThreads = 256;        // of a block of the kernels that go channel by channel
+constexpr int kFourThreads = 128;    // of a block of the kernels that go element by element, four elements a thread
 constexpr int kNormThreads = 128;
 constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kLowRankThreads = 16;  // of two ranks of a row in low_rank_down: one for each partial sum
 constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
 constexpr int kGroupThreads = 64;    // of kv_write and attention
 constexpr int kQuantizeThreads = 128;  // of quantize

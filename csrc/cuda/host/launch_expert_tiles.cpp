@@ -74,8 +74,8 @@ struct TiledRows {
   int32_t add() const {
     const int64_t width = a.down->rows;
     const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
-                           a.out.stride, width, room.chosen, width, parts_of(width), numbers(room.places)};
-    return start(device, kKernel_add_pairs, count * args.parts, kThreads, &args);
+                           a.out.stride, width, room.chosen, width, 0, numbers(room.places)};
+    return start_fours(device, kKernel_add_pairs, count, width, args);
   }
   int32_t run() const {
     int32_t status = place();

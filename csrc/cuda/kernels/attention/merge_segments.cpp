@@ -30,7 +30,7 @@ TS_KERNEL(attention_merge, AttentionArgs) {
   const int32_t heads = static_cast<int32_t>(args.heads), index = static_cast<int32_t>(block_index()), head = index % heads;
   const int32_t row = index / heads % args.together, number = index / heads / args.together, element = thread_index(), lane = warp_lane();
   const RowTile tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-  if (row >= tile.rows || tile.of_sequence > args.few) return;
+  if (row >= tile.rows) return;
   const int32_t count = tile.seen(args, row).segments();
   const int64_t floats = partial_floats(args.layer.value_dim);
   if (count <= 1) return;

@@ -309,7 +309,7 @@ TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
   const int32_t blocks = static_cast<int32_t>(args.prompt_blocks), block = static_cast<int32_t>(block_index());
   const int32_t number = (blocks - 1 - block % blocks) * kPromptWarps + warp_index();  // the last rows, which see most, come first
   PromptTile tile(args, number, block / blocks);
-  if (tile.rows.rows == 0 || tile.rows.of_sequence <= args.few) return;
+  if (tile.rows.rows == 0) return;
   round_queries(args, tile, Pages::kKeyZero);
   const int32_t begin = tile.rows.begin(args), begin_last = tile.rows.seen(args, tile.rows.rows - 1).begin;
   const int32_t end = tile.rows.end(args), end_first = tile.rows.seen(args, 0).end;

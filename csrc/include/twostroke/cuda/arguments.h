@@ -42,7 +42,8 @@ constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a b
 constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows
 constexpr int kPromptDims = 128;     // of V
 constexpr int kPromptThreads = 128;
-constexpr int kFloatColumns = 4;     // over f32 and bf16
+constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
+constexpr int kOneRowColumns = 4;
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
@@ -142,11 +143,11 @@ struct AttentionArgs {
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
   // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
-  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; few: rows of a sequence up to which it is theirs.
-  // prompt_blocks: of those with more rows, blocks of one KV head.
+  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; a sequence is theirs of more than `above`
+  // and at most `few` rows. prompt_blocks: where a warp goes over the whole context, blocks of one KV head.
   float* partials;
   int64_t first_tile, prompt_blocks;
-  int32_t together, chunks, segments, few;
+  int32_t together, chunks, segments, above, few;
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -187,6 +188,8 @@ struct FollowArgs {
   K(attention_int4, AttentionArgs)    \
   K(attention_int8, AttentionArgs)    \
   K(attention_merge, AttentionArgs)   \
+  K(attention_prompt_bf16, AttentionArgs) \
+  K(attention_prompt_f32, AttentionArgs) \
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
   K(compress, CompressArgs)           \

@@ -53,8 +53,8 @@ SEGMENT = 512
 PARTIAL_BYTES = 32 << 20
 """Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
 csrc/cuda/host/launch_attention.cpp."""
-TILE_COLUMNS = 8
-"""The most pairs of a row and a query head that share a KV head and a tile of rows: kWholeColumns."""
+TILE_COLUMNS = 16
+"""The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
 ROW_TOTALS = 16
 """Sums of weights of a row over a segment: kRowTotals."""
 SCRATCH_PART = 256

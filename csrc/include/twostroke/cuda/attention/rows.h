@@ -49,10 +49,9 @@ TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float
   return kept / (total * kept + more);
 }
 
-// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0.
+// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0, as where the sequence is not theirs.
 struct RowTile {
-  int32_t rows, of_sequence;           // of_sequence: rows of the sequence in this step
-  int32_t first, position, context;  // position: of the first row
+  int32_t rows, first, position, context;  // position: of the first row
   const int32_t* pages;
 
   TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, position + row, context); }
@@ -80,7 +79,8 @@ TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
   const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
   const int32_t context = args.context_tokens[low];
-  return {rows > 0 ? rows : 0, end - begin, first, context - (end - first), context, args.page_table + low * args.table_stride};
+  const bool theirs = rows > 0 && end - begin > args.above && end - begin <= args.few;
+  return {theirs ? rows : 0, first, context - (end - first), context, args.page_table + low * args.table_stride};
 }
 
 // What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
@@ -100,7 +100,7 @@ struct SegmentBlock {
     kv_head = index % args.layer.kv_heads;
     number = index / args.layer.kv_heads;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-    if (tile.rows == 0 || tile.of_sequence > args.few) return;
+    if (tile.rows == 0) return;
     const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
     segment = begin / kSegment + place;
     if (segment * kSegment >= end) return;

@@ -21,8 +21,11 @@ typedef struct {
   int64_t free_bytes, total_bytes;
 } ts_cuda_device;
 
-// driver: the library to open, usually "libcuda.so.1". image: PTX with a zero behind it, of `bytes` in all; it is compiled by the driver.
-int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int64_t bytes, ts_context** out);
+// driver: the library to open, usually "libcuda.so.1".
+int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out);
+// Before anything runs; again, with another one, where it failed. image: PTX with a zero behind it, of `bytes` in all; it is compiled by the
+// driver.
+int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes);
 int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);
 const char* ts_cuda_error(void);  // of the last call of this thread that failed: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
 
@@ -33,6 +36,9 @@ int32_t ts_cuda_put(ts_context*, uint64_t to, const void* from, int64_t bytes);
 int32_t ts_cuda_get(ts_context*, void* to, uint64_t from, int64_t bytes);  // after all work before it; waits
 int32_t ts_cuda_copy(ts_context*, uint64_t to, uint64_t from, int64_t bytes);  // both on the device, not overlapping
 int32_t ts_cuda_wait(ts_context*);
+
+// How many graphs of launches are kept from now on, at most 48; 0: every launch is its own. Those kept before are dropped.
+int32_t ts_cuda_graphs(ts_context*, int32_t most);
 
 // A block of inputs, kept by the caller; one for each program that runs on the device, TS_CUDA_NO_ROOM for more than 32. Of 0 bytes: it
 // is taken back, after all work before it.

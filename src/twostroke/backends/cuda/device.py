@@ -49,8 +49,8 @@ class DeviceFacts:
 class CudaDevice:
     """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
 
-    driver: the driver's library, by name or path. folder: of the backend's built files. All memory is given back by
-    `close`.
+    driver: the driver's library, by name or path. folder: of the backend's built files. image_name: the file whose
+    kernels run. All memory is given back by `close`.
     """
 
     def __init__(self, ordinal: int = 0, driver: str | None = None, folder: Path | None = None) -> None:
@@ -58,11 +58,21 @@ class CudaDevice:
         self._context = ctypes.c_void_p()
         self._library, self.numbers = native.load_host_library(folder), native.cuda_op_numbers(folder)
         self.structs, self._owned, self._inputs = Structs(), set[int](), dict[int, U8Array]()
-        code = native.image(folder)
-        status = self._library.ts_cuda_open(driver.encode(), ordinal, code, len(code), ctypes.byref(self._context))
+        status = self._library.ts_cuda_open(driver.encode(), ordinal, ctypes.byref(self._context))
+        if not status:
+            status = self._load(folder)
         if status:
             raise _cannot_open(ordinal, status, native.words_of(status, self._library))
-        self._image = code
+
+    def _load(self, folder: Path) -> int:
+        """The kernels that suit the device; those of every device where the driver refuses its own. A status."""
+        found, status = self.facts, 0
+        for self.image_name in native.image_names(found.capability, found.driver_version):
+            code = native.image(folder, self.image_name)
+            status = self._library.ts_cuda_load(self._context, code, len(code))
+            if status != native.FAILED:
+                break
+        return int(status)
 
     def close(self) -> None:
         """Give all memory back; the object and its arrays cannot be used afterwards. Closing twice is harmless."""
@@ -212,7 +222,11 @@ class CudaDevice:
     def run(self, calls: Calls) -> None:
         """Start calls on what their operands hold then; nothing waits. Raises BackendError where one refuses."""
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
-        self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
+        self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
+
+    def keep_graphs(self, most: int) -> None:
+        """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
+        self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
         """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their

@@ -25,11 +25,11 @@ import numpy as np
 
 from twostroke.ops.operands import I32Array, U8Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.runner.device_sampler import DeviceSampler, SampledRows
+from twostroke.runner.device_sampler import DeviceSampler, SampledRows, WantedRows
 from twostroke.runner.early_steps import following, is_same
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import Sampled
-from twostroke.runner.step_inputs import write_sequences
+from twostroke.runner.step_inputs import write_next, write_sequences
 from twostroke.sampling.device_rows import SAMPLE_RESULT, Rows
 from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence
@@ -64,25 +64,37 @@ class EarlyForward(Protocol):
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known."""
+    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known.
+
+    found: of its sequences, those that a plan asked for. early: it was started behind a step that was not looked at.
+    """
 
     slot: int
-    sequences: Mapping[str, PlannedSequence]
+    ordered: Sequence[PlannedSequence]
+    wanted: WantedRows
     found: Sequence[SampledRows]
     row_results: Rows
     tokens: Mapping[str, int] = field(default_factory=dict)
     device_s: float = 0.0
+    early: bool = False
 
     def keep(self, plan: Plan) -> set[str]:
         """Drop what the plan does not ask for; the ids of the rest."""
-        tokens, begun = self.tokens, self.sequences
+        tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
             for each in plan.sequences
             if (name := each.request.request_id) in begun and is_same(each, begun[name], tokens.get(name))
         }
-        self.found = [each for each in self.found if each.sequence.request.request_id in same]
+        if len(same) < len(self.ordered):
+            self.found = [each for each in self.found if each.sequence.request.request_id in same]
         return same
+
+    def goes_on(self, sequences: Sequence[PlannedSequence]) -> bool:
+        """Whether these are all of its sequences in their order. What it computed, they follow."""
+        if not len(self.found) == len(self.ordered) == len(sequences):
+            return False
+        return all(one.request is other.request for one, other in zip(self.ordered, sequences, strict=True))
 
 
 class EarlyRunner:
@@ -103,6 +115,7 @@ class EarlyRunner:
         self._plain, self._forward, self._sampler, self._memory = plain, forward, sampler, memory
         self._clock, self._delay = clock, delay
         self._early: _Begun | None = None
+        self._written: _Begun | None = None  # what the inputs hold
         self._slot = 0
         self.kept = self.dropped = 0
 
@@ -111,12 +124,12 @@ class EarlyRunner:
         early, self._early = self._early, None
         self.dropped += 0 if early is None else len(early.found)
         if plan.state_copies or plan.page_copies or any(each.scores for each in plan.sequences):
-            return self._plain.execute(plan)
+            return self._whole(plan)
         asked_s = self._clock()
         same = set[str]() if early is None else early.keep(plan)
         behind = following(plan)
         if not (same or behind):
-            return self._plain.execute(plan)
+            return self._whole(plan)
         parts = [early] if early is not None and same else []
         self.kept += len(same)
         self.dropped -= len(same)
@@ -124,14 +137,14 @@ class EarlyRunner:
         if rest:
             made = self._begin(rest, ())
             if made is None:
-                return self._plain.execute(plan)
+                return self._whole(plan)
             parts.append(made)
         following_step = self._begin_early(behind, parts)
         for part in parts:
             part.device_s = self._forward.results(part.slot, part.row_results)
         model_end_s = self._clock()
         if not all(self._sampler.has_all(part.found, part.row_results) for part in parts):
-            return self._plain.execute(plan)  # it needs logits, which the early step has overwritten
+            return self._whole(plan)  # it needs logits, which the early step has overwritten
         sampled = Sampled({}, {})
         for part in parts:
             tokens, failed = self._sampler.choose(plan, (list(part.found), part.row_results))
@@ -146,6 +159,10 @@ class EarlyRunner:
         sampling_s = self._clock() - model_end_s
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
+    def _whole(self, plan: Plan) -> StepResult:
+        self._written = None
+        return self._plain.execute(plan)
+
     def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Start the next step behind these parts; None where it cannot be started: its plan will say why."""
         if not behind:
@@ -157,15 +174,27 @@ class EarlyRunner:
 
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Start a step. parts: the one ahead of it, where tokens are not known yet. None where logits are needed."""
-        follows = _follows(sequences, parts)
-        wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
-        if any(each.reason is not None for each in wanted.found):
-            return None
+        ahead = parts[0] if len(parts) == 1 and parts[0] is self._written else None
+        wanted = None
+        if ahead is not None and ahead.early and ahead.goes_on(sequences):
+            wanted = self._sampler.wanted_next(ahead.wanted, sequences)
+        self._written = None
+        if wanted is not None and ahead is not None:
+            each_row = np.arange(len(sequences), dtype=np.int32)
+            follows = [(ahead.slot, np.stack((each_row, each_row), axis=1))]
+            write_next(sequences, ahead.ordered, self._memory)
+            sizes = StepSizes(len(sequences), len(sequences), len(sequences))
+        else:
+            follows = _follows(sequences, parts)
+            wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
+            if any(each.reason is not None for each in wanted.found):
+                return None
+            sizes = write_sequences(sequences, self._memory)
         slot = self._slot = (self._slot + 1) % SLOTS
-        sizes = write_sequences(sequences, self._memory)
         self._forward.begin(wanted.asked, wanted.lists, follows, sizes, slot, SAMPLE_RESULT.itemsize)
-        by_id = {each.request.request_id: each for each in sequences}
-        return _Begun(slot, by_id, wanted.found, np.zeros(len(wanted.asked), SAMPLE_RESULT))
+        row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
+        made = self._written = _Begun(slot, sequences, wanted, wanted.found, row_results, early=bool(parts))
+        return made
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:

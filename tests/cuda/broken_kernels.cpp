@@ -125,18 +125,20 @@ TS_DEVICE_INLINE void copy_own(const BrokenArgs& args, bool waits) {
 TS_KERNEL(copy_waited, BrokenArgs) { copy_own(args, true); }
 TS_KERNEL(copy_not_waited, BrokenArgs) { copy_own(args, false); }
 
-// A[row][k] = row - 8 (signed) or row (unsigned) at k = 3, B[3][column] = column - 4, and zeros: two tables of 16 x 8.
+// A[row][k] = row - 8 (signed) or row + 200 (unsigned) at k = 3, B[3][column] = column - 4 (signed) or column + 244 (unsigned), and zeros: three
+// tables of 16 x 8.
 TS_KERNEL(small_products, BrokenArgs) {
   const int32_t lane = warp_lane(), row = lane / 4, column = lane % 4 * 2;
   const bool third = lane % 4 == 0;
   const auto byte3 = [&](int32_t value) { return third ? static_cast<uint32_t>(value & 0xff) << 24 : 0; };
-  const uint32_t b[2] = {byte3(row - 4), 0};
+  const uint32_t b[2] = {byte3(row - 4), 0}, b_unsigned[2] = {byte3(row + 244), 0};
   const uint32_t a_signed[4] = {byte3(row - 8), byte3(row), 0, 0}, a_unsigned[4] = {byte3(row + 200), byte3(row + 208), 0, 0};
-  int32_t sums[2][4] = {};
+  int32_t sums[3][4] = {};
   mma_signed(sums[0], a_signed, b);
   mma_unsigned(sums[1], a_unsigned, b);
+  mma_by_unsigned(sums[2], a_signed, b_unsigned);
   if (block_index() > 0) return;
-  for (int32_t table = 0; table < 2; ++table)
+  for (int32_t table = 0; table < 3; ++table)
     for (int32_t i = 0; i < 4; ++i) args.out[table * 128 + (row + i / 2 * 8) * 8 + column + i % 2] = sums[table][i];
 }
 

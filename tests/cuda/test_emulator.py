@@ -62,6 +62,7 @@ def test_products_of_small_matrices() -> None:
     column = np.arange(8) - 4
     np.testing.assert_array_equal(out[:128].reshape(16, 8), (np.arange(16) - 8)[:, None] * column)
     np.testing.assert_array_equal(out[128:256].reshape(16, 8), (np.arange(16) + 200)[:, None] * column)
+    np.testing.assert_array_equal(out[256:384].reshape(16, 8), (np.arange(16) - 8)[:, None] * (column + 248))
 
 
 @pytest.mark.parametrize("which", FAULTS)

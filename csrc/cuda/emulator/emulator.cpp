@@ -178,8 +178,10 @@ const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
 
 int32_t byte_of(uint32_t word, int32_t at) { return static_cast<int32_t>(word >> (8 * at) & 0xff); }
 
-// See simt.h. A's bytes: signed where `is_signed`.
-void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool is_signed) {
+int32_t number_of(int32_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : byte; }
+
+// See simt.h.
+void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool a_signed, bool b_signed) {
   const uint32_t own[kMostGiven] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const int32_t lane = machine.thread % kWarp;
   const uint32_t(*given)[kMostGiven] = exchanged(own, kMostGiven);
@@ -188,8 +190,8 @@ void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_
     uint32_t sum = static_cast<uint32_t>(sums[i]);
     for (int32_t k = 0; k < 32; ++k) {
       const int32_t quad = k % 16 / 4, left = byte_of(given[row % 8 * 4 + quad][row / 8 + k / 16 * 2], k % 4);
-      const int32_t right = static_cast<int8_t>(byte_of(given[column * 4 + quad][4 + k / 16], k % 4));
-      sum += static_cast<uint32_t>((is_signed ? static_cast<int8_t>(left) : left) * right);
+      const int32_t right = byte_of(given[column * 4 + quad][4 + k / 16], k % 4);
+      sum += static_cast<uint32_t>(number_of(left, a_signed) * number_of(right, b_signed));
     }
     sums[i] = static_cast<int32_t>(sum);
   }
@@ -231,8 +233,9 @@ uint64_t shuffle64(uint64_t value, int32_t from) {
   return given[0] | static_cast<uint64_t>(given[1]) << 32;
 }
 
-void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false); }
-void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true); }
+void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false, true); }
+void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, true); }
+void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, false); }
 
 uint32_t atomic_add(uint32_t* to, uint32_t value) {
   const uint32_t before = *to;

@@ -26,7 +26,7 @@ struct ExpertRoom {
 
   explicit ExpertRoom(const ts_experts_args& a) {
     const int64_t chosen = width_of(a.routes) / 2;
-    rows = kRowsAtOnce / chosen > 1 ? kRowsAtOnce / chosen : 1;
+    rows = kPairsAtOnce / chosen > 1 ? kPairsAtOnce / chosen : 1;
     pairs = rows * chosen;
     weights = round_up(4 * pairs);
     gathered = weights + round_up(4 * pairs);

@@ -73,11 +73,12 @@ using namespace twostroke;
 using namespace twostroke::cuda;
 
 int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, int64_t rows, int64_t count, const void* asked, int64_t asked_bytes,
-                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes) {
-  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || told == nullptr) return TS_BAD_POINTER;
+                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes, int32_t slot) {
+  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || (told == nullptr && slot < 0)) return TS_BAD_POINTER;
   if (rows < 0 || count < 1 || count > INT32_MAX || stride < count || terms != kSeriesTerms) return TS_BAD_SHAPE;
   if (asked_bytes != sizeof(SampleRow) || told_bytes != sizeof(SampledRow)) return TS_BAD_FORMAT;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  if (status == TS_OK && rows == 0 && slot >= 0) return end_results(*device, slot, 0);
   if (status != TS_OK || rows == 0) return status;
   const SampleRow* all = static_cast<const SampleRow*>(asked);
   const int32_t* mirror = mirrored(*device, static_cast<const int32_t*>(asked), rows * asked_bytes / 4);
@@ -88,6 +89,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   bool changed = false;
   for (int64_t r = 0; r < rows; ++r) changed = changed || all[r].changed != 0;
   const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce;
+  device->call = 0;
   SampleArgs args = {};
   args.rows = reinterpret_cast<const SampleRow*>(mirror);
   args.stride = stride;
@@ -97,6 +99,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   memcpy(args.series, series, sizeof args.series);
   const uint64_t scratch = scratch_of(*device, static_cast<int64_t>(place(args, 0, at_once, rows, changed)), &status);
   if (status == TS_OK) place(args, scratch, at_once, rows, changed);
+  if (status == TS_OK && slot >= 0) args.told = reinterpret_cast<SampledRow*>(results_of(*device, slot, rows * told_bytes, &status));
   for (args.first = 0; args.first < rows && status == TS_OK; args.first += at_once) {
     const int64_t some = rows - args.first < at_once ? rows - args.first : at_once;
     Wanted wanted = {};
@@ -108,5 +111,8 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
     args.logits = logits + args.first * stride;
     status = sample_some(*device, args, some, wanted);
   }
+  if (status != TS_OK) forget(device->collected);
+  if (status == TS_OK) status = run_collected(*device);
+  if (status == TS_OK && slot >= 0) return end_results(*device, slot, rows * told_bytes);
   return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
 }

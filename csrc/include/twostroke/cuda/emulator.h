@@ -18,6 +18,9 @@ int32_t threads();
 int64_t block_index();
 void barrier();
 
+// Keeps the first thing that was wrong in a launch.
+void fail(const char* what, const char* name, int64_t index);
+
 inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   uint32_t total = static_cast<uint32_t>(sum);
   for (int i = 0; i < 4; ++i) {
@@ -29,12 +32,24 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
 }
 
 // See simt.h.
+template <int kMost>
+inline void at_most_threads() {
+  if (threads() > kMost) fail("more threads than the kernel says", "threads", threads());
+}
 uint32_t shuffle(uint32_t value, int32_t from);
 uint64_t shuffle64(uint64_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+template <class T>
+inline void load_before(T&) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
+template <class S>
+inline uint32_t word_of(S& shared, int32_t index) {
+  const Words4 four = shared[index / 4];
+  return four[index % 4];
+}
 // Not inline: watch.cpp does not look at it, since no other access orders it.
 uint32_t atomic_add(uint32_t* to, uint32_t value);
 
@@ -68,9 +83,6 @@ void note_read(Accesses& accesses, const char* name, int64_t index);
 void note_write(Accesses& accesses, const char* name, int64_t index);
 void note_atomic(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
-
-// Keeps the first thing that was wrong in a launch.
-void fail(const char* what, const char* name, int64_t index);
 
 // The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
 struct Now {

@@ -98,7 +98,7 @@ def llama_cpp_figures(gguf: str | None, limit: Limit) -> Iterator[ROW]:
     if code != 0:
         yield {"what": "llama.cpp", "missing": f"it did not finish: {said[-TAIL:]}"}
         return
-    for each in json.loads(said[said.index("[\n") : said.rindex("]") + 1]):
+    for each in json.loads(said[said.index("[\n") : said.index("\n]") + 2]):
         yield {"what": f"llama.cpp, {each['n_prompt']} in, {each['n_gen']} out", "rows_per_s": each["avg_ts"]}
     batched = shutil.which("llama-batched-bench")
     if batched is not None:

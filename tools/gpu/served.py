@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.gpu.checkpoint_there import write_any_checkpoint
+from tools.gpu.gguf_there import write_gguf
 from tools.gpu.outside import TAIL, run
 
 Row = dict[str, Any]
@@ -33,7 +34,8 @@ FLAGS = ("--speculate", "off", "--context", "4096", "--served-name", "any")
 
 @dataclass(frozen=True)
 class Served:
-    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens."""
+    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens. mix: of a
+    GGUF file that is made; empty for a checkpoint of bf16."""
 
     name: str
     config: dict[str, Any]
@@ -42,6 +44,7 @@ class Served:
     prompt: int = 2048
     output: int = 128
     environment: tuple[tuple[str, str], ...] = ()
+    mix: str = ""
 
 
 @dataclass
@@ -78,7 +81,12 @@ def serve_times(
 def _one(served: Served, folder: Path, clock: Clock, has_time: Callable[[], bool]) -> Iterator[Row]:
     name = f"served {served.name}"
     before = clock()
-    checkpoint = write_any_checkpoint(served.config, folder / served.name.split()[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = served.name.split()[0]
+    if served.mix:
+        checkpoint = write_gguf(served.config, served.mix, folder / f"{shape}-{served.mix}.gguf")
+    else:
+        checkpoint = write_any_checkpoint(served.config, folder / shape)
     yield {"what": f"{name}: checkpoint written", "seconds": clock() - before}
     for words in ("first start to first token, packing", "start to first token, packed file"):
         if not has_time():

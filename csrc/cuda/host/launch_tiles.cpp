@@ -64,7 +64,7 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 }  // namespace
 
-KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows).kernel; }
+KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false).kernel; }
 
 bool is_tiled(const ts_weight& w) { return is_integer_kind(w.kind) && reinterpret_cast<uint64_t>(w.data) % 16 == 0; }
 

@@ -339,12 +339,12 @@ TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
 template <class Pages>
 using OneRow = FloatWork<Pages, kOneRowColumns / 4, kThreads, 1, 2>;
 template <class Pages>
-using ManyRows = FloatWork<Pages, kFloatColumns / 4, kPromptThreads, 2, 8>;
+using ManyRowsWork = FloatWork<Pages, kFloatColumns / 4, kPromptThreads, 2, 8>;
 
 TS_KERNEL(attention_f32, AttentionArgs) { attend_floats<OneRow<FloatPages>>(args); }
 TS_KERNEL(attention_bf16, AttentionArgs) { attend_floats<OneRow<PairPages>>(args); }
-TS_KERNEL(attention_prompt_f32, AttentionArgs) { attend_floats<ManyRows<FloatPages>>(args); }
-TS_KERNEL(attention_prompt_bf16, AttentionArgs) { attend_floats<ManyRows<PairPages>>(args); }
+TS_KERNEL(attention_prompt_f32, AttentionArgs) { attend_floats<ManyRowsWork<FloatPages>>(args); }
+TS_KERNEL(attention_prompt_bf16, AttentionArgs) { attend_floats<ManyRowsWork<PairPages>>(args); }
 
 }  // namespace cuda
 }  // namespace twostroke

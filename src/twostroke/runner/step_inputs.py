@@ -77,23 +77,6 @@ def write_sequences(sequences: Sequence[StepRow], memory: StepMemory) -> StepSiz
     return StepSizes(int(ends[-1]) if count else 0, count, len(chosen))
 
 
-def write_next(sequences: Sequence[StepRow], before: Sequence[StepRow], memory: StepMemory) -> None:
-    """As `write_sequences`, where the memory holds `before`: the same sequences with one row each, one position back.
-    The tokens are zeros."""
-    count = len(sequences)
-    positions = memory.positions[:count]
-    positions += 1
-    memory.batch.context_tokens[:count] += 1
-    memory.token_ids[:count] = 0
-    for index, (new, old) in enumerate(zip(sequences, before, strict=True)):
-        if new.tables is not old.tables:
-            for table, inputs in zip(memory.tables(new.tables), memory.page_inputs, strict=False):
-                inputs.batch.page_table[index, : len(table)] = table
-    rows, page, offset = np.arange(count), positions // PAGE_TOKENS, positions % PAGE_TOKENS
-    for inputs in memory.page_inputs[: len(memory.tables(sequences[0].tables))]:
-        inputs.slots[:count] = inputs.batch.page_table[rows, page] * PAGE_TOKENS + offset
-
-
 def _fill_rows(sequence: StepRow, memory: StepMemory, rows: slice) -> None:
     """Write one sequence's tokens, positions and adapter."""
     start, stop = sequence.start, sequence.start + sequence.num_tokens

@@ -1,7 +1,7 @@
 // A stand-in for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
 //
 // As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
-// it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
+// it had when it was queued, a copy from pinned memory with what lies there then. Only kernels and copies can access device memory: for all other code its pages have no access, and
 // a page without access lies behind each allocation.
 // Graphs: fake_graphs.cpp.
 // Knows: the driver's interface, the emulator. Must not know: the loader.
@@ -24,7 +24,7 @@ TS_CUDA_KERNELS(K)
 
 namespace {
 
-constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16;
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostPinned = 256;
 constexpr CUresult kFull = 3, kNotFound = 500, kInvalidImage = 200;
 
 const Entry kEntries[] = {
@@ -50,9 +50,15 @@ struct Work {
   uint64_t seed;
 };
 
+struct Pinned {
+  const char* from;
+  size_t bytes;
+};
+
 struct Fake {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   Allocation memory[kMostAllocations];
+  Pinned pinned[kMostPinned];
   Work queue[kMostWork];
   size_t queued;
   uint64_t seed;
@@ -74,7 +80,7 @@ void allow(int protection) {
 
 CUresult run_work(const Work& work) {
   switch (work.kind) {
-    case Work::kUp: memcpy(work.to, work.kept, work.bytes); return 0;
+    case Work::kUp: memcpy(work.to, work.kept == nullptr ? work.from : work.kept, work.bytes); return 0;
     case Work::kDown: memcpy(work.to, work.from, work.bytes); return 0;
     case Work::kFill: memset(work.to, work.value, work.bytes); return 0;
     default: break;
@@ -105,6 +111,20 @@ CUresult put(Work work, const void* given, size_t bytes) {
   }
   fake.queue[fake.queued++] = work;
   return 0;
+}
+
+bool is_pinned(const void* from, size_t bytes) {
+  const char* at = static_cast<const char*>(from);
+  for (const Pinned& each : fake.pinned)
+    if (each.from != nullptr && at >= each.from && at + bytes <= each.from + each.bytes) return true;
+  return false;
+}
+
+// Gives the place of pinned memory that begins there; NULL: a free one.
+Pinned* pinned_at(const void* from) {
+  for (Pinned& each : fake.pinned)
+    if (each.from == from) return &each;
+  return nullptr;
 }
 
 bool lies_in_device_memory(CUdeviceptr address, size_t bytes) {
@@ -153,6 +173,7 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   Counts held = {};
   held.used = counts.used;
   held.graphs_held = counts.graphs_held;
+  held.pinned_held = counts.pinned_held;
   counts = held;
   fake.error[0] = fake.failing[0] = 0;
 }
@@ -247,15 +268,40 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   return kInvalid;
 }
+CUresult cuMemHostRegister_v2(void* address, size_t bytes, uint32_t) {
+  const Held held;
+  if (fails("cuMemHostRegister")) return kOutOfMemory;
+  *pinned_at(nullptr) = {static_cast<const char*>(address), bytes};
+  ++counts.pinned_held;
+  return 0;
+}
+CUresult cuMemHostUnregister(void* address) {
+  const Held held;
+  Pinned* found = pinned_at(address);
+  if (found == nullptr) return kInvalid;
+  *found = {};
+  --counts.pinned_held;
+  return 0;
+}
+CUresult cuMemHostAlloc(void** address, size_t bytes, uint32_t flags) {
+  *address = malloc(bytes);
+  return cuMemHostRegister_v2(*address, bytes, flags);
+}
+CUresult cuMemFreeHost(void* address) {
+  const CUresult status = cuMemHostUnregister(address);
+  free(address);
+  return status;
+}
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
   const Held held;
   if (!lies_in_device_memory(to, bytes)) return kInvalid;
   Work work = {};
   work.kind = Work::kUp;
   work.to = reinterpret_cast<void*>(to);
+  work.from = from;
   work.bytes = bytes;
   ++counts.copies_up;
-  return put(work, from, bytes);
+  return put(work, from, is_pinned(from, bytes) ? 0 : bytes);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
   const Held held;

@@ -85,13 +85,8 @@ int32_t open_all(ts_context& device, const char* driver, int32_t ordinal) {
   if (status != TS_OK) return status;
   device.retained = true;
   status = checked(device, "cuCtxSetCurrent", device.driver.set_current(device.context));
+  if (device.driver.allocate_host(&device.results, kResultBytes, 0) != 0) device.results = nullptr;
   return status == TS_OK ? checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0)) : status;
-}
-
-// The context belongs to the thread that calls: engines are built and stepped by different ones.
-int32_t begin(ts_context* device) {
-  if (device == nullptr) return TS_BAD_POINTER;
-  return checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
 }
 
 }  // namespace
@@ -104,6 +99,13 @@ int32_t checked(const ts_context& device, const char* call, CUresult result) {
   if (device.driver.error_name == nullptr || device.driver.error_name(result, &name) != 0 || name == nullptr) name = "an error without a name";
   set_error(call, name);
   return result == kOutOfMemory ? TS_NO_MEMORY : TS_CUDA_FAILED;
+}
+
+// The context belongs to the thread that calls: engines are built and stepped by different ones.
+int32_t begin(ts_context* device) {
+  if (device == nullptr) return TS_BAD_POINTER;
+  const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  return status == TS_OK && device->collected.count > 0 ? run_collected(*device) : status;
 }
 
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status) {
@@ -165,8 +167,9 @@ void ts_context_destroy(ts_context* device) {
     if (device->stream != nullptr) driver.synchronize(device->stream);
     drop_graphs(*device);
     if (device->scratch != 0) driver.free_memory(device->scratch);
-    for (const InputBlock& block : device->inputs)
-      if (block.host != nullptr) driver.free_memory(block.mirror);
+    for (InputBlock& block : device->inputs)
+      if (block.host != nullptr) release(driver, block);
+    if (device->results != nullptr) driver.free_host(device->results);
     if (device->module != nullptr) driver.unload_module(device->module);
     if (device->stream != nullptr) driver.destroy_stream(device->stream);
   }

@@ -93,5 +93,10 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   }
   if (status != TS_OK) forget(device->collected);
   if (status == TS_OK) status = run_collected(*device);
-  return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
+  if (status != TS_OK) return status;
+  const int64_t bytes = rows * told_bytes;
+  void* to = device->results != nullptr && bytes <= kResultBytes ? device->results : told;
+  status = ts_cuda_get(device, to, reinterpret_cast<uint64_t>(args.told), bytes);
+  if (status == TS_OK && to != told) memcpy(told, to, static_cast<size_t>(bytes));
+  return status;
 }

@@ -24,12 +24,16 @@ enum KernelNumber {
 
 constexpr int kMostInputs = 32;
 
-// What the host writes before each step of one program, and where its mirror lies on the device; host is NULL for a free place.
+// What the host writes before each step of one program, and where its mirror lies on the device; host is NULL for a free place. pinned: the
+// device reads it by itself, later.
 struct InputBlock {
   const char* host;
   int64_t bytes;
   uint64_t mirror;
+  bool pinned;
 };
+
+constexpr int64_t kResultBytes = 1 << 16;
 
 struct LaunchHead {
   int32_t kernel, threads;
@@ -101,6 +105,7 @@ struct ts_context {
   uint64_t scratch;
   int64_t scratch_bytes;
   twostroke::cuda::InputBlock inputs[twostroke::cuda::kMostInputs];
+  void* results;  // kResultBytes that the device writes by itself; NULL where there are none
   int64_t call;  // that is being started, or that failed
   twostroke::cuda::LaunchList collected;
   twostroke::cuda::Graphs graphs;
@@ -116,6 +121,9 @@ void set_error(const char* what, const char* detail);
 // Collects a launch of `kernel` with a copy of args; a grid without blocks is nothing to do.
 int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t threads, const void* args);
 
+// Makes the calling thread ready; what was collected runs first.
+int32_t begin(ts_context* device);
+
 // Runs what was collected: as a graph, or one by one. launch_each: one by one; device.call is the call that failed.
 int32_t run_collected(ts_context& device);
 int32_t launch_each(ts_context& device);
@@ -127,6 +135,9 @@ void drop_graphs(ts_context& device);  // behind all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status);
+
+// Gives the mirror back, and the block to the host alone; what uses it has ended then.
+int32_t release(const Driver& driver, InputBlock& block);
 
 // Where the mirror of an input lies; NULL where [data, data + count) is in no block of inputs.
 const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count);

@@ -48,6 +48,10 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuMemGetInfo_v2, memory_info, (size_t * free_bytes, size_t * total_bytes))                                         \
   F(cuMemAlloc_v2, allocate, (CUdeviceptr * address, size_t bytes))                                                    \
   F(cuMemFree_v2, free_memory, (CUdeviceptr address))                                                                  \
+  F(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, uint32_t flags))                                     \
+  F(cuMemFreeHost, free_host, (void* address))                                                                         \
+  F(cuMemHostRegister_v2, pin, (void* address, size_t bytes, uint32_t flags))                                          \
+  F(cuMemHostUnregister, unpin, (void* address))                                                                       \
   F(cuMemcpyHtoDAsync_v2, copy_up, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))                  \
   F(cuMemcpyDtoHAsync_v2, copy_down, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                      \
   F(cuMemcpyDtoDAsync_v2, copy_across, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))              \

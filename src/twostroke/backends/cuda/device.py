@@ -145,8 +145,8 @@ class CudaDevice:
             for address in self._owned - before:
                 self._release(address)
             for address in self._inputs.keys() - inputs:
-                del self._inputs[address]
                 self._check("inputs", self._library.ts_cuda_inputs(self._context, address, 0))
+                del self._inputs[address]
 
     def _release(self, address: int) -> None:
         self._owned.discard(address)
@@ -221,6 +221,13 @@ class CudaDevice:
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
 
+    def collect(self, calls: Calls) -> None:
+        """As `run`, but what is collected starts with the next call of another kind, before that one, all in one."""
+        ran = ctypes.c_int64()
+        words = calls.words
+        status = self._library.ts_cuda_collect(self._context, calls.address, len(words), ctypes.byref(ran))
+        self._check(calls.names[ran.value] if ran.value < len(calls.names) else "run", status)
+
     def keep_graphs(self, most: int) -> None:
         """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
         self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
@@ -239,13 +246,20 @@ class CudaDevice:
             raise BackendError(f"{op} was refused by the cuda backend: {native.words_of(status, self._library)}.")
 
 
+class _Collector:
+    """Satisfies `backends.cpu.compiled.Runner`: body and head start together, with what brings their results here."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.numbers, self.structs, self.run = device.numbers, device.structs, device.collect
+
+
 class CudaForward:
     """Satisfies `runner.forward.Forward` and `runner.device_sampler.SamplingForward`: inputs go up in one copy, logits
     or tokens come down in one."""
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory
-        self._compiled = CompiledProgram(device, program, memory)
+        self._compiled = CompiledProgram(_Collector(device), program, memory)
         self._logits: NDArray[Any] = np.empty((0, 0), np.float32)
 
     def __call__(self, sizes: StepSizes) -> F32Array:

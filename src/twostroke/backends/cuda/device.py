@@ -30,6 +30,10 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.program.program import Program
 from twostroke.types.errors import BackendError, OutOfMemory
 
+SCALE = exponent_scale(1.0)
+SERIES: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
+_SERIES_AT = SERIES.ctypes.data
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
@@ -236,9 +240,8 @@ class CudaDevice:
         """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their
         lists, in the inputs' block, uploaded; row_results: R structs that are filled (csrc/.../cuda/sample_row.h)."""
         rows, count = logits.shape
-        series: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
         where = (logits.ctypes.data, logits.strides[0] // 4, rows, count, asked.ctypes.data, row_bytes)
-        how = (exponent_scale(1.0), series.ctypes.data, len(series), row_results.ctypes.data, row_results.itemsize)
+        how = (SCALE, _SERIES_AT, len(SERIES), row_results.ctypes.data, row_results.itemsize)
         self._check("sample", self._library.ts_cuda_sample(self._context, *where, *how))
 
     def _check(self, op: str, status: int) -> None:

@@ -20,6 +20,7 @@ from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
+from twostroke.sampling.changes import changes_of
 from twostroke.sampling.device_rows import (
     MOST_TOP,
     NOT_ASKED,
@@ -89,6 +90,8 @@ class _Lists:
 
     def add(self, rows: Sequence[bytes], lists: Sequence[Sequence[Rows]]) -> list[bytes] | None:
         """The rows, which say where their lists are. None, and nothing is kept, where there is no room."""
+        if not any(lists):
+            return list(rows)
         contents = [[each.tobytes() for each in of_row] for of_row in lists]
         new = {each for of_row in contents for each in of_row} - self.places.keys()
         if self.end + sum(map(len, new)) > self.room:
@@ -161,7 +164,8 @@ class DeviceSampler:
         first, changed, rows, entries = len(asked), list[bool](), list[bytes](), list[list[Rows]]()
         reason = None
         try:
-            for each, changes in as_if_right(sequence):  # to the end, whatever they ask
+            alone = None if sequence.draft_token_ids else ((sequence, changes_of(sequence)),)
+            for each, changes in alone or as_if_right(sequence):  # to the end, whatever they ask
                 reason = reason or why_host(each, changes, self._vocabulary)
                 if reason is None:
                     changed.append(changes is not None)

@@ -95,7 +95,7 @@ def _controls(watched: bool) -> ctypes.CDLL:
     library.fake_orders.argtypes = [ctypes.c_uint64]
     library.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int64]
     library.fake_error.restype = library.fake_target.restype = ctypes.c_char_p
-    graphs = ("graph_launches", "graphs_made", "graphs_held", "nodes_changed", "early_edges", "pinned_held")
+    graphs = ("graph_launches", "graphs_made", "graphs_held", "nodes_changed", "early_edges")
     for name in ("launches", "used", "copies_up", "copies_down", "waits", *graphs):
         getattr(library, f"fake_{name}").restype = ctypes.c_uint64
     return library

@@ -1,7 +1,7 @@
 // A stand-in for libcuda.so.1: the functions of driver_types.h, over the emulator and the kernels compiled for this CPU.
 //
 // As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
-// it had when it was queued, a copy from pinned memory with what lies there then. Only kernels and copies can access device memory: for all other code its pages have no access, and
+// it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
 // a page without access lies behind each allocation.
 // Graphs: fake_graphs.cpp.
 // Knows: the driver's interface, the emulator. Must not know: the loader.
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "twostroke/cuda/arguments.h"
 #include "fake_driver.h"
@@ -24,7 +25,7 @@ TS_CUDA_KERNELS(K)
 
 namespace {
 
-constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostPinned = 256;
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostPinned = 64;
 constexpr CUresult kFull = 3, kNotFound = 500, kInvalidImage = 200;
 
 const Entry kEntries[] = {
@@ -40,7 +41,7 @@ struct Allocation {  // room: where its pages begin; NULL for an entry that is f
 };
 
 struct Work {
-  enum { kUp, kDown, kFill, kLaunch } kind;
+  enum { kUp, kDown, kFill, kLaunch, kMark } kind;
   void *to, *kept;  // kept: what was given when the work was queued
   const void* from;
   size_t bytes;
@@ -50,17 +51,21 @@ struct Work {
   uint64_t seed;
 };
 
+struct Event {
+  double at_s;
+};
+
 struct Pinned {
-  const char* from;
+  char* memory;
   size_t bytes;
 };
 
 struct Fake {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   Allocation memory[kMostAllocations];
-  Pinned pinned[kMostPinned];
   Work queue[kMostWork];
   size_t queued;
+  Pinned pinned[kMostPinned];
   uint64_t seed;
   size_t limit = size_t{1} << 30;
   int32_t devices = 1, major = 9, minor = 0, version = 13000;
@@ -78,11 +83,18 @@ void allow(int protection) {
     if (each.room != nullptr) mprotect(each.room, each.mapped - kPage, protection);
 }
 
+double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 CUresult run_work(const Work& work) {
   switch (work.kind) {
     case Work::kUp: memcpy(work.to, work.kept == nullptr ? work.from : work.kept, work.bytes); return 0;
     case Work::kDown: memcpy(work.to, work.from, work.bytes); return 0;
     case Work::kFill: memset(work.to, work.value, work.bytes); return 0;
+    case Work::kMark: static_cast<Event*>(work.to)->at_s = now_s(); return 0;
     default: break;
   }
   const char* wrong = run_grid(work.entry->kernel, work.kept, work.grid, static_cast<int32_t>(work.block), work.seed);
@@ -91,16 +103,24 @@ CUresult run_work(const Work& work) {
   return kLaunchFailed;
 }
 
-CUresult run_queue() {
+// The first `count` pieces of work; the others wait on.
+CUresult run_queue(size_t count) {
   allow(PROT_READ | PROT_WRITE);
   CUresult found = 0;
-  for (size_t i = 0; i < fake.queued; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (found == 0) found = run_work(fake.queue[i]);
     free(fake.queue[i].kept);
   }
-  fake.queued = 0;
+  fake.queued -= count;
+  memmove(fake.queue, fake.queue + count, fake.queued * sizeof(Work));
   allow(PROT_NONE);
   return found;
+}
+
+bool is_pinned(const void* memory) {
+  for (const Pinned& each : fake.pinned)
+    if (each.memory != nullptr && memory >= each.memory && memory < each.memory + each.bytes) return true;
+  return false;
 }
 
 CUresult put(Work work, const void* given, size_t bytes) {
@@ -111,20 +131,6 @@ CUresult put(Work work, const void* given, size_t bytes) {
   }
   fake.queue[fake.queued++] = work;
   return 0;
-}
-
-bool is_pinned(const void* from, size_t bytes) {
-  const char* at = static_cast<const char*>(from);
-  for (const Pinned& each : fake.pinned)
-    if (each.from != nullptr && at >= each.from && at + bytes <= each.from + each.bytes) return true;
-  return false;
-}
-
-// Gives the place of pinned memory that begins there; NULL: a free one.
-Pinned* pinned_at(const void* from) {
-  for (Pinned& each : fake.pinned)
-    if (each.from == from) return &each;
-  return nullptr;
 }
 
 bool lies_in_device_memory(CUdeviceptr address, size_t bytes) {
@@ -173,7 +179,6 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   Counts held = {};
   held.used = counts.used;
   held.graphs_held = counts.graphs_held;
-  held.pinned_held = counts.pinned_held;
   counts = held;
   fake.error[0] = fake.failing[0] = 0;
 }
@@ -258,7 +263,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 }
 CUresult cuMemFree_v2(CUdeviceptr address) {
   const Held held;
-  const CUresult status = run_queue();
+  const CUresult status = run_queue(fake.queued);
   for (Allocation& each : fake.memory) {
     if (each.room == nullptr || each.address != address) continue;
     munmap(each.room, each.mapped);
@@ -268,40 +273,16 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   return kInvalid;
 }
-CUresult cuMemHostRegister_v2(void* address, size_t bytes, uint32_t) {
-  const Held held;
-  if (fails("cuMemHostRegister")) return kOutOfMemory;
-  *pinned_at(nullptr) = {static_cast<const char*>(address), bytes};
-  ++counts.pinned_held;
-  return 0;
-}
-CUresult cuMemHostUnregister(void* address) {
-  const Held held;
-  Pinned* found = pinned_at(address);
-  if (found == nullptr) return kInvalid;
-  *found = {};
-  --counts.pinned_held;
-  return 0;
-}
-CUresult cuMemHostAlloc(void** address, size_t bytes, uint32_t flags) {
-  *address = malloc(bytes);
-  return cuMemHostRegister_v2(*address, bytes, flags);
-}
-CUresult cuMemFreeHost(void* address) {
-  const CUresult status = cuMemHostUnregister(address);
-  free(address);
-  return status;
-}
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream) {
   const Held held;
   if (!lies_in_device_memory(to, bytes)) return kInvalid;
   Work work = {};
   work.kind = Work::kUp;
   work.to = reinterpret_cast<void*>(to);
-  work.from = from;
   work.bytes = bytes;
+  work.from = from;
   ++counts.copies_up;
-  return put(work, from, is_pinned(from, bytes) ? 0 : bytes);
+  return is_pinned(from) ? put(work, nullptr, 0) : put(work, from, bytes);  // pinned memory is read when the copy is done
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
   const Held held;
@@ -334,12 +315,55 @@ CUresult cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t bytes, CUstream) 
   work.bytes = bytes;
   return put(work, nullptr, 0);
 }
+CUresult cuMemHostAlloc(void** memory, size_t bytes, uint32_t) {
+  const Held held;
+  for (Pinned& each : fake.pinned) {
+    if (each.memory != nullptr) continue;
+    each = {static_cast<char*>(malloc(bytes)), bytes};
+    *memory = each.memory;
+    return 0;
+  }
+  return kOutOfMemory;
+}
+CUresult cuMemFreeHost(void* memory) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  for (Pinned& each : fake.pinned)
+    if (each.memory == memory) each = {};
+  free(memory);
+  return status;
+}
+CUresult cuEventCreate(CUevent* event, uint32_t) { return *event = static_cast<CUevent>(calloc(1, sizeof(Event))), 0; }
+CUresult cuEventDestroy_v2(CUevent event) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  free(event);
+  return status;
+}
+CUresult cuEventRecord(CUevent event, CUstream) {
+  const Held held;
+  Work work = {};
+  work.kind = Work::kMark;
+  work.to = event;
+  return put(work, nullptr, 0);
+}
+CUresult cuEventSynchronize(CUevent event) {
+  const Held held;
+  ++counts.waits;
+  size_t count = fake.queued;
+  while (count > 0 && !(fake.queue[count - 1].kind == Work::kMark && fake.queue[count - 1].to == event)) --count;
+  return run_queue(count);
+}
+CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<Event*>(end)->at_s - reinterpret_cast<Event*>(begin)->at_s));
+  return 0;
+}
 CUresult cuStreamCreate(CUstream* stream, uint32_t) { return *stream = reinterpret_cast<CUstream>(&fake), 0; }
 CUresult cuStreamDestroy_v2(CUstream) { return 0; }
 CUresult cuStreamSynchronize(CUstream) {
   const Held held;
   ++counts.waits;
-  return run_queue();
+  return run_queue(fake.queued);
 }
 CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uint32_t grid_z, uint32_t block, uint32_t block_y,
                         uint32_t block_z, uint32_t shared_bytes, CUstream, void** arguments, void** extra) {

@@ -16,8 +16,8 @@ ASSEMBLED = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
-TWO_BLOCKS = {"latent_attention": 176}
-"""Kernels of which two blocks fit: whether that costs time is a question for a day with a GPU."""
+TWO_BLOCKS = {"latent_attention": 176, "linear_steps": 184, "attention_prompt_int8": 255, "attention_prompt_int4": 255}
+"""Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
 
 
 def bodies(chip: str) -> dict[str, str]:
@@ -34,14 +34,22 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     text = "".join(found.values())
     for loose in ("approx", ".ftz", "ex2", "lg2", "local_depot", "fma.rn.f64"):
         assert loose not in text, loose
-    for name in ("linear_float", "attention_float", "rms_norm", "gate"):
+    for name in ("linear_float", "attention_bf16", "rms_norm", "gate"):
         assert "fma.rn.f32" in found[name]
     assert "sqrt.rn.f32" in found["rms_norm"] and "div.rn.f32" in found["gate"]
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
-    for name in ("linear_whole", "attention_whole"):
+    for name in ("linear_whole", "linear_one"):
         assert "dp4a.u32.s32" in found[name]
+    for name in ("attention_int8", "attention_int4"):
+        assert "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32" in found[name]
+    for name in ("linear_tile_int8", "linear_tile_int4", "linear_narrow_int8", "linear_narrow_int4", "linear_steps"):
+        assert "mma.sync.aligned.m16n8k32" in found[name] and "cp.async.cg" in found[name]
+        assert found[name].count(".maxntid") == 1
+    assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
+    for name in ("linear_one", "linear_few"):
+        assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved
-    for name in ("linear_whole", "attention_whole", "attention_float", "quantize", "layer_norm"):
+    for name in ("linear_whole", "linear_one", "attention_int8", "attention_f32", "layer_norm"):
         assert found[name].count("bar.sync") >= 2
     # Unfused on purpose: rope multiplies, then adds.
     assert "fma.rn" not in found["rope"] and "fma.rn" not in found["add"]

@@ -58,6 +58,8 @@ int32_t find_device(ts_context& device, int32_t ordinal) {
   if (status == TS_OK) status = checked(device, "cuDeviceGet", device.driver.device(&device.device, ordinal));
   if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&major, kMajorAttribute, device.device));
   if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&minor, kMinorAttribute, device.device));
+  const CUresult counted = device.driver.attribute(&device.multiprocessors, kMultiprocessorsAttribute, device.device);
+  if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", counted);
   if (status != TS_OK || major >= kLeastMajor) return status;
   char words[96];
   snprintf(words, sizeof words, "its compute capability is %d.%d, and at least %d.0 is needed", major, minor, kLeastMajor);
@@ -85,7 +87,6 @@ int32_t open_all(ts_context& device, const char* driver, int32_t ordinal) {
   if (status != TS_OK) return status;
   device.retained = true;
   status = checked(device, "cuCtxSetCurrent", device.driver.set_current(device.context));
-  if (device.driver.allocate_host(&device.results, kResultBytes, 0) != 0) device.results = nullptr;
   return status == TS_OK ? checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0)) : status;
 }
 
@@ -167,9 +168,10 @@ void ts_context_destroy(ts_context* device) {
     if (device->stream != nullptr) driver.synchronize(device->stream);
     drop_graphs(*device);
     if (device->scratch != 0) driver.free_memory(device->scratch);
-    for (InputBlock& block : device->inputs)
-      if (block.host != nullptr) release(driver, block);
-    if (device->results != nullptr) driver.free_host(device->results);
+    for (const InputBlock& block : device->inputs)
+      if (block.host != nullptr) driver.free_memory(block.mirror);
+    close_results(*device);
+    close_stages(*device);
     if (device->module != nullptr) driver.unload_module(device->module);
     if (device->stream != nullptr) driver.destroy_stream(device->stream);
   }
@@ -189,10 +191,11 @@ int32_t ts_cuda_describe(ts_context* device, ts_cuda_device* out) {
   const struct {
     int32_t* to;
     int32_t attribute;
-  } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}, {&out->multiprocessors, kMultiprocessorsAttribute}};
+  } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}};
   for (const auto& each : asked)
     if (status == TS_OK) status = checked(*device, "cuDeviceGetAttribute", driver.attribute(each.to, each.attribute, device->device));
   if (status == TS_OK) status = checked(*device, "cuMemGetInfo", driver.memory_info(&free_bytes, &total_bytes));
+  out->multiprocessors = device->multiprocessors;
   out->free_bytes = static_cast<int64_t>(free_bytes);
   out->total_bytes = static_cast<int64_t>(total_bytes);
   return status;

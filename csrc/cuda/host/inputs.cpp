@@ -15,13 +15,6 @@ InputBlock* block_at(ts_context& device, const void* host) {
 
 }  // namespace
 
-int32_t release(const Driver& driver, InputBlock& block) {
-  const int32_t result = driver.free_memory(block.mirror);
-  if (result == 0 && block.pinned) driver.unpin(const_cast<char*>(block.host));
-  if (result == 0) block = {};
-  return result;
-}
-
 const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count) {
   const char* from = reinterpret_cast<const char*>(data);
   for (const InputBlock& block : device.inputs) {
@@ -40,17 +33,16 @@ int32_t ts_cuda_inputs(ts_context* device, const void* host, int64_t bytes) {
   if (device == nullptr || host == nullptr) return TS_BAD_POINTER;
   if (bytes < 0) return TS_BAD_SHAPE;
   if (InputBlock* known = block_at(*device, host)) {
-    int32_t status = ts_cuda_wait(device);
-    if (status == TS_OK) status = checked(*device, "cuMemFree", release(device->driver, *known));
+    const int32_t status = ts_cuda_free(device, known->mirror);  // waits for what reads it
     if (status != TS_OK) return status;
+    *known = {};
   }
   if (bytes == 0) return TS_OK;
   InputBlock* free_place = block_at(*device, nullptr);
   if (free_place == nullptr) return TS_CUDA_NO_ROOM;
-  InputBlock made = {static_cast<const char*>(host), bytes, 0, false};
+  InputBlock made = {static_cast<const char*>(host), bytes, 0};
   const int32_t status = ts_cuda_allocate(device, bytes, &made.mirror);
   if (status != TS_OK) return status;
-  made.pinned = device->driver.pin(const_cast<void*>(host), static_cast<size_t>(bytes), 0) == 0;  // or the driver copies it first
   *free_place = made;
   return ts_cuda_zero(device, made.mirror, bytes);
 }
@@ -60,5 +52,5 @@ int32_t ts_cuda_upload(ts_context* device, const void* host, int64_t bytes) {
   const InputBlock* block = block_at(*device, host);
   if (block == nullptr) return TS_BAD_POINTER;
   if (bytes < 0 || bytes > block->bytes) return TS_BAD_SHAPE;
-  return ts_cuda_put(device, block->mirror, host, bytes);
+  return copy_up_staged(*device, block->mirror, host, bytes);
 }

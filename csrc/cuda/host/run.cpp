@@ -22,11 +22,11 @@ Launcher find_launch(long) {
 }
 
 // The kernel of an op that has several: kKernels for one that has one form.
-KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind) {
+KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind, int64_t rows) {
   const char* const products[] = {"linear", "linear_add", "linear_silu", "feed_forward", "head_linear"};
   for (const char* name : products)
-    if (strcmp(op, name) == 0) return product_kernel(weight_kind, false);
-  if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true);
+    if (strcmp(op, name) == 0) return product_kernel(weight_kind, false, rows);
+  if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true, rows);
   return strcmp(op, "attention") == 0 ? attention_kernel(kv_kind) : kKernels;
 }
 
@@ -69,14 +69,14 @@ using namespace twostroke::cuda;
 
 const char* ts_op_signature(int32_t op) { return op >= 0 && op < kOpCount ? kOps[op].signature : nullptr; }
 
-const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t, int64_t) {
+const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t) {
   static const char* const kNames[] = {
 #define K(name, Args) #name,
       TS_CUDA_KERNELS(K)
 #undef K
       nullptr};
   if (op < 0 || op >= kOpCount || weight_kind < TS_W_F32 || weight_kind > TS_W_LAST || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
-  return kNames[kernel_of(kOps[op].name, weight_kind, kv_kind)];
+  return kNames[kernel_of(kOps[op].name, weight_kind, kv_kind, rows)];
 }
 
 int32_t ts_cuda_has_op(int32_t op) { return op >= 0 && op < kOpCount && kOps[op].launcher != nullptr; }

@@ -79,6 +79,15 @@ class SampledRows:
     fault: ValueError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """found: the sequences that sample. asked (R,) of SAMPLE_INPUT: of each row; lists: what lies behind them."""
+
+    found: list[SampledRows]
+    asked: Rows
+    lists: U8Array
+
+
 @dataclass(slots=True)
 class _Lists:
     """Entries of the rows' lists, one behind the other, the same ones once. end: in bytes, from the first row on."""
@@ -122,16 +131,22 @@ class DeviceSampler:
 
     def forward(self, plan: Plan, sizes: StepSizes) -> tuple[list[SampledRows], Rows]:
         """See StepSampler: the sequences that sample, and the device's results for their rows."""
+        wanted = self.wanted(plan.sequences)
+        row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
+        self._forward.sampled(wanted.asked, wanted.lists, row_results, sizes)
+        return wanted.found, row_results
+
+    def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
+        """What is asked of the rows that sample. spare: bytes to be left between the rows and their lists."""
         asked, found = list[bytes](), list[SampledRows]()
-        lists = _Lists(sizes.logit_rows * SAMPLE_INPUT.itemsize, self._forward.asked_bytes)
-        for sequence in plan.sequences:
+        num_rows = sum([each.sampled_rows for each in sequences])
+        lists = _Lists(num_rows * SAMPLE_INPUT.itemsize + spare, self._forward.asked_bytes)
+        for sequence in sequences:
             if sequence.samples:
                 found.append(self._ask(sequence, asked, lists))
                 asked += [NOT_ASKED] * (found[-1].first + sequence.sampled_rows - len(asked))
-        row_results = np.zeros(sizes.logit_rows, SAMPLE_RESULT)
         rows: Rows = np.frombuffer(b"".join(asked), SAMPLE_INPUT) if asked else np.empty(0, SAMPLE_INPUT)
-        self._forward.sampled(rows, lists.joined(), row_results, sizes)
-        return found, row_results
+        return WantedRows(found, rows, lists.joined())
 
     def choose(self, plan: Plan, found: tuple[list[SampledRows], Rows]) -> Sampled:
         """See StepSampler."""
@@ -178,6 +193,10 @@ class DeviceSampler:
             return SampledRows(sequence, first, reason=reason or NO_ROOM)
         asked += found
         return SampledRows(sequence, first, tuple(changed))
+
+    def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
+        """Whether `choose` needs no logits for these sequences."""
+        return all(each.reason is None for each in found) and bool(np.isfinite(row_results["raw_best"]).all())
 
     def _tokens(self, rows: SampledRows, row_results: Rows) -> Tokens:
         if rows.fault is not None:

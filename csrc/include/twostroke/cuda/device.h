@@ -24,16 +24,12 @@ enum KernelNumber {
 
 constexpr int kMostInputs = 32;
 
-// What the host writes before each step of one program, and where its mirror lies on the device; host is NULL for a free place. pinned: the
-// device reads it by itself, later.
+// What the host writes before each step of one program, and where its mirror lies on the device; host is NULL for a free place.
 struct InputBlock {
   const char* host;
   int64_t bytes;
   uint64_t mirror;
-  bool pinned;
 };
-
-constexpr int64_t kResultBytes = 1 << 16;
 
 struct LaunchHead {
   int32_t kernel, threads;
@@ -91,6 +87,23 @@ struct Graphs {
   bool is_full;  // none could be made
 };
 
+constexpr int kResultSlots = 4, kStages = 2;
+
+// Results of one step, on the device and in pinned memory of the host; when the device began that step and when the results were here.
+struct ResultSlot {
+  uint64_t there;
+  void* here;
+  int64_t room, bytes;
+  CUevent begun, ended;
+};
+
+// Pinned memory from which inputs are copied up; the copy has read it once `read` has passed.
+struct Stage {
+  void* memory;
+  int64_t room;
+  CUevent read;
+};
+
 }  // namespace cuda
 }  // namespace twostroke
 
@@ -98,6 +111,7 @@ struct ts_context {
   twostroke::cuda::Driver driver;
   twostroke::cuda::CUdevice device;
   bool retained;
+  int32_t multiprocessors;
   twostroke::cuda::CUcontext context;
   twostroke::cuda::CUmodule module;
   twostroke::cuda::CUstream stream;
@@ -105,10 +119,12 @@ struct ts_context {
   uint64_t scratch;
   int64_t scratch_bytes;
   twostroke::cuda::InputBlock inputs[twostroke::cuda::kMostInputs];
-  void* results;  // kResultBytes that the device writes by itself; NULL where there are none
   int64_t call;  // that is being started, or that failed
   twostroke::cuda::LaunchList collected;
   twostroke::cuda::Graphs graphs;
+  twostroke::cuda::ResultSlot results[twostroke::cuda::kResultSlots];
+  twostroke::cuda::Stage stages[twostroke::cuda::kStages];
+  int32_t next_stage;
 };
 
 namespace twostroke {
@@ -136,8 +152,17 @@ void drop_graphs(ts_context& device);  // behind all work
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status);
 
-// Gives the mirror back, and the block to the host alone; what uses it has ended then.
-int32_t release(const Driver& driver, InputBlock& block);
+// Where the device writes results of a slot, and that all of them are written: then they come down, without a wait.
+uint64_t results_of(ts_context& device, int32_t slot, int64_t bytes, int32_t* status);
+int32_t end_results(ts_context& device, int32_t slot, int64_t bytes);
+void close_results(ts_context& device);
+
+// Copies inputs up from pinned memory, so that the host does not wait for the device; `from` may change at once.
+int32_t copy_up_staged(ts_context& device, uint64_t to, const void* from, int64_t bytes);
+void close_stages(ts_context& device);
+
+// Pinned memory of at least so many bytes in place of what is there, which nothing uses any more.
+int32_t pinned_room(ts_context& device, void** memory, int64_t* room, int64_t bytes);
 
 // Where the mirror of an input lies; NULL where [data, data + count) is in no block of inputs.
 const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count);

@@ -26,6 +26,7 @@ struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends beh
   void* kernel;  // of a library, where function is NULL
   CUcontext context;
 };
+typedef struct CUevent_st* CUevent;
 
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
@@ -48,10 +49,6 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuMemGetInfo_v2, memory_info, (size_t * free_bytes, size_t * total_bytes))                                         \
   F(cuMemAlloc_v2, allocate, (CUdeviceptr * address, size_t bytes))                                                    \
   F(cuMemFree_v2, free_memory, (CUdeviceptr address))                                                                  \
-  F(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, uint32_t flags))                                     \
-  F(cuMemFreeHost, free_host, (void* address))                                                                         \
-  F(cuMemHostRegister_v2, pin, (void* address, size_t bytes, uint32_t flags))                                          \
-  F(cuMemHostUnregister, unpin, (void* address))                                                                       \
   F(cuMemcpyHtoDAsync_v2, copy_up, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))                  \
   F(cuMemcpyDtoHAsync_v2, copy_down, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                      \
   F(cuMemcpyDtoDAsync_v2, copy_across, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))              \
@@ -59,6 +56,13 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuStreamCreate, create_stream, (CUstream * stream, uint32_t flags))                                                \
   F(cuStreamDestroy_v2, destroy_stream, (CUstream stream))                                                             \
   F(cuStreamSynchronize, synchronize, (CUstream stream))                                                               \
+  F(cuMemHostAlloc, allocate_pinned, (void** memory, size_t bytes, uint32_t flags))                                    \
+  F(cuMemFreeHost, free_pinned, (void* memory))                                                                        \
+  F(cuEventCreate, create_event, (CUevent * event, uint32_t flags))                                                    \
+  F(cuEventDestroy_v2, destroy_event, (CUevent event))                                                                 \
+  F(cuEventRecord, record, (CUevent event, CUstream stream))                                                           \
+  F(cuEventSynchronize, wait_event, (CUevent event))                                                                   \
+  F(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent begin, CUevent end))                                    \
   F(cuLaunchKernel, launch,                                                                                            \
     (CUfunction function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,       \
      uint32_t block_z, uint32_t shared_bytes, CUstream stream, void** arguments, void** extra))

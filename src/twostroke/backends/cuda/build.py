@@ -15,6 +15,7 @@ Must not know: what the kernels compute.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,12 +57,25 @@ def compile_ptx(chip: str, unit: Path | None = None) -> Path:
     base = cpu_build()
     unit = unit or base.ROOT / "csrc" / "cuda" / "kernels.cpp"
     compiler, flags = base.zig(), ("-target", "nvptx64-cuda", f"-mcpu={chip}", *KERNEL_FLAGS)
-    made: Path = base.shared_cache().get(
-        ".ptx",
-        (compiler.version, *flags, unit.name, unit.read_bytes(), *sources()),
-        lambda path: compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)]),
-    )
+
+    def make(path: Path) -> None:
+        compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)])
+        path.write_text(with_threads(path.read_text()))
+
+    inputs = (compiler.version, *flags, unit.name, unit.read_bytes(), Path(__file__).read_bytes(), *sources())
+    made: Path = base.shared_cache().get(".ptx", inputs, make)
     return made
+
+
+def with_threads(ptx: str) -> str:
+    """What `at_most_threads` of simt.h says inside a kernel becomes a directive of that kernel: clang has no attribute
+    for it outside of CUDA C++."""
+    entries = re.split(r"(?=^\.visible \.entry )", ptx, flags=re.MULTILINE)
+    for at, text in enumerate(entries):
+        said = re.search(r"// at most (\d+) threads", text)
+        if said:
+            entries[at] = re.sub(r"^\).*$", rf")\n.maxntid {said[1]}, 1, 1", text, count=1, flags=re.MULTILINE)
+    return "".join(entries)
 
 
 def build_host(target: str) -> Path:

@@ -70,7 +70,10 @@ _SIGNATURES: Signatures = {
     "ts_cuda_inputs": (_I, [_P, _P, _L]),
     "ts_cuda_upload": (_I, [_P, _P, _L]),
     "ts_cuda_has_op": (_I, [_I]),
-    "ts_cuda_sample": (_I, [_P, _U, _L, _L, _L, _P, _L, c_double, _P, _I, _P, _L]),
+    "ts_cuda_sample": (_I, [_P, _U, _L, _L, _L, _P, _L, c_double, _P, _I, _P, _L, _I]),
+    "ts_cuda_begin_step": (_I, [_P, _I]),
+    "ts_cuda_follow": (_I, [_P, _P, _L, _P, _L, _L, _I]),
+    "ts_cuda_results": (_I, [_P, _I, _P, _L, POINTER(c_double)]),
 }
 
 

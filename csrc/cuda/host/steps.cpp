@@ -82,7 +82,7 @@ void close_results(ts_context& device) {
 }
 
 int32_t copy_up_staged(ts_context& device, uint64_t to, const void* from, int64_t bytes) {
-  int32_t status = entered(&device);
+  int32_t status = begin(&device);
   if (status != TS_OK || bytes == 0) return status;
   Stage& stage = device.stages[device.next_stage];
   device.next_stage = (device.next_stage + 1) % kStages;
@@ -108,7 +108,7 @@ void close_stages(ts_context& device) {
 using namespace twostroke::cuda;
 
 int32_t ts_cuda_begin_step(ts_context* device, int32_t slot) {
-  int32_t status = entered(device);
+  int32_t status = begin(device);
   if (status != TS_OK) return status;
   if (!is_slot(slot)) return TS_BAD_INDEX;
   status = make_event(*device, &device->results[slot].begun);

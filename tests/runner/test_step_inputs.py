@@ -10,7 +10,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.program.place import LINE_BYTES
 from twostroke.program.values import Size
-from twostroke.runner.step_inputs import write_next, write_plan, write_sequences
+from twostroke.runner.step_inputs import write_plan
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
@@ -83,18 +83,3 @@ def test_memory_is_shared_by_values_that_do_not_live_together() -> None:
     roots = {value.root for call in program.calls for value in (*call.reads(), *filter(None, [call.result]))}
     rows = {Size.TOKENS: 200, Size.LOGIT_ROWS: 8}
     assert memory._arena.nbytes < sum(4 * rows[root.rows] * root.width for root in roots) / 2
-
-
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(1, 20))
-def test_the_next_rows_are_written_as_if_they_were_new(starts: list[int], steps: int) -> None:
-    whole, stepped = new_memory(), new_memory()
-    rows = [planned(index, start, 1, 0) for index, start in enumerate(starts)]
-    sizes = write_sequences(rows, stepped)
-    for step in range(1, steps + 1):
-        before, rows = rows, [planned(index, start + step, 1, 0) for index, start in enumerate(starts)]
-        pairs = zip(rows, before, strict=True)
-        rows = [new._replace(tables=old.tables) if new.tables == old.tables else new for new, old in pairs]
-        write_next(rows, before, stepped)
-        assert write_sequences(rows, whole) == sizes
-        whole.token_ids[: len(rows)] = 0
-        assert np.array_equal(whole.inputs, stepped.inputs)

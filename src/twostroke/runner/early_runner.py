@@ -29,7 +29,7 @@ from twostroke.runner.device_sampler import DeviceSampler, SampledRows, WantedRo
 from twostroke.runner.early_steps import following, is_same
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import Sampled
-from twostroke.runner.step_inputs import write_next, write_sequences
+from twostroke.runner.step_inputs import write_sequences
 from twostroke.sampling.device_rows import SAMPLE_RESULT, Rows
 from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence
@@ -66,7 +66,7 @@ class EarlyForward(Protocol):
 class _Begun:
     """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known.
 
-    found: of its sequences, those that a plan asked for. early: it was started behind a step that was not looked at.
+    found: of its sequences, those that a plan asked for.
     """
 
     slot: int
@@ -76,7 +76,6 @@ class _Begun:
     row_results: Rows
     tokens: Mapping[str, int] = field(default_factory=dict)
     device_s: float = 0.0
-    early: bool = False
 
     def keep(self, plan: Plan) -> set[str]:
         """Drop what the plan does not ask for; the ids of the rest."""
@@ -91,7 +90,7 @@ class _Begun:
         return same
 
     def goes_on(self, sequences: Sequence[PlannedSequence]) -> bool:
-        """Whether these are all of its sequences in their order. What it computed, they follow."""
+        """Whether these are all of its sequences in their order; each has one row in it that samples."""
         if not len(self.found) == len(self.ordered) == len(sequences):
             return False
         return all(one.request is other.request for one, other in zip(self.ordered, sequences, strict=True))
@@ -115,7 +114,6 @@ class EarlyRunner:
         self._plain, self._forward, self._sampler, self._memory = plain, forward, sampler, memory
         self._clock, self._delay = clock, delay
         self._early: _Begun | None = None
-        self._written: _Begun | None = None  # what the inputs hold
         self._slot = 0
         self.kept = self.dropped = 0
 
@@ -124,12 +122,12 @@ class EarlyRunner:
         early, self._early = self._early, None
         self.dropped += 0 if early is None else len(early.found)
         if plan.state_copies or plan.page_copies or any(each.scores for each in plan.sequences):
-            return self._whole(plan)
+            return self._plain.execute(plan)
         asked_s = self._clock()
         same = set[str]() if early is None else early.keep(plan)
         behind = following(plan)
         if not (same or behind):
-            return self._whole(plan)
+            return self._plain.execute(plan)
         parts = [early] if early is not None and same else []
         self.kept += len(same)
         self.dropped -= len(same)
@@ -137,14 +135,14 @@ class EarlyRunner:
         if rest:
             made = self._begin(rest, ())
             if made is None:
-                return self._whole(plan)
+                return self._plain.execute(plan)
             parts.append(made)
         following_step = self._begin_early(behind, parts)
         for part in parts:
             part.device_s = self._forward.results(part.slot, part.row_results)
         model_end_s = self._clock()
         if not all(self._sampler.has_all(part.found, part.row_results) for part in parts):
-            return self._whole(plan)  # it needs logits, which the early step has overwritten
+            return self._plain.execute(plan)  # it needs logits, which the early step has overwritten
         sampled = Sampled({}, {})
         for part in parts:
             tokens, failed = self._sampler.choose(plan, (list(part.found), part.row_results))
@@ -159,10 +157,6 @@ class EarlyRunner:
         sampling_s = self._clock() - model_end_s
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
-    def _whole(self, plan: Plan) -> StepResult:
-        self._written = None
-        return self._plain.execute(plan)
-
     def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Start the next step behind these parts; None where it cannot be started: its plan will say why."""
         if not behind:
@@ -174,27 +168,19 @@ class EarlyRunner:
 
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Start a step. parts: the one ahead of it, where tokens are not known yet. None where logits are needed."""
-        ahead = parts[0] if len(parts) == 1 and parts[0] is self._written else None
+        follows = _follows(sequences, parts)
         wanted = None
-        if ahead is not None and ahead.early and ahead.goes_on(sequences):
-            wanted = self._sampler.wanted_next(ahead.wanted, sequences)
-        self._written = None
-        if wanted is not None and ahead is not None:
-            each_row = np.arange(len(sequences), dtype=np.int32)
-            follows = [(ahead.slot, np.stack((each_row, each_row), axis=1))]
-            write_next(sequences, ahead.ordered, self._memory)
-            sizes = StepSizes(len(sequences), len(sequences), len(sequences))
-        else:
-            follows = _follows(sequences, parts)
+        if len(parts) == 1 and parts[0].goes_on(sequences):
+            wanted = self._sampler.wanted_next(parts[0].wanted, sequences)
+        if wanted is None:
             wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
-            if any(each.reason is not None for each in wanted.found):
-                return None
-            sizes = write_sequences(sequences, self._memory)
+        if any(each.reason is not None for each in wanted.found):
+            return None
+        sizes = write_sequences(sequences, self._memory)
         slot = self._slot = (self._slot + 1) % SLOTS
         self._forward.begin(wanted.asked, wanted.lists, follows, sizes, slot, SAMPLE_RESULT.itemsize)
         row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
-        made = self._written = _Begun(slot, sequences, wanted, wanted.found, row_results, early=bool(parts))
-        return made
+        return _Begun(slot, sequences, wanted, wanted.found, row_results)
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:

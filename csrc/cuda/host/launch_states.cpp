@@ -48,6 +48,9 @@ int32_t start_wkv(ts_context& device, KernelNumber kernel, const Args& a, WkvArg
   return status != TS_OK ? status : start(device, kernel, a.batch.count * a.v.heads, kNormThreads, &args);
 }
 
+// Threads of a block whose state has `width` columns of so many numbers; two of a long column where they keep it in registers.
+int32_t column_threads(int64_t numbers, int64_t width) { return numbers == 2 * kHeldNumbers && 2 * width <= kThreads ? kThreads : kNormThreads; }
+
 }  // namespace
 
 int32_t launch(ts_context& device, const ts_short_conv_args& a) {
@@ -92,7 +95,7 @@ int32_t launch(ts_context& device, const ts_ssd_scan_args& a) {
   SsdArgs args = {{},         a.out.data,  a.x.data, a.b.data, a.c.data, a.dt.data, a.decay.data, a.skip.data, a.dt_bias.data, a.out.stride, a.x.stride,
                   a.b.stride, a.c.stride,  a.dt.stride, heads, a.x.dim, a.b.heads, a.b.dim, static_cast<float>(a.dt_least), static_cast<float>(a.dt_most)};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads, kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads, column_threads(a.b.dim, a.x.dim), &args);
 }
 
 int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
@@ -105,7 +108,7 @@ int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
                     a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads,  static_cast<float>(a.strength),
                     1.0f / __builtin_sqrtf(static_cast<float>(a.k.dim))};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads, kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads, column_threads(a.k.dim, a.v.dim), &args);
 }
 
 int32_t launch(ts_context& device, const ts_token_shift_args& a) {

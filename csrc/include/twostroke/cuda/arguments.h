@@ -28,6 +28,7 @@ constexpr int kMostDim = 512;        // of a head
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
+constexpr int kHeldNumbers = 64;     // of a column of a state that one thread keeps in registers
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 

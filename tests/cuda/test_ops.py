@@ -182,6 +182,8 @@ ATTENTION = [  # dim, tokens, rows, window, extras
     (40, 130, 66, 20, "cap sinks"),
     (128, 513, 3, 0, ""),
     (32, 90, 60, -40, "ahead"),
+    (20, 110, 70, -40, "ahead"),
+    (36, 590, 67, 0, "slopes sinks"),
 ]
 
 
@@ -213,3 +215,18 @@ def test_heads_of_v_of_another_size(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, 
     batch = AttentionBatch(np.array([0, 4], np.int32), np.array([90], np.int32), table[None])
     out = np.zeros((4, 4, value_dim), np.float32)
     same(cpu, gpu, "attention", out, numbers(4, 4, dim), layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)
+
+
+@pytest.mark.parametrize("kind", list(KVKind))
+@pytest.mark.parametrize(("heads", "rows"), [(2, (1, 3)), (9, (2,)), (10, (1, 1, 1)), (17, (1, 65))])
+def test_heads_and_sequences_that_share_pages(
+    cpu: CpuOps, gpu: CudaDevice, kind: KVKind, heads: int, rows: tuple[int, ...]
+) -> None:
+    """heads: of queries for one of K and V. A sequence sees the first positions of the same pages."""
+    tokens = 540
+    layer, table = pages(kind, 1, 24, tokens, cpu)
+    starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)
+    contexts = np.array([tokens - 460 * (index % 2) for index in range(len(rows))], np.int32)
+    batch = AttentionBatch(starts, contexts, np.tile(table, (len(rows), 1)))
+    q, out = numbers(sum(rows), heads, 24, seed=7), np.zeros((sum(rows), heads, 24), np.float32)
+    same(cpu, gpu, "attention", out, q, layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)

@@ -37,6 +37,7 @@ constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
+constexpr int kHeldNumbers = 64;     // of a column of a state that one thread keeps in registers
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
 constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows

@@ -89,6 +89,27 @@ TS_KERNEL(warp_for_some, BrokenArgs) {
   if (thread_index() % 2 == 0) args.out[0] = static_cast<int32_t>(shuffle(1, 0));
 }
 
+// Each thread of both blocks takes a place of its own.
+TS_KERNEL(blocks_count, BrokenArgs) {
+  const uint32_t place = atomic_add(reinterpret_cast<uint32_t*>(args.out) + 64, 1) + 1;  // it was -1
+  args.out[place] = kThreads - 1 - static_cast<int32_t>(place) % kThreads;
+}
+
+TS_SHARED(uint32_t, counter, 1);
+
+// Each thread of a block takes a place; `early` reads the number while others add.
+TS_DEVICE_INLINE void count_threads(const BrokenArgs& args, bool early) {
+  if (thread_index() == 0) counter[0] = 0;
+  barrier();
+  const uint32_t place = atomic_add(counter, 0, 1);
+  if (!early) barrier();
+  const uint32_t all = counter[0];
+  args.out[block_index() * kThreads + place] = static_cast<int32_t>(all - 1 - place);
+}
+
+TS_KERNEL(threads_count, BrokenArgs) { count_threads(args, false); }
+TS_KERNEL(read_while_adding, BrokenArgs) { count_threads(args, true); }
+
 TS_SHARED(Words4, copied, kThreads);
 
 // Each thread reads what it copied itself.
@@ -131,7 +152,8 @@ extern "C" const char* run_broken(int32_t which, int32_t* out, uint64_t seed) {
                             ts_kernel_never_written, ts_kernel_beyond_the_end, ts_kernel_barrier_for_some,
                             ts_kernel_blocks_share,  ts_kernel_threads_share,  ts_kernel_neighbour,         ts_kernel_barrier_between,
                             ts_kernel_warp_turned,   ts_kernel_warp_for_some,  ts_kernel_copy_waited,       ts_kernel_copy_not_waited,
-                            ts_kernel_small_products};
+                            ts_kernel_small_products, ts_kernel_blocks_count,
+                            ts_kernel_threads_count, ts_kernel_read_while_adding};
 #if defined(TS_WATCHED)
   watch(out, 4096);  // a page
 #endif

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.gpu import measure, outside, shapes
+from tools.gpu import kernel_shapes, measure, outside, shapes
 from tools.gpu.cases import op_cases
 from tools.gpu.compare import compared
 
 from tests.cuda.fake import controls, device, same_level
 from tests.tiers import fewer
 
-SMALL = {"small": (256, 128)}
+MAY_BE_THERE = {"_distutils_hack", "typing_extensions"}
+"""What an environment loads by itself, and what msgspec or numpy import where it is installed."""
 
 
 def bench(seconds: float) -> measure.Bench:
@@ -24,12 +27,12 @@ def bench(seconds: float) -> measure.Bench:
         device,
         lambda: float(next(ticks)),
         seconds,
-        SMALL,
         shapes.SMALL,
-        1 << 20,
+        kernel_shapes.SMALL_TABLES,
+        shapes.SMALL_STEPS,
+        copied_bytes=1 << 20,
         emulated=True,
         rounds=1,
-        sampled=(2, 300),
         peer_s=2.0,
     )
 
@@ -49,9 +52,24 @@ def test_the_script_runs_and_finds_nothing_different() -> None:
     text = measure.report(found)
     for name in ("compute-sanitizer memcheck", "compute-sanitizer racecheck", "torch", "llama.cpp"):
         assert f"- missing: {name}" in text or f"| {name}" in text or f"- {name}" in text, name
-    assert "sampling, 2 rows of 300 words" in text
-    assert "0 differ, 0 failed" in text and "| small, int4, one row |" in text and "64 streams" in text
+    assert "0 differ, 0 failed" in text and "16 streams" in text
+    assert "**tiny int8**" in text and "| linear_add o | " in text and "| rows a second | " in text
     assert "Emulated: the times say nothing" in text and controls().fake_used() == 0
+
+
+LOADED = """
+import json, sys, sysconfig
+import tools.gpu.measure
+site = sysconfig.get_path("purelib")
+files = {name.partition(".")[0]: getattr(each, "__file__", None) or "" for name, each in list(sys.modules.items())}
+print(json.dumps(sorted(name for name, path in files.items() if path.startswith(site))))
+"""
+
+
+def test_a_machine_with_a_gpu_needs_few_packages() -> None:
+    """What the script imports beyond the standard library and this repository."""
+    ran = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert set(json.loads(ran.stdout)) - MAY_BE_THERE == set(measure.NEEDED)
 
 
 def test_a_byte_that_differs_and_a_part_that_fails_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +96,13 @@ def program(folder: Path, name: str, body: str) -> str:
 def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for compute-sanitizer and llama-bench: one that finds something, one that answers, one that hangs."""
     answer = json.dumps([{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}])
-    found = program(tmp_path, "compute-sanitizer", 'case "$*" in *memcheck*) exit 0;; esac; echo "a hazard"; exit 9')
+    says = 'case "$*" in *memcheck*) echo "3 cases compared, 0 differ"; exit 0;; esac; echo "a hazard"; exit 9'
+    found = program(tmp_path, "compute-sanitizer", says)
     bench_program = program(tmp_path, "llama-bench", f"echo noise; echo '{answer}'")
     monkeypatch.setattr(outside, "SANITIZERS", (None, found))
     monkeypatch.setattr(outside.shutil, "which", {"llama-bench": bench_program}.get)
-    rows = list(outside.sanitized((), lambda: 20.0))
-    assert rows[0]["found"] == "no error" and "exit code 9: a hazard" in rows[1]["found"]
+    rows = list(outside.sanitized(lambda: 20.0))
+    assert rows[0]["found"] == "3 cases compared, 0 differ; no error" and "exit code 9: a hazard" in rows[1]["found"]
     speeds = [row["rows_per_s"] for row in outside.llama_cpp_figures("model.gguf", lambda: 20.0)]
     assert speeds == [1234.5, 56.7]
     program(tmp_path, "llama-bench", "exec sleep 60")

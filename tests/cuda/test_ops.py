@@ -84,6 +84,16 @@ def test_products(
         same(cpu, gpu, "linear_silu", np.zeros((count, rows // 2), np.float32), x, weight, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
+@pytest.mark.parametrize(("rows", "columns", "count"), [(70, 1201, 1), (33, 1164, 3), (130, 600, 37), (3072, 136, 65)])
+def test_products_of_floats(
+    cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
+) -> None:
+    """Rows of which a block has few, some or many; columns that do not fit shared memory at once."""
+    weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
+    same(cpu, gpu, "linear", np.zeros((count, rows), np.float32), x, weight, tolerance=1e-4)
+
+
 def test_products_of_extreme_rows(cpu: CpuOps, gpu: CudaDevice) -> None:
     x = np.zeros((6, 128), np.float32)
     x[1] = 1e-38
@@ -108,7 +118,7 @@ def test_feed_forward_and_embed(cpu: CpuOps, gpu: CudaDevice, weight_format: Wei
     same(cpu, gpu, "embed", np.zeros((6, 64), np.float32), both, ids)
 
 
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300])
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300, 4200])
 def test_norms(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     x, weight, bias = numbers(5, width), numbers(width, seed=1), numbers(width, seed=2)
     same(cpu, gpu, "rms_norm", np.zeros_like(x), x, weight, 1e-6)

@@ -2,19 +2,25 @@
 
 Nothing is built there.
 
-    python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--gguf FILE]
+    python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--every N]
+        [--gguf FILE]
 
-It needs numpy and the files that both build.py make (src/twostroke/backends/*/lib), made beforehand on any machine.
+It needs the Python packages of NEEDED, and the files that both build.py make (src/twostroke/backends/*/lib), made
+beforehand on any machine. `served` needs what the server needs; the last three run what is installed.
 Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
 
-open       the driver's context, and PTX compiled by the driver (a second time from its cache)
+open       the driver's context and the kernels, from the driver's cache; the very first time is in the first line
 sampling   tokens and log probabilities, against the sampler in NumPy
 ops        every case of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add
 logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
 schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
-times      a launch, copying and reading memory, products with one row
+times      a launch, copying memory
+kernels    each op of a layer by itself, in the formats of weights, for streams and prompts
 steps      of models of published shapes, with weights that mean nothing
-outside    compute-sanitizer, torch and llama.cpp where they are installed
+served     `twostroke serve` from its command line: start to first token, streams, a long prompt, the host's part
+sanitizer  memcheck and racecheck of some of the ops, where compute-sanitizer is installed
+torch      the same shapes by torch, compiled, where it is installed
+llama      what llama-bench says of a GGUF file, where it is on the PATH
 
 What differs is listed, with how many bytes; a time is the median of its rounds. Ends with exit code 1 where a byte
 differs or a part failed, 2 where there is no device. `--device emulated` runs all of it in the emulator of tests/cuda
@@ -38,39 +44,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tools.gpu import outside, schedules, shapes
-from tools.gpu.cases import numbers
-from tools.gpu.compare import TIMED, Inputs, compare_ops, compare_sampling, compare_spark, there
+from tools.gpu import kernel_shapes, outside, schedules, shapes
+from tools.gpu.compare import compare_ops, compare_sampling, compare_spark
+from tools.gpu.kernel_tables import kernel_tables
+from tools.gpu.kernel_times import Table, time_kernels
+from tools.gpu.served import Served, serve_times
 
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.attention.token_weights import exponent_scale
-from twostroke.ops.device_memory import ALIGNMENT
-from twostroke.ops.operands import PackedWeight
 from twostroke.ops.registry import registry
-from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
-from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import TwostrokeError
 
+NEEDED = ("msgspec", "numpy")
+"""The packages that this script imports, all of its other parts left out; typing_extensions where it is installed."""
 SAME_BITS = ("neon", "avx2")
 ROUNDS = 20
-PRODUCTS = {"8B o": (4096, 4096), "8B gate_up": (28672, 4096), "8B down": (4096, 14336)}
 COPIED_BYTES = 1 << 30
-SAMPLED = (64, 128_256)
-"""Rows and words of the sampling that is timed."""
-TIMED_S = 4.0
+KERNELS_S, STEPS_S, SERVED_S = 40.0, 45.0, 60.0
+"""Seconds of these parts after which none of their cases begins."""
+TIMED_S = 0.5
 """Seconds after which no further round of a time is begun."""
 PEER_S = 60.0
 """Seconds that one program of others may take."""
+SERVED_FOLDER = Path("/tmp/twostroke-served")
+"""Checkpoints, packed weights and logs; 8B takes 25 GB."""
 ENDED_S = 100.0
 """Seconds beyond --seconds after which the whole is ended wherever it is."""
-NOT_ASKED = (
-    "loading machine code instead of PTX: PTX alone is shipped",
-    "the ceiling of reading alone: no kernel only reads; the copy and the largest products stand for it",
-    "start to first token, and Python's share of a step: `twostroke bench` and `explain` say them of a served model",
-    "gaps in a graph and with programmatic edges, a counter over the grid: no kernel uses graphs",
-    "rates of mma.sync and wgmma, and whether both give the same bits: no kernel uses matrix units",
-)
+NOT_ASKED = ("loading machine code instead of PTX: PTX alone is shipped",)
 EMULATED = "emulated"
 
 Clock = Callable[[], float]
@@ -80,28 +80,35 @@ Make = Callable[[], CudaDevice]
 
 @dataclass(frozen=True)
 class Bench:
-    """What the parts share. sizes, model_shapes, copied_bytes: small in the emulator. emulated: whether it is one.
+    """What the parts share. Shapes, tables, steps, copied_bytes: small in the emulator. emulated: whether it is one.
 
-    seconds: after which no further case is begun; each part has its share of them. rounds: of each time. sampled: rows
-    and words of the sampling that is timed. peer_s: what one program of others may take.
+    seconds: after which no further case is begun; parts have limits of their own. rounds: of each time. peer_s: what
+    one program of others may take. every: each how manyth case of single ops is compared.
     """
 
     make: Make
     clock: Clock
     seconds: float
-    sizes: dict[str, tuple[int, int]]
     model_shapes: dict[str, dict[str, Any]]
+    tables: tuple[Table, ...] = ()
+    steps: tuple[tuple[str, int, int], ...] = shapes.STEPS
+    served: tuple[Served, ...] = ()
     copied_bytes: int = COPIED_BYTES
+    every: int = 1
     emulated: bool = False
     gguf: str | None = None
     rounds: int = ROUNDS
-    sampled: tuple[int, int] = SAMPLED
     peer_s: float = PEER_S
     started: list[float] = field(default_factory=list)
 
     def until(self, share: float) -> Callable[[], bool]:
         """Is there time, where a part must end by this share of all seconds?"""
         return lambda: self.clock() < self.started[0] + share * self.seconds
+
+    def within(self, seconds: float) -> Callable[[], bool]:
+        """Is there time, where a part that begins now may take this long, and nothing may begin after all seconds?"""
+        end = min(self.clock() + seconds, self.started[0] + self.seconds)
+        return lambda: self.clock() < end
 
     def peer_limit(self) -> float:
         """Seconds for the next program of others; at most what is left."""
@@ -122,7 +129,7 @@ def timed(call: Callable[[], object], bench: Bench) -> float:
 
 
 def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[Row]:
-    """A launch among many; a product with one row, and the bytes of weights that it reads a second."""
+    """A launch among many."""
     x = device.put(np.ones((1, 64), np.float32))
     recorder = device.recorder()
     for _ in range(launches):
@@ -132,24 +139,6 @@ def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[R
         "what": "one launch among many",
         "seconds": timed(lambda: (device.run(calls), device.wait()), bench) / launches,
     }
-    for name, weight_format in TIMED.items():
-        for size, (rows, columns) in bench.sizes.items():
-            with device.lent():
-                weight = any_weight(rows, columns, weight_format)
-                inputs, row = Inputs(device), (np.zeros((1, rows), np.float32), numbers(1, columns))
-                recorder = device.recorder()
-                recorder.record(registry()["linear"], tuple(there(device, inputs, each) for each in (*row, weight)))
-                product = recorder.calls()
-                seconds = timed(lambda product=product: (device.run(product), device.wait()), bench)
-            rate = weight.total_bytes / seconds
-            yield {"what": f"{size}, {name}, one row", "seconds": seconds, "bytes_per_s": rate}
-
-
-def any_weight(rows: int, columns: int, weight_format: WeightFormat) -> PackedWeight:
-    """A weight of meaningless bytes: packing gigabytes would take longer than everything else here."""
-    data = np.random.default_rng(1).integers(0, 256, weight_format.data_bytes(rows, columns), np.uint8)
-    scales = np.full(weight_format.scale_bytes(rows, columns) // 2, 0x3C00, np.uint16)
-    return PackedWeight(weight_format, rows, columns, data, scales if scales.size else None)
 
 
 def open_twice(bench: Bench) -> Iterator[Row]:
@@ -170,20 +159,6 @@ def of_device(bench: Bench, part: Callable[[CudaDevice], Iterable[Row]]) -> Iter
         device.close()
 
 
-def sampling_times(device: CudaDevice, bench: Bench) -> Iterator[Row]:
-    """Tokens of rows of logits, greedy and drawn, with the copy down."""
-    rows, words = bench.sampled
-    logits, told = device.put(numbers(rows, words)), np.zeros(rows, SAMPLE_RESULT)
-    inputs = device.inputs(ALIGNMENT)
-    for what in ("greedy", "top-k 50, top-p 0.95"):
-        asked = np.zeros(rows, SAMPLE_INPUT)
-        asked["num_top"], asked["scale"], asked["top_p"] = -1, exponent_scale(1.0), int(0.95 * 2**53)
-        asked["drawn"], asked["top_k"] = what != "greedy", 50
-        where = device.upload(inputs, 0, asked.view(np.uint8))
-        seconds = timed(lambda w=where: device.sample(logits, w, SAMPLE_INPUT.itemsize, told), bench)
-        yield {"what": f"sampling, {rows} rows of {words} words, {what}", "seconds": seconds}
-
-
 def copies(device: CudaDevice, bench: Bench) -> Iterator[Row]:
     """Bytes a second of a copy on the device, read and written."""
     rows = device.zeros(2 * bench.copied_bytes).reshape(2, -1)
@@ -197,26 +172,27 @@ def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
     def times(_ops: CpuOps) -> Iterator[Row]:
         yield from of_device(bench, lambda device: timings(device, bench))
         yield from of_device(bench, lambda device: copies(device, bench))
-        yield from of_device(bench, lambda device: sampling_times(device, bench))
 
-    def others(_ops: CpuOps) -> Iterator[Row]:
-        yield from outside.sanitized(("--parts", "ops", "--seconds", "20", "--out", "/tmp/sanitized"), bench.peer_limit)
+    def by_torch(_ops: CpuOps) -> Iterator[Row]:
         yield from outside.torch_figures(
             ("--device", "cpu", "--rounds", "3", *TINY) if bench.emulated else (), bench.peer_limit
         )
-        yield from outside.llama_cpp_figures(bench.gguf, bench.peer_limit)
 
     return {
         "open": lambda _ops: open_twice(bench),
         "sampling": lambda _ops: of_device(bench, compare_sampling),
-        "ops": lambda ops: compare_ops(bench.make, ops, bench.until(0.25)),
+        "ops": lambda ops: compare_ops(bench.make, ops, bench.until(0.25), bench.every),
         "logits": lambda ops: compare_spark(bench.make, ops, bench.until(0.4)),
         "schedules": lambda ops: schedules.compare_schedules(bench.make, ops, bench.until(0.5)),
         "times": times,
+        "kernels": lambda _ops: time_kernels(bench.make, bench.tables, bench.clock, bench.within(KERNELS_S)),
         "steps": lambda _ops: shapes.time_steps(
-            bench.make, bench.model_shapes, lambda call: timed(call, bench), bench.until(0.8)
+            bench.make, bench.model_shapes, bench.steps, lambda call: timed(call, bench), bench.within(STEPS_S)
         ),
-        "outside": others,
+        "served": lambda _ops: serve_times(bench.served, SERVED_FOLDER, bench.within(SERVED_S)),
+        "sanitizer": lambda _ops: outside.sanitized(bench.peer_limit),
+        "torch": by_torch,
+        "llama": lambda _ops: outside.llama_cpp_figures(bench.gguf, bench.peer_limit),
     }
 
 
@@ -227,13 +203,15 @@ def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], Non
     """The parts of these names (None: all). keep: is given what there is so far, after each."""
     bench.started.append(bench.clock())
     level = next(level for level in SAME_BITS if level in available_levels())
+    before = bench.clock()
     device, ops = bench.make(), CpuOps(level, 4)
-    facts = device.facts
+    facts, opened_s = device.facts, bench.clock() - before
     device.close()
     about = ("name", "capability", "multiprocessors", "driver_version", "free_bytes", "total_bytes")
     found: Row = {
         "device": {name: getattr(facts, name) for name in about},
         "emulated": bench.emulated,
+        "first_open_s": opened_s,
         "cpu_level": level,
         "not_asked": list(NOT_ASKED),
         "parts": {},
@@ -273,7 +251,7 @@ def report(found: Row) -> str:
         *(["**Emulated: the times say nothing.**\n"] if found["emulated"] else []),
         f"Compute capability {device['capability'][0]}.{device['capability'][1]}, driver {device['driver_version']}, "
         f"{device['total_bytes'] / 1e9:.1f} GB. Compared with the CPU's level {found['cpu_level']}. "
-        f"{found.get('seconds', 0.0):.0f} s in all.\n",
+        f"First opened in {found['first_open_s']:.1f} s, {found.get('seconds', 0.0):.0f} s in all.\n",
         f"{len(compared_rows)} cases compared, {len(wrong)} differ, {len(failed)} failed, {len(left)} not run.\n",
         *(f"- differs: {row['case']}: {row['different']} of {row['bytes']} bytes" for row in wrong),
         *(f"- failed: {row['case']}: {row['failed']}" for row in failed),
@@ -288,18 +266,26 @@ def report(found: Row) -> str:
         rows = f"{row['rows_per_s']:,.1f}" if "rows_per_s" in row else ""
         rate = f"{row['bytes_per_s'] / 1e9:,.1f}" if "bytes_per_s" in row else ""
         lines.append(f"| {row['what']} | {taken} | {rows} | {rate} |")
+    lines.append(kernel_tables(rows_of(found, "seconds_of_call")))
     return "\n".join(lines) + "\n"
 
 
-def bench_of(device: str, seconds: float, gguf: str | None) -> Bench:
+def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
     """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
-        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, PRODUCTS, shapes.SHAPES, gguf=gguf)
+        real: Row = {"model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
+        real["served"] = tuple(
+            Served(f"{name} int8", shapes.SHAPES[name], ("--device", f"cuda:{device}")) for name in ("8B", "1B")
+        )
+        return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf, every=every)
     from tests.cuda import fake  # compiles it
 
-    small: Row = {"sizes": {"small": (256, 128)}, "model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
-    small |= {"sampled": (2, 300)}
-    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf)
+    small: Row = {"model_shapes": shapes.SMALL, "copied_bytes": 1 << 20, "rounds": 1}
+    small |= {"tables": kernel_shapes.SMALL_TABLES, "steps": shapes.SMALL_STEPS}
+    there = (("LD_LIBRARY_PATH", str(fake.fake_driver().parent)),)
+    tiny = shapes.SMALL["tiny"] | {"vocab_size": 600}
+    small["served"] = (Served("tiny int8", tiny, ("--device", "cuda"), 4, 64, 8, there),)
+    return Bench(fake.device, time.perf_counter, seconds, **small, emulated=True, gguf=gguf, every=every)
 
 
 def main() -> int:
@@ -310,10 +296,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480.0, help="after which no further case is begun")
     parser.add_argument("--parts", help="some of them, with commas; all without it")
     parser.add_argument("--gguf", help="a file for llama-bench")
+    parser.add_argument("--every", type=int, default=1, help="each how manyth case of single ops is compared")
     asked = parser.parse_args()
     if not (asked.device.isdigit() or asked.device == EMULATED):
         parser.error(f"--device is a number or {EMULATED}, not {asked.device}")
-    bench = bench_of(asked.device, asked.seconds, asked.gguf)
+    bench = bench_of(asked.device, asked.seconds, asked.gguf, asked.every)
     names = asked.parts.split(",") if asked.parts else None
     if unknown := sorted(set(names or ()) - set(parts_of(bench))):
         parser.error(f"--parts: there is no {', '.join(unknown)}; choose from {', '.join(parts_of(bench))}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,10 @@ ROW = dict[str, Any]
 SANITIZERS = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer")
 Limit = Callable[[], float]
 """Seconds that the next program may take."""
+SANITIZED_S = 30.0
+"""Seconds for each tool of compute-sanitizer; the ops end at a quarter of what measure.py is given."""
+TOOLS = (("memcheck", 2), ("racecheck", 3))
+COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
 TAIL = 400
 """Characters of what a program said that are kept."""
 
@@ -29,32 +34,48 @@ def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
     """Exit code (None where it took too long or did not start), and what it printed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        return None, f"not done after {timeout_s:.0f} s"
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+        return None, f"{said}\nnot done after {timeout_s:.0f} s"
     except OSError as error:
         return None, str(error)
     return done.returncode, done.stdout + done.stderr
 
 
-def sanitized(arguments: Sequence[str], limit: Limit) -> Iterator[ROW]:
-    """Some of our cases under memcheck and racecheck. arguments: of tools.gpu.measure."""
+def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterator[ROW]:
+    """Some of our cases under each tool. tools: with each how manyth case it looks at."""
     program = next((path for path in SANITIZERS if path and Path(path).exists()), None)
-    for tool in ("memcheck", "racecheck"):
+    for tool, every in tools:
         if program is None:
             yield {"what": f"compute-sanitizer {tool}", "missing": "not installed"}
             continue
         command = (program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "tools.gpu.measure")
-        code, said = run((*command, *arguments), limit())
+        seconds = min(limit(), SANITIZED_S)
+        asked = (
+            "--parts",
+            "ops",
+            "--every",
+            str(every),
+            "--seconds",
+            f"{2.8 * seconds:.0f}",
+            "--out",
+            "/tmp/sanitized",
+        )
+        code, said = run((*command, *asked), seconds)
+        compared = COMPARED.search(said)
         found = "no error" if code == 0 else f"exit code {code}: {said[-TAIL:]}"
-        yield {"what": f"compute-sanitizer {tool}", "found": found}
+        yield {"what": f"compute-sanitizer {tool}", "found": f"{compared[0] if compared else 'nothing said'}; {found}"}
 
 
 def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
-    """Decode steps of the same shapes by torch, compiled, with CUDA graphs. sizes: for torch_peer.py."""
+    """Steps of the same shapes by torch, compiled, with CUDA graphs; those that were done in time. sizes: for
+    torch_peer.py."""
     if importlib.util.find_spec("torch") is None:
         yield {"what": "torch", "missing": "not installed"}
         return
-    code, said = run((sys.executable, str(Path(__file__).with_name("torch_peer.py")), *sizes), limit())
+    seconds = limit()
+    program = (sys.executable, str(Path(__file__).with_name("torch_peer.py")), "--seconds", f"{0.7 * seconds:.0f}")
+    code, said = run((*program, *sizes), seconds)
     lines = [line for line in said.splitlines() if line.startswith("{")]
     yield from (json.loads(line) for line in lines)
     if code != 0:

@@ -7,22 +7,21 @@ Must not know: checkpoints, other engines.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tools.gpu.step_inputs import write_step
+from tools.gpu.weights_there import any_weights
 
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.models.common.registry import read_model
-from twostroke.ops.operands import PackedWeight
-from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
+from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.model import Model
 from twostroke.quant.formats import format_choice
 from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.types.errors import OutOfMemory
-from twostroke.weights.loaded import ModelWeights
 
 ROW = dict[str, Any]
 LLAMA = {
@@ -73,47 +72,27 @@ SMALL = {
 }
 """The shapes for the emulator."""
 FORMATS = (("int4", KVKind.INT8), ("int8", KVKind.INT8), ("bf16", KVKind.BF16))
-STEPS = (("1 stream", 1, 1), ("16 streams", 16, 16), ("64 streams", 64, 64), ("a prompt of 128", 128, 1))
+STEPS = (
+    ("1 stream", 1, 1),
+    ("16 streams", 16, 16),
+    ("64 streams", 64, 64),
+    ("a prompt of 128", 128, 1),
+    ("a prompt of 2048", 2048, 1),
+)
 """Name, rows, sequences."""
 CONTEXT = 512
+LONGEST_S = 4.0
+"""A step that would take longer than this, by the time of one with fewer rows, is not run."""
 
 
-def any_weights(model: Model, weights: str, device: CudaDevice) -> ModelWeights:
-    """Weights of meaningless bytes, each matrix at a place of its own on the device."""
-    formats = format_choice(weights)
-    sizes = [formats(each).data_bytes(each.rows, each.columns) for each in model.program.weights]
-    noise = np.random.default_rng(1).integers(0, 256, max(sizes), np.uint8) & np.uint8(0xBF)  # bf16 below 2
-    matrices = {}
-    for each, num_bytes in zip(model.program.weights, sizes, strict=True):
-        kind = formats(each)
-        scales = np.full(kind.scale_bytes(each.rows, each.columns) // 2, 0x1000, np.uint16)
-        packed = PackedWeight(kind, each.rows, each.columns, noise[:num_bytes], scales if scales.size else None)
-        data = device.put(packed.data)
-        matrices[each.key] = replace(packed, data=data, scales=None if packed.scales is None else device.put(scales))
-    vectors = {each.key: device.put(np.ones(each.length, np.float32)) for each in model.program.vectors}
-    return ModelWeights(matrices, vectors)
-
-
-def write_step(memory: StepMemory, rows: int, sequences: int) -> StepSizes:
-    """Each sequence has CONTEXT tokens, and its last rows are computed."""
-    each, pages = rows // sequences, -(-CONTEXT // PAGE_TOKENS)
-    memory.token_ids[:rows] = np.arange(rows) % 200
-    positions = np.tile(np.arange(CONTEXT - each, CONTEXT, dtype=np.int32), sequences)
-    memory.positions[:rows] = positions
-    memory.batch.row_starts[: sequences + 1] = np.arange(sequences + 1) * each
-    memory.batch.context_tokens[:sequences] = CONTEXT
-    memory.logit_rows[:sequences] = np.arange(1, sequences + 1) * each - 1
-    for group in memory.page_inputs:
-        group.batch.page_table[:sequences, :pages] = np.arange(sequences * pages).reshape(sequences, pages)
-        owner = np.repeat(np.arange(sequences), each)
-        slots = group.batch.page_table[owner, positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
-        group.slots[:rows] = slots
-    return StepSizes(rows, sequences, sequences)
+SMALL_STEPS = STEPS[:2]
+"""Those for the emulator."""
 
 
 def time_steps(
     make: Callable[[], CudaDevice],
     shapes: dict[str, dict[str, Any]],
+    steps: tuple[tuple[str, int, int], ...],
     timed: Callable[[Callable[[], object]], float],
     has_time: Callable[[], bool],
 ) -> Iterator[ROW]:
@@ -126,10 +105,11 @@ def time_steps(
                 yield {"what": what, "not_run": "no time left"}
                 continue
             device = make()
-            try:
-                yield from _steps_of(device, model, (weights, kv), what, timed)
-            except OutOfMemory as error:
-                yield {"what": what, "not_run": str(error)}
+            num_bytes = model.weight_bytes(format_choice(weights))
+            if num_bytes > device.facts.free_bytes:
+                yield {"what": what, "not_run": f"weights of {num_bytes / 1e9:.0f} GB do not fit"}
+            else:
+                yield from _steps_of(device, model, (weights, kv), what, steps, timed)
             device.close()
 
 
@@ -138,17 +118,26 @@ def _steps_of(
     model: Model,
     formats: tuple[str, KVKind],
     what: str,
+    steps: tuple[tuple[str, int, int], ...],
     timed: Callable[[Callable[[], object]], float],
 ) -> Iterator[ROW]:
-    there, most = any_weights(model, formats[0], device), max(rows for _, rows, _ in STEPS)
-    pages = max(sequences for _, _, sequences in STEPS) * -(-CONTEXT // PAGE_TOKENS)
-    sizes = MemorySizes(pages, CONTEXT, most, max(sequences for _, _, sequences in STEPS))
+    before = time.perf_counter()
+    there = any_weights(model, format_choice(formats[0]), device)
+    most, streams = max(rows for _, rows, _ in steps), max(sequences for _, _, sequences in steps)
+    sizes = MemorySizes(streams * -(-CONTEXT // PAGE_TOKENS), max(CONTEXT, most), most, streams)
     memory = StepMemory(model.program, there.matrices, there.vectors, formats[1], sizes, device)
     forward, num_bytes = device.compile(model.program, memory), model.weight_bytes(format_choice(formats[0]))
-    for name, rows, sequences in STEPS:
-        step = write_step(memory, rows, sequences)
+    device.wait()
+    made, of_a_row = time.perf_counter() - before, 0.0
+    for name, rows, sequences in steps:
+        row: ROW = {"what": f"{what}, {name}", "weights_made_s": made}
+        if rows // sequences > 1 and of_a_row * rows > LONGEST_S:
+            yield row | {"not_run": f"it would take about {of_a_row * rows:.0f} s"}
+            continue
+        step = write_step(memory, rows, sequences, max(CONTEXT, rows // sequences))
         asked, results = np.zeros(sequences, SAMPLE_INPUT), np.zeros(sequences, SAMPLE_RESULT)
         asked["num_top"] = -1
         seconds = timed(lambda a=asked, t=results, s=step: forward.sampled(a, np.empty(0, np.uint8), t, s))
-        row = {"what": f"{what}, {name}", "seconds": seconds, "rows_per_s": rows / seconds}
-        yield row | {"bytes_per_s": num_bytes / seconds}
+        of_a_row = seconds / rows
+        row |= {"seconds": seconds, "rows_per_s": rows / seconds}
+        yield row | ({"bytes_per_s": num_bytes / seconds} if rows == sequences else {})

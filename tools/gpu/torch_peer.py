@@ -1,8 +1,9 @@
-"""A decode step of a Llama shape by torch, compiled (mode max-autotune: CUDA graphs), one stream, bfloat16.
+"""Steps of a Llama shape by torch: its layer compiled, the whole step one CUDA graph. bfloat16, and int8 weights alone.
 
-    python tools/gpu/torch_peer.py [--device cuda] [--hidden 4096 --inner 14336 --layers 32 ...]
+    python tools/gpu/torch_peer.py [--device cuda] [--seconds 55] [--hidden 4096 --inner 14336 --layers 32 ...]
 
-One line of JSON. A program of its own: torch is no part of this project's runtime.
+A line of JSON for each case; none begins after --seconds. Rotation, the write of K and V and sampling's draw are left
+out, which favours torch. A program of its own: torch is no part of this project's runtime.
 
 Knows: torch.
 Must not know: the package.
@@ -14,63 +15,169 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
 DIM, CONTEXT = 128, 512
+LONGEST_S = 1.0
+"""Seconds of rounds after which no further one is begun."""
+
+
+class Int8Linear(nn.Module):
+    """Weights of int8 with a scale for each row; a compiler joins the widening with the product."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-127, 128, (rows, columns), dtype=torch.int8))
+        self.register_buffer("scales", torch.full((rows,), 1.0 / 8192.0))
+
+    weight: Tensor
+    scales: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (rows of a step, columns)."""
+        return linear(x, self.weight.to(x.dtype)) * self.scales
+
+
+def product(columns: int, rows: int, is_int8: bool) -> nn.Module:
+    """A matrix without bias."""
+    return Int8Linear(columns, rows) if is_int8 else nn.Linear(columns, rows, bias=False)
 
 
 class Layer(nn.Module):
-    """Norms, products and attention over a context that stays; rotation is left out, which favours torch."""
+    """Norms, products and attention: of streams over a context that stays, of a prompt over itself."""
 
-    def __init__(self, hidden: int, inner: int, kv_heads: int) -> None:
+    def __init__(self, hidden: int, inner: int, kv_heads: int, is_int8: bool) -> None:
         super().__init__()
-        self.heads, self.kv_heads, dim = hidden // DIM or 1, min(kv_heads, hidden // DIM or 1), DIM
-        self.qkv = nn.Linear(hidden, (self.heads + 2 * self.kv_heads) * dim, bias=False)
-        self.out = nn.Linear(self.heads * dim, hidden, bias=False)
-        self.gate_up, self.down = nn.Linear(hidden, 2 * inner, bias=False), nn.Linear(inner, hidden, bias=False)
-        self.register_buffer("keys", torch.randn(1, self.kv_heads, CONTEXT, dim))
-        self.register_buffer("values", torch.randn(1, self.kv_heads, CONTEXT, dim))
+        self.heads, self.kv_heads = hidden // DIM or 1, min(kv_heads, hidden // DIM or 1)
+        self.qkv = product(hidden, (self.heads + 2 * self.kv_heads) * DIM, is_int8)
+        self.out = product(self.heads * DIM, hidden, is_int8)
+        self.gate_up, self.down = product(hidden, 2 * inner, is_int8), product(inner, hidden, is_int8)
 
-    keys: Tensor
-    values: Tensor
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (1, hidden)."""
-        joined = self.qkv(rms_norm(x, x.shape[-1:])).view(1, -1, 1, DIM)
-        q = joined[:, : self.heads]
-        seen = scaled_dot_product_attention(q, self.keys, self.values, enable_gqa=self.heads != self.kv_heads)
-        x = x + self.out(seen.reshape(1, -1))
+    def forward(self, x: Tensor, keys: Tensor | None, values: Tensor | None) -> Tensor:
+        """x (rows, hidden). keys, values (rows, kv heads, CONTEXT, DIM): of as many streams; None for a prompt."""
+        rows = x.shape[0]
+        joined = self.qkv(rms_norm(x, x.shape[-1:])).view(rows, -1, DIM)
+        q, k, v = joined.split((self.heads, self.kv_heads, self.kv_heads), 1)
+        many = self.heads != self.kv_heads
+        if keys is None or values is None:
+            q, k, v = (each.transpose(0, 1).unsqueeze(0) for each in (q, k, v))
+            seen = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=many).squeeze(0).transpose(0, 1)
+        else:
+            seen = scaled_dot_product_attention(q.unsqueeze(2), keys, values, enable_gqa=many)
+        x = x + self.out(seen.reshape(rows, -1))
         gate, up = self.gate_up(rms_norm(x, x.shape[-1:])).chunk(2, -1)
         return x + self.down(silu(gate) * up)
 
 
+class Steps:
+    """A model, its steps of several sizes."""
+
+    def __init__(self, asked: argparse.Namespace, is_int8: bool) -> None:
+        self.asked, self.on_cuda = asked, asked.device.startswith("cuda")
+        self.layers = [Layer(asked.hidden, asked.inner, asked.kv_heads, is_int8) for _ in range(asked.layers)]
+        self.head = product(asked.hidden, asked.vocabulary, is_int8)
+        modules = (*self.layers, self.head)
+        self.num_bytes = sum(each.nbytes for part in modules for each in (*part.parameters(), *part.buffers()))
+        self.words = "int8 weights" if is_int8 else str(torch.get_default_dtype()).removeprefix("torch.")
+
+    def seconds(self, rows: int, is_prompt: bool, how: str | None) -> float:
+        """Median seconds of a step that ends with its tokens on the host. how: torch.compile's mode; None for none."""
+        torch._dynamo.reset()
+        layer_of: list[Callable[..., Tensor]] = [
+            each if how is None else torch.compile(each, dynamic=False, mode=how) for each in self.layers
+        ]
+        head = self.head if how is None else torch.compile(self.head, dynamic=False, mode=how)
+        x = torch.randn(rows, self.asked.hidden)
+        shape = (rows, self.layers[0].kv_heads, CONTEXT, DIM)
+        kept = [(None, None) if is_prompt else (torch.randn(shape), torch.randn(shape)) for _ in self.layers]
+
+        def step() -> Tensor:
+            found = x
+            for layer, (keys, values) in zip(layer_of, kept, strict=True):
+                found = layer(found, keys, values)
+            return head(found[-1:] if is_prompt else found).argmax(-1)
+
+        return self._median(self._captured(step) if self.on_cuda else step)
+
+    def _captured(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        """The step as one CUDA graph."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            tokens = step()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return tokens
+
+        return replay
+
+    def _median(self, step: Callable[[], Tensor]) -> float:
+        taken: list[float] = []
+        while len(taken) < self.asked.rounds + 3 and sum(taken) < LONGEST_S or len(taken) < 4:
+            before = time.perf_counter()
+            step().tolist()  # the copy down waits for the device
+            taken.append(time.perf_counter() - before)
+        return statistics.median(taken[3:])
+
+
+def figures(steps: Steps, name: str, rows: int, is_prompt: bool) -> dict[str, Any]:
+    """What one case took; without the compiler where that fails, and said so."""
+    problem = ""
+    try:
+        seconds, how = (
+            steps.seconds(rows, is_prompt, "max-autotune-no-cudagraphs" if steps.asked.tune else "default"),
+            "",
+        )
+    except Exception as error:  # whatever a compiler lacks there
+        problem, how = f"{type(error).__name__}: {str(error)[:300]}", "not "
+        seconds = steps.seconds(rows, is_prompt, None)
+    shape = f"{steps.asked.layers} layers of {steps.asked.hidden}"
+    what = f"torch {torch.__version__} {how}compiled, {steps.words}, {shape}, {name}"
+    row = {"what": what, "seconds": seconds, "rows_per_s": rows / seconds}
+    row |= {} if is_prompt else {"bytes_per_s": steps.num_bytes / seconds}
+    return row | ({"compiler_said": problem} if problem else {})
+
+
 def main() -> None:
     """See the module."""
+    begun = time.perf_counter()
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=50.0)
+    parser.add_argument("--tune", action="store_true", help="let the compiler choose among kernels: minutes")
+    parser.add_argument("--prompt", type=int, default=2048)
     for name, default in (("hidden", 4096), ("inner", 14336), ("layers", 32), ("kv_heads", 8), ("vocabulary", 128256)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
-    torch.set_default_dtype(torch.bfloat16 if asked.device == "cuda" else torch.float32)
+    torch.set_default_dtype(torch.bfloat16 if asked.device.startswith("cuda") else torch.float32)
+    cases = (
+        (False, "1 stream", 1, False),
+        (False, f"a prompt of {asked.prompt}", asked.prompt, True),
+        (True, "1 stream", 1, False),
+        (False, "64 streams", 64, False),
+    )
+    made: dict[bool, Steps] = {}
     with torch.device(asked.device), torch.no_grad():
-        layers = [Layer(asked.hidden, asked.inner, asked.kv_heads) for _ in range(asked.layers)]
-        model = nn.Sequential(*layers, nn.Linear(asked.hidden, asked.vocabulary, bias=False))
-        step = torch.compile(model, mode="max-autotune" if asked.device == "cuda" else "default")
-        x = torch.randn(1, asked.hidden)
-        taken = []
-        for _ in range(asked.rounds + 3):
-            before = time.perf_counter()
-            step(x).argmax().item()  # the copy down waits for the device
-            taken.append(time.perf_counter() - before)
-    seconds = statistics.median(taken[3:])
-    num_bytes = sum(weight.nbytes for weight in model.parameters())
-    kind = f"{torch.get_default_dtype()}, {asked.layers} layers of {asked.hidden}"
-    what = f"torch {torch.__version__} compiled, {kind}, 1 stream"
-    print(json.dumps({"what": what, "seconds": seconds, "rows_per_s": 1 / seconds, "bytes_per_s": num_bytes / seconds}))
+        for is_int8, name, rows, is_prompt in cases:
+            if time.perf_counter() - begun > asked.seconds:
+                print(json.dumps({"what": f"torch, {name}", "not_run": "no time left"}), flush=True)
+                continue
+            if is_int8 not in made:
+                made[is_int8] = Steps(asked, is_int8)
+            row = figures(made[is_int8], name, rows, is_prompt)
+            print(json.dumps(row | {"program_s": time.perf_counter() - begun}), flush=True)
 
 
 if __name__ == "__main__":

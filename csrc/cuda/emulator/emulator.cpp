@@ -18,7 +18,7 @@ constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
 constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
 constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int32_t kSeveral = -1;  // readers
+constexpr int32_t kSeveral = -1, kAdding = -2;  // readers; whoever adds
 
 struct Fiber {
 #if defined(__x86_64__)
@@ -227,9 +227,21 @@ uint32_t shuffle(uint32_t value, int32_t from) {
   return exchanged(&value, 1)[from % kWarp][0];
 }
 
+uint64_t shuffle64(uint64_t value, int32_t from) {
+  if (from < 0 || from >= kWarp) fail("a value of a thread that no warp has", "shuffle64", from);
+  const uint32_t words[2] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)}, *given = exchanged(words, 2)[from % kWarp];
+  return given[0] | static_cast<uint64_t>(given[1]) << 32;
+}
+
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false, true); }
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, true); }
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, false); }
+
+uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  const uint32_t before = *to;
+  *to = before + value;
+  return before;
+}
 
 void begin_copy(const Copy& copy) {
   Fiber& own = machine.fibers[machine.thread];
@@ -272,6 +284,15 @@ void note_write(Accesses& accesses, const char* name, int64_t index) {
   if (accesses.read_stretch == machine.stretch && accesses.reader != own)
     fail("write of what another thread read, with no barrier in between", name, index);
   accesses.writer = own;
+  accesses.write_stretch = machine.stretch;
+}
+
+void note_atomic(Accesses& accesses, const char* name, int64_t index) {
+  renew(accesses);
+  if (accesses.write_stretch == 0) fail("read of shared memory that this block never wrote", name, index);
+  const bool written = accesses.write_stretch == machine.stretch && accesses.writer != kAdding;
+  if (written || accesses.read_stretch == machine.stretch) fail("adding to what is read or written too, with no barrier in between", name, index);
+  accesses.writer = kAdding;
   accesses.write_stretch = machine.stretch;
 }
 

@@ -21,7 +21,7 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
-constexpr int32_t kFewRows = 64;         // of a sequence, over int8 and int4; above it a warp goes over the whole context
+constexpr int32_t kFewQueryRows = 64;         // of a sequence, over int8 and int4; above it a warp goes over the whole context
 constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
 
 // Which sequences a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: pairs of a row and a query head
@@ -36,8 +36,8 @@ Way few_rows(int32_t kv_kind) {
   switch (kv_kind) {
     case TS_KV_F32: return {kKernel_attention_f32, kThreads, 0, 1, kOneRowColumns};
     case TS_KV_BF16: return {kKernel_attention_bf16, kThreads, 0, 1, kOneRowColumns};
-    case TS_KV_INT8: return {kKernel_attention_int8, kThreads, 0, kFewRows, kWholeColumns};
-    default: return {kKernel_attention_int4, kThreads, 0, kFewRows, kWholeColumns};
+    case TS_KV_INT8: return {kKernel_attention_int8, kThreads, 0, kFewQueryRows, kWholeColumns};
+    default: return {kKernel_attention_int4, kThreads, 0, kFewQueryRows, kWholeColumns};
   }
 }
 
@@ -45,8 +45,8 @@ Way many_rows(int32_t kv_kind) {
   switch (kv_kind) {
     case TS_KV_F32: return {kKernel_attention_prompt_f32, kPromptThreads, 1, INT32_MAX, kFloatColumns};
     case TS_KV_BF16: return {kKernel_attention_prompt_bf16, kPromptThreads, 1, INT32_MAX, kFloatColumns};
-    case TS_KV_INT8: return {kKernel_attention_prompt_int8, kPromptThreads, kFewRows, INT32_MAX, kPromptColumns};
-    default: return {kKernel_attention_prompt_int4, kPromptThreads, kFewRows, INT32_MAX, kPromptColumns};
+    case TS_KV_INT8: return {kKernel_attention_prompt_int8, kPromptThreads, kFewQueryRows, INT32_MAX, kPromptColumns};
+    default: return {kKernel_attention_prompt_int4, kPromptThreads, kFewQueryRows, INT32_MAX, kPromptColumns};
   }
 }
 

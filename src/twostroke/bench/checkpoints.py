@@ -101,11 +101,11 @@ def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None)
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     write_tensors(model, folder / "model.safetensors", progress=progress)
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=2))
-    _write_tokenizer(folder / "tokenizer.json", model.vocab_size)
+    write_tokenizer(folder / "tokenizer.json", model.vocab_size)
     return folder
 
 
-def _write_tokenizer(path: Path, vocab_size: int) -> None:
+def write_tokenizer(path: Path, vocab_size: int) -> None:
     """A byte-level tokenizer: two special tokens, 256 bytes, and names that no text reaches."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 

@@ -7,19 +7,28 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/states.h"
+#include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/packed.h"
-#include "twostroke/cuda/sample_row.h"
-#include "twostroke/token_weight.h"
 
 namespace twostroke {
 namespace cuda {
 
 constexpr int kThreads = 256;        // of a block of the kernels that go element by element
 constexpr int kNormThreads = 128;
-constexpr int kGroupThreads = 64;    // of quantize, kv_write and attention
+constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
+constexpr int kGroupThreads = 64;    // of kv_write and attention
+constexpr int kQuantizeThreads = 128;  // of quantize
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
+constexpr int kOneThreads = 512;     // of linear_one
+constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has at once
+constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
+constexpr int kFewThreads = 256;     // of linear_few
+constexpr int kFewStrip = 32;
+constexpr int kFewRows = 16;         // of activations, at most
 constexpr int kMostDim = 512;        // of a head
 constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
@@ -60,10 +69,10 @@ struct EmbedArgs {
   StoredLayout stored;
 };
 
-struct NormArgs {  // rms_norm, layer_norm; a row is `vectors` vectors, one after another
+struct NormArgs {  // rms_norm, layer_norm; of head_norm, each of `rows` rows is `vectors` vectors, one after another
   float* out;
   const float *x, *weight, *bias;
-  int64_t out_stride, x_stride, vectors, columns;
+  int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
 };
 
@@ -86,8 +95,11 @@ struct QuantizeArgs {  // rows (rows, columns) to q (rows, padded), scales and c
   int8_t* q;
   float* scales;
   int32_t* corrections;
-  int64_t x_stride, columns, padded, group, groups;
+  int64_t x_stride, columns, padded, group, groups, parts;
 };
+
+// Groups that one warp rounds at once: as many as registers hold.
+constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
 struct LinearArgs {  // out = or += x @ W.T + bias
   float* out;
@@ -100,9 +112,15 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   const int32_t* corrections;
   const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
-  int32_t kind, add;
+  int64_t parts;  // of linear_one and linear_few: blocks that share the rows of a matrix
+  int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   StoredLayout stored;
 };
+
+// Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
+constexpr int kFloatFew = 2, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatSomeThreads = 128, kFloatManyThreads = 256;
+constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
 
 struct LatentWriteArgs {
   ts_kv_layer layer;
@@ -149,15 +167,12 @@ constexpr int64_t first_seen(int64_t window, int64_t position) {
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// told[first + r]: the result for logits[r]. scratch: adjusted, weights (rows, count). parts: blocks of a row of weights.
-struct SampleArgs {
-  const float* logits;
-  const SampleRow* rows;
-  SampledRow* told;
-  float* adjusted;
-  uint64_t* weights;
-  int64_t stride, count, first, parts;
-  double scale, series[kSeriesTerms];  // scale: of temperature 1
+// tokens[pairs[2 i]] = the token of told[pairs[2 i + 1]].
+struct FollowArgs {
+  int32_t* tokens;
+  const int32_t* pairs;
+  const SampledRow* told;
+  int64_t count;
 };
 
 // Each kernel, and what it is given.
@@ -180,21 +195,31 @@ struct SampleArgs {
   K(entry_attention, EntryArgs)       \
   K(entry_scores, SelectArgs)         \
   K(entry_write, EntryWriteArgs)      \
+  K(follow, FollowArgs)               \
   K(gate, ElementArgs)                \
   K(gated_norm, GatedNormArgs)        \
   K(gather_pairs, PairArgs)           \
   K(gather_rows, GatherArgs)          \
   K(gaussian_cut, NormArgs)           \
+  K(head_norm, NormArgs)              \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
   K(kv_write, KVWriteArgs)            \
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
+  K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
+  K(linear_one, LinearArgs)           \
+  K(linear_narrow_int4, TileArgs)     \
+  K(linear_narrow_int8, TileArgs)     \
+  K(linear_steps, TileArgs)           \
+  K(linear_float_some, LinearArgs)    \
+  K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
+  K(linear_tile_int4, TileArgs)       \
+  K(linear_tile_int8, TileArgs)       \
   K(linear_whole, LinearArgs)         \
-  K(linear_whole_bank, LinearArgs)    \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, NormArgs)              \
@@ -202,16 +227,17 @@ struct SampleArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_steps, RoundArgs)        \
+  K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \
-  K(sample_adjust, SampleArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
-  K(sample_score, SampleArgs)         \
+  K(sample_look, SampleArgs)          \
+  K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(sample_weigh_raw, SampleArgs)     \
   K(scale, ElementArgs)               \
   K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \

@@ -1,0 +1,243 @@
+"""`twostroke serve` as a user runs it, on a checkpoint that is made there: start to first token, streams, prompts.
+
+Knows: the command line, the OpenAI API.
+Must not know: engines, kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.gpu.checkpoint_there import write_any_checkpoint
+from tools.gpu.outside import TAIL, run
+
+Row = dict[str, Any]
+Clock = Callable[[], float]
+START_S = 60.0
+"""Seconds within which a server must answer."""
+REQUEST_S = 30.0
+FLAGS = ("--speculate", "off", "--context", "4096", "--served-name", "any")
+"""Nothing guesses: random weights repeat themselves or never do, and either says nothing."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens."""
+
+    name: str
+    config: dict[str, Any]
+    flags: tuple[str, ...]
+    streams: int = 64
+    prompt: int = 2048
+    output: int = 128
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Answer:
+    """One stream: when each piece came, and how many tokens the server counted."""
+
+    asked_s: float
+    pieces_s: list[float] = field(default_factory=list)
+    tokens: int = 0
+    request_id: str = ""
+    problem: str = ""
+
+    @property
+    def ttft_s(self) -> float:
+        return self.pieces_s[0] - self.asked_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """After the first token."""
+        return (self.tokens - 1) / (self.pieces_s[-1] - self.pieces_s[0])
+
+
+def serve_times(
+    served: Sequence[Served], folder: Path, has_time: Callable[[], bool], clock: Clock = time.perf_counter
+) -> Iterator[Row]:
+    """Rows for each model: made, packed, started, streams."""
+    for each in served:
+        if not has_time():
+            yield {"what": f"served {each.name}", "not_run": "no time left"}
+            continue
+        yield from _one(each, folder, clock, has_time)
+
+
+def _one(served: Served, folder: Path, clock: Clock, has_time: Callable[[], bool]) -> Iterator[Row]:
+    name = f"served {served.name}"
+    before = clock()
+    checkpoint = write_any_checkpoint(served.config, folder / served.name.split()[0])
+    yield {"what": f"{name}: checkpoint written", "seconds": clock() - before}
+    for words in ("first start to first token, packing", "start to first token, packed file"):
+        if not has_time():
+            yield {"what": f"{name}: {words}", "not_run": "no time left"}
+            return
+        server = Server(served, checkpoint, folder / "cache", clock)
+        try:
+            yield {"what": f"{name}: {words}", "seconds": server.first_token_s(), "found": server.said()}
+            if words.endswith("packed file"):
+                yield from _load(served, server, name, has_time)
+        except ServerFailed as error:
+            yield {"case": f"{name}: {words}", "failed": str(error)}
+            return
+        finally:
+            server.end()
+
+
+class ServerFailed(Exception):
+    """It did not start, or an answer is not one."""
+
+
+class Server:
+    """A process of `twostroke serve`."""
+
+    def __init__(self, served: Served, checkpoint: Path, cache: Path, clock: Clock) -> None:
+        self.clock, self.started_s = clock, clock()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.log = cache.parent / f"serve-{self.port}.log"
+        flags = ("serve", str(checkpoint), "--port", str(self.port), "--cache", str(cache), *FLAGS, *served.flags)
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                (sys.executable, "-m", "twostroke", *flags),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | dict(served.environment),
+            )
+
+    def said(self) -> str:
+        """The lines about the model and the cache."""
+        return "; ".join(self.log.read_text().splitlines()[:3])
+
+    def first_token_s(self) -> float:
+        """Seconds from the command to the first token of a request that is sent as soon as the port is open."""
+        while True:
+            if self.process.poll() is not None or self.clock() - self.started_s > START_S:
+                raise ServerFailed(f"the server is not there: {self.log.read_text()[-TAIL:]}")
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1.0):
+                    break
+            except OSError:
+                time.sleep(0.02)
+        (answer,) = self.ask([{"prompt": [5] * 8, "max_tokens": 2}])
+        return answer.pieces_s[0] - self.started_s
+
+    def ask(self, bodies: Sequence[dict[str, Any]]) -> list[Answer]:
+        """The answers to requests that are sent together. Raises ServerFailed."""
+
+        async def all_of_them() -> list[Answer]:
+            return await asyncio.gather(*(_stream(self.port, body, self.clock) for body in bodies))
+
+        answers = asyncio.run(asyncio.wait_for(all_of_them(), REQUEST_S))
+        for answer in answers:
+            if answer.problem or not answer.pieces_s:
+                raise ServerFailed(f"an answer without tokens: {answer.problem[-TAIL:]}")
+        return answers
+
+    def end(self) -> None:
+        """SIGTERM, and no more than a few seconds."""
+        self.process.terminate()
+        try:
+            self.process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+async def _stream(port: int, body: dict[str, Any], clock: Clock) -> Answer:
+    """POST /v1/completions with a stream, by hand: no client's own time is in it."""
+    whole = {"ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}, "temperature": 0.0}
+    content = json.dumps({"model": "any", **whole, **body}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+    answer = Answer(clock())
+    headers = ("Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(content)}")
+    lines = ("POST /v1/completions HTTP/1.1", *headers, "Connection: close", "", "")
+    writer.write("\r\n".join(lines).encode() + content)
+    other = []
+    async for raw in reader:
+        line = raw.decode(errors="replace").strip()
+        if not line.startswith("data: {"):
+            other.append(line)
+            continue
+        told = json.loads(line[6:])
+        if told.get("choices"):
+            answer.pieces_s.append(clock())
+            answer.request_id = told["id"]
+        elif told.get("usage"):
+            answer.tokens = told["usage"]["completion_tokens"]
+        else:
+            answer.problem = line
+    writer.close()
+    if not answer.pieces_s:
+        answer.problem = answer.problem or " ".join(other)
+    return answer
+
+
+def _load(served: Served, server: Server, name: str, has_time: Callable[[], bool]) -> Iterator[Row]:
+    output = served.output
+    ways: tuple[tuple[str, Row], ...] = (("greedy", {}), ("top-p 0.95", {"temperature": 0.8, "top_p": 0.95, "seed": 1}))
+    server.ask([{"prompt": [9] * 16, "max_tokens": 8}])
+    for words, way in ways:
+        (answer,) = server.ask([{"prompt": list(range(10, 42)), "max_tokens": output, **way}])
+        yield {"what": f"{name}: 1 stream, {words}", "rows_per_s": answer.tokens_per_s, "seconds": answer.ttft_s}
+        if words == "greedy":
+            yield _explained(server, answer, name)
+    for words, way in ways:
+        if not has_time():
+            return
+        bodies = [
+            {"prompt": [10 + (index * 37 + place) % 200 for place in range(32)], "max_tokens": output, **way}
+            for index in range(served.streams)
+        ]
+        answers = server.ask(bodies)
+        yield _together(answers, f"{name}: {served.streams} streams, {words}")
+    taken = []
+    for index in range(3):
+        prompt = [10 + (index * 53 + place * (place % 7)) % 240 for place in range(served.prompt)]
+        (answer,) = server.ask([{"prompt": prompt, "max_tokens": 2}])
+        taken.append(answer.ttft_s)
+    seconds = statistics.median(taken)
+    yield {
+        "what": f"{name}: first token of {served.prompt}",
+        "seconds": seconds,
+        "rows_per_s": served.prompt / seconds,
+    }
+
+
+def _together(answers: list[Answer], what: str) -> Row:
+    """Tokens a second of all, from when the last one has begun to when the first one ends; TTFT in the middle."""
+    begin, end = max(each.pieces_s[0] for each in answers), min(each.pieces_s[-1] for each in answers)
+    pieces = sum(begin < moment <= end for each in answers for moment in each.pieces_s)
+    if end <= begin:  # some had ended before others began
+        begin, end = min(each.pieces_s[0] for each in answers), max(each.pieces_s[-1] for each in answers)
+        pieces = sum(each.tokens for each in answers)
+    whole = sum(each.tokens for each in answers) / (max(e.pieces_s[-1] for e in answers) - answers[0].asked_s)
+    row = {"what": f"{what} (all of it {whole:,.0f} tok/s)", "rows_per_s": pieces / (end - begin)}
+    return row | {"seconds": statistics.median(each.ttft_s for each in answers)}
+
+
+def _explained(server: Server, answer: Answer, name: str) -> Row:
+    """What `explain` says of the time in which neither the model nor sampling ran."""
+    url = f"http://127.0.0.1:{server.port}"
+    code, said = run((sys.executable, "-m", "twostroke", "explain", answer.request_id, "--url", url, "--json"), 20.0)
+    what = f"{name}: host's part of 1 stream"
+    try:
+        told = json.loads(said[said.index("{") :])["completions"][0]
+    except (ValueError, KeyError, IndexError):
+        return {"what": what, "missing": f"explain ended with {code}: {said[-TAIL:]}"}
+    gap, whole = told["parts_s"]["host_gap_s"], told["e2e_s"]
+    words = f"{1e6 * gap / told['num_output_tokens']:.0f} us a token, {100 * gap / whole:.0f}% of {1e3 * whole:.0f} ms"
+    return {"what": what, "found": words}

@@ -98,14 +98,16 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way
   return status;
 }
 
-int32_t start_attention(ts_context& device, const ts_attention_args& a, const AttentionArgs& args) {
+int32_t start_attention(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
   const Way few = few_rows(a.layer->kind), many = many_rows(a.layer->kind);
-  bool any_few = false, any_many = false;
+  bool any_few = false, any_many = false, one_each = true;
   for (int64_t s = 0; s < a.batch.count; ++s) {
     const int32_t rows = a.batch.row_starts[s + 1] - a.batch.row_starts[s];
     any_few = any_few || rows <= few.few;
     any_many = any_many || rows > many.above;
+    one_each = one_each && rows == 1;
   }
+  args.one_each = one_each ? 1 : 0;
   int32_t status = TS_OK;
   if (any_many) status = has_scales(a.layer->kind) ? start_whole(device, a, many, args) : start_segments(device, a, many, args);
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;

@@ -284,13 +284,7 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile
     prompt_wholes[r * kRowState * kPromptThreads + thread] = own.peaks[r];
     TS_EVERY_LANE
     for (int j = 0; j < 4; ++j) prompt_wholes[(r * kRowState + 1 + j) * kPromptThreads + thread] = own.totals[r][j];
-    float lanes[4];
-    TS_EVERY_LANE
-    for (int j = 0; j < 4; ++j) {
-      lanes[j] = own.totals[r][j] + shuffle_across(own.totals[r][j], 2);
-      lanes[j] = lanes[j] + shuffle_across(lanes[j], 1);
-    }
-    const float total = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+    const float total = sum_of_lanes(own.totals[r]);
     const float inverse = last ? inverse_of(args, column.head, own.peaks[r], total) : 1.0f;
     float* out = args.out + static_cast<int64_t>(column.row) * args.out_stride + static_cast<int64_t>(column.head) * dim;
     TS_EVERY_LANE

@@ -320,6 +320,7 @@ TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
   const SegmentBlock block(args, Work::kColumns);
   if (block.columns == 0) return;
   const SeenPart part(args, block);
+  fetch_segment(args, block, part.first, part.last);
   load_queries<Work>(args, block);
   barrier();
   FloatScores<Work> scores;
@@ -337,14 +338,14 @@ TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
 }
 
 template <class Pages>
-using OneRow = FloatWork<Pages, kOneRowColumns / 4, kThreads, 1, 2>;
+using OneQueryRow = FloatWork<Pages, kOneRowColumns / 4, kThreads, 1, 2>;
 template <class Pages>
-using ManyRowsWork = FloatWork<Pages, kFloatColumns / 4, kPromptThreads, 2, 8>;
+using ManyQueryRows = FloatWork<Pages, kFloatColumns / 4, kPromptThreads, 2, 8>;
 
-TS_KERNEL(attention_f32, AttentionArgs) { attend_floats<OneRow<FloatPages>>(args); }
-TS_KERNEL(attention_bf16, AttentionArgs) { attend_floats<OneRow<PairPages>>(args); }
-TS_KERNEL(attention_prompt_f32, AttentionArgs) { attend_floats<ManyRowsWork<FloatPages>>(args); }
-TS_KERNEL(attention_prompt_bf16, AttentionArgs) { attend_floats<ManyRowsWork<PairPages>>(args); }
+TS_KERNEL(attention_f32, AttentionArgs) { attend_floats<OneQueryRow<FloatPages>>(args); }
+TS_KERNEL(attention_bf16, AttentionArgs) { attend_floats<OneQueryRow<PairPages>>(args); }
+TS_KERNEL(attention_prompt_f32, AttentionArgs) { attend_floats<ManyQueryRows<FloatPages>>(args); }
+TS_KERNEL(attention_prompt_bf16, AttentionArgs) { attend_floats<ManyQueryRows<PairPages>>(args); }
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -148,7 +148,7 @@ struct AttentionArgs {
   // and at most `few` rows. prompt_blocks: where a warp goes over the whole context, blocks of one KV head.
   float* partials;
   int64_t first_tile, prompt_blocks;
-  int32_t together, chunks, segments, above, few;
+  int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of

@@ -69,14 +69,14 @@ struct RowTile {
 // single rows the number is the row's.
 TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   const int32_t together = args.together, gap = together > 1 ? 1 : 0;
-  int32_t low = 0, high = static_cast<int32_t>(args.sequences);
+  int32_t low = args.one_each != 0 ? number : 0, high = args.one_each != 0 ? number + 1 : static_cast<int32_t>(args.sequences);
   while (high - low > 1) {
     const int32_t middle = (low + high) / 2;
     const bool before = args.row_starts[middle] / together + middle * gap <= number;
     low = before ? middle : low;
     high = before ? high : middle;
   }
-  const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
+  const int32_t begin = args.one_each != 0 ? number : args.row_starts[low], end = args.one_each != 0 ? number + 1 : args.row_starts[low + 1];
   const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
   const int32_t context = args.context_tokens[low];
   const bool theirs = rows > 0 && end - begin > args.above && end - begin <= args.few;
@@ -116,6 +116,17 @@ struct SegmentBlock {
 // Page `page` of the segment's, by every thread of the warp.
 TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page) {
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
+}
+
+// Pages of the segment with places [first, last) are fetched from memory while the block begins, by all its threads.
+TS_DEVICE_INLINE void fetch_segment(const AttentionArgs& args, const SegmentBlock& block, int32_t first, int32_t last) {
+  constexpr int32_t kLine = 64;  // bytes that come for each address at least
+  const KVLayout layout(&args.layer);
+  const int32_t end = (last + TS_PAGE_TOKENS - 1) / TS_PAGE_TOKENS, warps = threads() / kWarp;
+  for (int32_t page = first / TS_PAGE_TOKENS + warp_index(); page < end; page += warps) {
+    const uint8_t* keys = layout.keys(page_in_segment(block, page), block.kv_head);
+    for (int64_t at = warp_lane() * kLine; at < layout.head_bytes; at += kWarp * kLine) fetch_ahead(keys + at);
+  }
 }
 
 // A place in a tile, from 0 to its end.

@@ -2,6 +2,7 @@
 // the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: models.
 #include "twostroke/cuda/launch.h"
+#include "twostroke/cuda/words.h"
 #include "twostroke/states.h"
 
 namespace twostroke {
@@ -54,11 +55,17 @@ WkvArgs wkv_args(const Args& a) {
   return args;
 }
 
+// A thread a column: as few as they need, since the columns of short heads then stay in shared memory.
+int32_t column_threads(int64_t width) {
+  if (width <= kGroupThreads) return kGroupThreads;
+  return width <= kNormThreads ? kNormThreads : kMostHeadRows;
+}
+
 template <class Args>
 int32_t start_wkv(ts_context& device, KernelNumber kernel, const Args& a, WkvArgs& args) {
   int32_t status = check_wkv(a);
   if (status == TS_OK) status = fill(device, a.state, a.slots, a.batch, a.v.rows, width_of(a.v) * a.v.dim, &args.state);
-  return status != TS_OK ? status : start(device, kernel, a.batch.count * a.v.heads, a.v.dim > kNormThreads ? kMostHeadRows : kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kernel, a.batch.count * a.v.heads, column_threads(a.v.dim), &args);
 }
 
 }  // namespace
@@ -105,10 +112,10 @@ int32_t launch(ts_context& device, const ts_ssd_scan_args& a) {
   if (heads < 1 || a.x.dim < 1 || a.b.dim < 1 || a.b.heads < 1 || heads % a.b.heads != 0 || width_of(a.dt) != heads) return TS_BAD_SHAPE;
   if (a.decay.length != heads || a.skip.length != heads || a.dt_bias.length != heads) return TS_BAD_SHAPE;
   SsdArgs args = {{},         a.out.data,  a.x.data, a.b.data, a.c.data, a.dt.data, a.decay.data, a.skip.data, a.dt_bias.data, a.out.stride, a.x.stride,
-                  a.b.stride, a.c.stride,  a.dt.stride, heads, a.x.dim, a.b.heads, a.b.dim, divide_up(a.x.dim, kGroupThreads),
+                  a.b.stride, a.c.stride,  a.dt.stride, heads, a.x.dim, a.b.heads, a.b.dim, divide_up(a.x.dim, kWarp),
                   static_cast<float>(a.dt_least), static_cast<float>(a.dt_most)};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads * args.parts, kGroupThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads * args.parts, kWarp, &args);
 }
 
 int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
@@ -118,11 +125,11 @@ int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
   if ((gates != heads && gates != heads * a.k.dim) || width_of(a.b) != heads) return TS_BAD_SHAPE;
   if (a.decay.length != heads || a.dt_bias.length != gates) return TS_BAD_SHAPE;
   DeltaArgs args = {{},         a.out.data, a.q.data,   a.k.data, a.v.data,  a.a.data, a.b.data, a.decay.data,  a.dt_bias.data, a.out.stride, a.q.stride,
-                    a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads, divide_up(a.v.dim, kGroupThreads),
+                    a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads, divide_up(a.v.dim, kWarp),
                     static_cast<float>(a.strength),
                     1.0f / __builtin_sqrtf(static_cast<float>(a.k.dim))};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads * args.parts, kGroupThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads * args.parts, kWarp, &args);
 }
 
 int32_t launch(ts_context& device, const ts_token_shift_args& a) {

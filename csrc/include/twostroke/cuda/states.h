@@ -18,7 +18,7 @@ TS_DEVICE_INLINE Span span_of(const StateArgs& args, int64_t sequence) {
 }
 
 constexpr int kNumbersAtOnce = 8;     // of a column of a state: their loads go out together
-constexpr int kKeptNumbers = 8192;    // of a state, by all threads of a block
+constexpr int kKeptNumbers = 4096;    // of a state, by all threads of a block
 
 TS_SHARED(float, kept_numbers, kKeptNumbers);
 

@@ -261,6 +261,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "cpu",
     ),
     Option(
+        "early_steps",
+        "WHEN",
+        one_of("auto", "on", "off"),
+        "Begin the next decode step on a GPU before the host has looked at the tokens of this one, so that the GPU "
+        "does not wait for the host; the answers stay the same, bit for bit.",
+        "auto: on for a GPU, off for the CPU, models that keep states, and where a model or its heads guess",
+    ),
+    Option(
         "speculate",
         "WAY",
         parse_speculate,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.sim.machines import CONFIG
+from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
@@ -54,7 +55,8 @@ def test_each_adapter_is_read_once_and_each_row_with_one_computed() -> None:
 
 def test_predictions_grow_with_the_number_of_adapters() -> None:
     cost = step_cost(work_of(ADAPTED, "int8", KVKind.BF16), H100.machine)
-    seconds = [cost.predict(decoding(*each)).seconds for each in ((-1,) * 4, (1,) * 4, (1, 1, 2, 2), (1, 2, 3, 4))]
+    streams = ((-1,) * 4, (1,) * 4, (1, 1, 2, 2), (1, 2, 3, 4))
+    seconds = [device_seconds(cost.predict(decoding(*each))) for each in streams]
     assert seconds == sorted(set(seconds))
     beside = cost.predict_beside([500, 500], decoding(1, 2)).seconds
     assert beside == cost.predict(decoding(1, 2, -1, -1)).seconds

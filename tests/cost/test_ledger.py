@@ -13,6 +13,7 @@ from tests.tiers import examples
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.accounts import Accounts
 from twostroke.cost.work import Work
+from twostroke.types.plan import Role
 
 from .virtual import COST, Lab, text
 
@@ -100,3 +101,23 @@ def test_a_reader_slower_than_the_account_lives_leaves_nothing() -> None:
     accounts.reader("a/0", 9.0, 9.0)
     assert [account.unread_s for account in accounts.find("b")] == [0.25]
     assert not accounts.find("a") and set(accounts._readers) == {"b/0", "c/0"}
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(st.integers(0, 10**9))
+def test_parts_add_up_where_a_device_begins_steps_early(seed: int) -> None:
+    """What a device did before it was asked is no time of the host, and no second counts twice."""
+    lab, draw = crowded(seed), random.Random(seed)
+    execute = lab.executor.execute
+
+    def begun_before(plan):  # type: ignore[no-untyped-def]
+        result, early_s = execute(plan), draw.choice((0.0, 1e-5, 1e-3))
+        decodes = plan.sequences[-1].role is Role.DECODE
+        return replace(result, model_s=result.model_s + early_s, early_s=early_s) if decodes else result
+
+    lab.executor.execute = begun_before  # type: ignore[method-assign]
+    lab.run()
+    for end in (delta for delta in lab.deltas if delta.finish_reason is not None):
+        check(lab.account(f"{end.request_id}/{end.index}"))
+    for record in lab.ledger.history.records():
+        assert record.host_s >= -1e-9 and record.model_s >= 0

@@ -89,6 +89,27 @@ TS_KERNEL(warp_for_some, BrokenArgs) {
   if (thread_index() % 2 == 0) args.out[0] = static_cast<int32_t>(shuffle(1, 0));
 }
 
+// Each thread of both blocks takes a place of its own.
+TS_KERNEL(blocks_count, BrokenArgs) {
+  const uint32_t place = atomic_add(reinterpret_cast<uint32_t*>(args.out) + 64, 1) + 1;  // it was -1
+  args.out[place] = kThreads - 1 - static_cast<int32_t>(place) % kThreads;
+}
+
+TS_SHARED(uint32_t, counter, 1);
+
+// Each thread of a block takes a place; `early` reads the number while others add.
+TS_DEVICE_INLINE void count_threads(const BrokenArgs& args, bool early) {
+  if (thread_index() == 0) counter[0] = 0;
+  barrier();
+  const uint32_t place = atomic_add(counter, 0, 1);
+  if (!early) barrier();
+  const uint32_t all = counter[0];
+  args.out[block_index() * kThreads + place] = static_cast<int32_t>(all - 1 - place);
+}
+
+TS_KERNEL(threads_count, BrokenArgs) { count_threads(args, false); }
+TS_KERNEL(read_while_adding, BrokenArgs) { count_threads(args, true); }
+
 TS_SHARED(Words4, copied, kThreads);
 
 // Each thread reads what it copied itself.
@@ -104,18 +125,20 @@ TS_DEVICE_INLINE void copy_own(const BrokenArgs& args, bool waits) {
 TS_KERNEL(copy_waited, BrokenArgs) { copy_own(args, true); }
 TS_KERNEL(copy_not_waited, BrokenArgs) { copy_own(args, false); }
 
-// A[row][k] = row - 8 (signed) or row (unsigned) at k = 3, B[3][column] = column - 4, and zeros: two tables of 16 x 8.
+// A[row][k] = row - 8 (signed) or row + 200 (unsigned) at k = 3, B[3][column] = column - 4 (signed) or column + 244 (unsigned), and zeros: three
+// tables of 16 x 8.
 TS_KERNEL(small_products, BrokenArgs) {
   const int32_t lane = warp_lane(), row = lane / 4, column = lane % 4 * 2;
   const bool third = lane % 4 == 0;
   const auto byte3 = [&](int32_t value) { return third ? static_cast<uint32_t>(value & 0xff) << 24 : 0; };
-  const uint32_t b[2] = {byte3(row - 4), 0};
+  const uint32_t b[2] = {byte3(row - 4), 0}, b_unsigned[2] = {byte3(row + 244), 0};
   const uint32_t a_signed[4] = {byte3(row - 8), byte3(row), 0, 0}, a_unsigned[4] = {byte3(row + 200), byte3(row + 208), 0, 0};
-  int32_t sums[2][4] = {};
+  int32_t sums[3][4] = {};
   mma_signed(sums[0], a_signed, b);
   mma_unsigned(sums[1], a_unsigned, b);
+  mma_by_unsigned(sums[2], a_signed, b_unsigned);
   if (block_index() > 0) return;
-  for (int32_t table = 0; table < 2; ++table)
+  for (int32_t table = 0; table < 3; ++table)
     for (int32_t i = 0; i < 4; ++i) args.out[table * 128 + (row + i / 2 * 8) * 8 + column + i % 2] = sums[table][i];
 }
 
@@ -129,7 +152,8 @@ extern "C" const char* run_broken(int32_t which, int32_t* out, uint64_t seed) {
                             ts_kernel_never_written, ts_kernel_beyond_the_end, ts_kernel_barrier_for_some,
                             ts_kernel_blocks_share,  ts_kernel_threads_share,  ts_kernel_neighbour,         ts_kernel_barrier_between,
                             ts_kernel_warp_turned,   ts_kernel_warp_for_some,  ts_kernel_copy_waited,       ts_kernel_copy_not_waited,
-                            ts_kernel_small_products};
+                            ts_kernel_small_products, ts_kernel_blocks_count,
+                            ts_kernel_threads_count, ts_kernel_read_while_adding};
 #if defined(TS_WATCHED)
   watch(out, 4096);  // a page
 #endif

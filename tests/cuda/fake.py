@@ -50,7 +50,8 @@ def compile_emulated(units: Sequence[Path], watched: bool = False) -> Path:
     emulator = base.ROOT / "csrc" / "cuda" / "emulator"
     for unit in (*units, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else [])):
         own = (*flags, *(["-DTS_WATCHED"] if watched else []), *(WATCH if watched and unit == units[0] else []))
-        inputs = (compiler.version, *own, unit.name, unit.read_bytes(), *build.sources())
+        headers = [path.read_bytes() for path in sorted(unit.parent.glob("*.h"))]
+        inputs = (compiler.version, *own, unit.name, unit.read_bytes(), *headers, *build.sources())
 
         def compile_unit(made: Path, unit: Path = unit, own: tuple[str, ...] = own) -> None:
             compiler.run([*own, "-I", str(base.HEADERS), "-c", str(unit), "-o", str(made)])
@@ -68,7 +69,7 @@ def fake_driver(watched: bool = False) -> Path:
 @cache
 def _driver(watched: bool) -> Path:
     kernels = build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp"
-    made = compile_emulated([kernels, HERE / "fake_driver.cpp"], watched)
+    made = compile_emulated([kernels, HERE / "fake_driver.cpp", HERE / "fake_graphs.cpp"], watched)
     folder = Path(tempfile.mkdtemp(prefix="twostroke-fake-"))
     return Path(shutil.copy(made, folder / "libcuda.so.1"))
 
@@ -93,8 +94,9 @@ def _controls(watched: bool) -> ctypes.CDLL:
     library.fake_describe.argtypes = [ctypes.c_int32] * 3
     library.fake_orders.argtypes = [ctypes.c_uint64]
     library.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int64]
-    library.fake_error.restype = ctypes.c_char_p
-    for name in ("launches", "used", "copies_up", "copies_down", "waits"):
+    library.fake_error.restype = library.fake_target.restype = ctypes.c_char_p
+    graphs = ("graph_launches", "graphs_made", "graphs_held", "nodes_changed", "early_edges")
+    for name in ("launches", "used", "copies_up", "copies_down", "waits", *graphs):
         getattr(library, f"fake_{name}").restype = ctypes.c_uint64
     return library
 

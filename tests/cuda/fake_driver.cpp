@@ -3,18 +3,21 @@
 // As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
 // it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
 // a page without access lies behind each allocation.
+// Graphs: fake_graphs.cpp.
 // Knows: the driver's interface, the emulator. Must not know: the loader.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/driver_types.h"
+#include "fake_driver.h"
 #include "twostroke/cuda/emulator.h"
 
 using namespace twostroke::cuda;
+using namespace fake_driver;
 
 #define K(name, Args) extern "C" void ts_kernel_##name(const void*);
 TS_CUDA_KERNELS(K)
@@ -22,14 +25,8 @@ TS_CUDA_KERNELS(K)
 
 namespace {
 
-constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16;
-constexpr CUresult kInvalid = 1, kFull = 3, kNotFound = 500, kLaunchFailed = 719, kInvalidImage = 200;
-
-struct Entry {
-  const char* name;
-  Kernel kernel;
-  size_t argument_bytes;
-};
+constexpr size_t kPage = 4096, kMostAllocations = 4096, kMostWork = 1 << 16, kMostPinned = 64;
+constexpr CUresult kFull = 3, kNotFound = 500, kInvalidImage = 200;
 
 const Entry kEntries[] = {
 #define K(name, Args) {"ts_kernel_" #name, ts_kernel_##name, sizeof(Args)},
@@ -44,7 +41,7 @@ struct Allocation {  // room: where its pages begin; NULL for an entry that is f
 };
 
 struct Work {
-  enum { kUp, kDown, kFill, kLaunch } kind;
+  enum { kUp, kDown, kFill, kLaunch, kMark } kind;
   void *to, *kept;  // kept: what was given when the work was queued
   const void* from;
   size_t bytes;
@@ -54,15 +51,25 @@ struct Work {
   uint64_t seed;
 };
 
+struct Event {
+  double at_s;
+};
+
+struct Pinned {
+  char* memory;
+  size_t bytes;
+};
+
 struct Fake {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   Allocation memory[kMostAllocations];
   Work queue[kMostWork];
   size_t queued;
-  uint64_t seed, launches, copies_up, copies_down, waits;
-  size_t used, limit = size_t{1} << 30;
+  Pinned pinned[kMostPinned];
+  uint64_t seed;
+  size_t limit = size_t{1} << 30;
   int32_t devices = 1, major = 9, minor = 0, version = 13000;
-  char error[512], failing[64];
+  char error[512], failing[64], target[16];
   int64_t fail_after;
 } fake;
 
@@ -76,14 +83,18 @@ void allow(int protection) {
     if (each.room != nullptr) mprotect(each.room, each.mapped - kPage, protection);
 }
 
-// Whether the test asked this call to fail.
-bool fails(const char* call) { return strcmp(fake.failing, call) == 0 && --fake.fail_after < 0; }
+double now_s() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 CUresult run_work(const Work& work) {
   switch (work.kind) {
-    case Work::kUp: memcpy(work.to, work.kept, work.bytes); return 0;
+    case Work::kUp: memcpy(work.to, work.kept == nullptr ? work.from : work.kept, work.bytes); return 0;
     case Work::kDown: memcpy(work.to, work.from, work.bytes); return 0;
     case Work::kFill: memset(work.to, work.value, work.bytes); return 0;
+    case Work::kMark: static_cast<Event*>(work.to)->at_s = now_s(); return 0;
     default: break;
   }
   const char* wrong = run_grid(work.entry->kernel, work.kept, work.grid, static_cast<int32_t>(work.block), work.seed);
@@ -92,16 +103,24 @@ CUresult run_work(const Work& work) {
   return kLaunchFailed;
 }
 
-CUresult run_queue() {
+// The first `count` pieces of work; the others wait on.
+CUresult run_queue(size_t count) {
   allow(PROT_READ | PROT_WRITE);
   CUresult found = 0;
-  for (size_t i = 0; i < fake.queued; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (found == 0) found = run_work(fake.queue[i]);
     free(fake.queue[i].kept);
   }
-  fake.queued = 0;
+  fake.queued -= count;
+  memmove(fake.queue, fake.queue + count, fake.queued * sizeof(Work));
   allow(PROT_NONE);
   return found;
+}
+
+bool is_pinned(const void* memory) {
+  for (const Pinned& each : fake.pinned)
+    if (each.memory != nullptr && memory >= each.memory && memory < each.memory + each.bytes) return true;
+  return false;
 }
 
 CUresult put(Work work, const void* given, size_t bytes) {
@@ -122,6 +141,31 @@ bool lies_in_device_memory(CUdeviceptr address, size_t bytes) {
 
 }  // namespace
 
+namespace fake_driver {
+
+Counts counts;
+
+bool fails(const char* call) { return strcmp(fake.failing, call) == 0 && --fake.fail_after < 0; }
+
+bool fails_once(const char* call) {
+  const bool found = fails(call);
+  if (found) fake.failing[0] = 0;
+  return found;
+}
+
+CUresult put_launch(const Entry* entry, uint32_t grid, uint32_t block, const void* arguments) {
+  const Held held;
+  Work work = {};
+  work.kind = Work::kLaunch;
+  work.entry = entry;
+  work.grid = grid;
+  work.block = block;
+  work.seed = fake.seed * 1000003 + ++counts.launches;
+  return put(work, arguments, entry->argument_bytes);
+}
+
+}  // namespace fake_driver
+
 extern "C" {
 
 // For tests.
@@ -132,7 +176,10 @@ void fake_reset(uint64_t seed, size_t limit, int32_t devices) {
   fake.major = 9;
   fake.minor = 0;
   fake.version = 13000;
-  fake.launches = fake.copies_up = fake.copies_down = fake.waits = 0;
+  Counts held = {};
+  held.used = counts.used;
+  held.graphs_held = counts.graphs_held;
+  counts = held;
   fake.error[0] = fake.failing[0] = 0;
 }
 void fake_describe(int32_t major, int32_t minor, int32_t version) {
@@ -145,12 +192,11 @@ void fake_fail(const char* call, int64_t after) {
   snprintf(fake.failing, sizeof fake.failing, "%s", call);
   fake.fail_after = after;
 }
+#define C(name) uint64_t fake_##name() { return counts.name; }
+FAKE_COUNTS(C)
+#undef C
+const char* fake_target() { return fake.target; }
 const char* fake_error() { return fake.error; }
-uint64_t fake_launches() { return fake.launches; }
-uint64_t fake_copies_up() { return fake.copies_up; }
-uint64_t fake_copies_down() { return fake.copies_down; }
-uint64_t fake_waits() { return fake.waits; }
-uint64_t fake_used() { return fake.used; }
 
 CUresult cuInit(uint32_t) { return fails("cuInit") ? 999 : 0; }
 CUresult cuDriverGetVersion(int32_t* version) { return *version = fake.version, 0; }
@@ -176,10 +222,13 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
 CUresult cuCtxSetCurrent(CUcontext) { return 0; }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   *module = reinterpret_cast<CUmodule>(&fake);
-  return strstr(static_cast<const char*>(image), ".target sm_") == nullptr ? kInvalidImage : 0;
+  const char* target = strstr(static_cast<const char*>(image), ".target ");
+  const bool is_known = target != nullptr && sscanf(target, ".target %15s", fake.target) == 1;
+  return is_known && !fails_once("cuModuleLoadData") ? 0 : kInvalidImage;
 }
 CUresult cuModuleUnload(CUmodule) { return 0; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  if (fails_once("cuModuleGetFunction")) return kNotFound;
   for (const Entry& entry : kEntries) {
     if (strcmp(entry.name, name) != 0) continue;
     *function = reinterpret_cast<CUfunction>(const_cast<Entry*>(&entry));
@@ -189,14 +238,14 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
 }
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   *total_bytes = fake.limit;
-  *free_bytes = fake.limit - fake.used;
+  *free_bytes = fake.limit - counts.used;
   return 0;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   const Held held;
   if (bytes == 0) return kInvalid;
-  if (fails("cuMemAlloc") || fake.used + bytes > fake.limit) return kOutOfMemory;
+  if (fails("cuMemAlloc") || counts.used + bytes > fake.limit) return kOutOfMemory;
   const size_t mapped = (bytes + kPage - 1) / kPage * kPage + kPage, rounded = (bytes + 255) / 256 * 256;
   Allocation* entry = nullptr;
   for (Allocation& each : fake.memory)
@@ -209,16 +258,16 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   watch(room, static_cast<int64_t>(mapped));
 #endif
   *entry = {*address, bytes, mapped, static_cast<char*>(room)};
-  fake.used += bytes;
+  counts.used += bytes;
   return 0;
 }
 CUresult cuMemFree_v2(CUdeviceptr address) {
   const Held held;
-  const CUresult status = run_queue();
+  const CUresult status = run_queue(fake.queued);
   for (Allocation& each : fake.memory) {
     if (each.room == nullptr || each.address != address) continue;
     munmap(each.room, each.mapped);
-    fake.used -= each.bytes;
+    counts.used -= each.bytes;
     each.room = nullptr;
     return status;
   }
@@ -231,8 +280,9 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CU
   work.kind = Work::kUp;
   work.to = reinterpret_cast<void*>(to);
   work.bytes = bytes;
-  ++fake.copies_up;
-  return put(work, from, bytes);
+  work.from = from;
+  ++counts.copies_up;
+  return is_pinned(from) ? put(work, nullptr, 0) : put(work, from, bytes);  // pinned memory is read when the copy is done
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
   const Held held;
@@ -242,7 +292,7 @@ CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream
   work.to = to;
   work.from = reinterpret_cast<const void*>(from);
   work.bytes = bytes;
-  ++fake.copies_down;
+  ++counts.copies_down;
   return put(work, nullptr, 0);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
@@ -265,25 +315,61 @@ CUresult cuMemsetD8Async(CUdeviceptr to, uint8_t value, size_t bytes, CUstream) 
   work.bytes = bytes;
   return put(work, nullptr, 0);
 }
+CUresult cuMemHostAlloc(void** memory, size_t bytes, uint32_t) {
+  const Held held;
+  for (Pinned& each : fake.pinned) {
+    if (each.memory != nullptr) continue;
+    each = {static_cast<char*>(malloc(bytes)), bytes};
+    *memory = each.memory;
+    return 0;
+  }
+  return kOutOfMemory;
+}
+CUresult cuMemFreeHost(void* memory) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  for (Pinned& each : fake.pinned)
+    if (each.memory == memory) each = {};
+  free(memory);
+  return status;
+}
+CUresult cuEventCreate(CUevent* event, uint32_t) { return *event = static_cast<CUevent>(calloc(1, sizeof(Event))), 0; }
+CUresult cuEventDestroy_v2(CUevent event) {
+  const Held held;
+  const CUresult status = run_queue(fake.queued);
+  free(event);
+  return status;
+}
+CUresult cuEventRecord(CUevent event, CUstream) {
+  const Held held;
+  Work work = {};
+  work.kind = Work::kMark;
+  work.to = event;
+  return put(work, nullptr, 0);
+}
+CUresult cuEventSynchronize(CUevent event) {
+  const Held held;
+  ++counts.waits;
+  size_t count = fake.queued;
+  while (count > 0 && !(fake.queue[count - 1].kind == Work::kMark && fake.queue[count - 1].to == event)) --count;
+  return run_queue(count);
+}
+CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  *milliseconds = static_cast<float>(1e3 * (reinterpret_cast<Event*>(end)->at_s - reinterpret_cast<Event*>(begin)->at_s));
+  return 0;
+}
 CUresult cuStreamCreate(CUstream* stream, uint32_t) { return *stream = reinterpret_cast<CUstream>(&fake), 0; }
 CUresult cuStreamDestroy_v2(CUstream) { return 0; }
 CUresult cuStreamSynchronize(CUstream) {
   const Held held;
-  ++fake.waits;
-  return run_queue();
+  ++counts.waits;
+  return run_queue(fake.queued);
 }
 CUresult cuLaunchKernel(CUfunction function, uint32_t grid, uint32_t grid_y, uint32_t grid_z, uint32_t block, uint32_t block_y,
                         uint32_t block_z, uint32_t shared_bytes, CUstream, void** arguments, void** extra) {
-  const Held held;
   if (grid_y * grid_z * block_y * block_z != 1 || shared_bytes != 0 || extra != nullptr) return kInvalid;
   if (fails("cuLaunchKernel")) return kLaunchFailed;
-  Work work = {};
-  work.kind = Work::kLaunch;
-  work.entry = reinterpret_cast<const Entry*>(function);
-  work.grid = grid;
-  work.block = block;
-  work.seed = fake.seed * 1000003 + ++fake.launches;
-  return put(work, arguments[0], work.entry->argument_bytes);
+  return put_launch(reinterpret_cast<const Entry*>(function), grid, block, arguments[0]);
 }
 
 }  // extern "C"

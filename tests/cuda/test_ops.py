@@ -84,6 +84,16 @@ def test_products(
         same(cpu, gpu, "linear_silu", np.zeros((count, rows // 2), np.float32), x, weight, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
+@pytest.mark.parametrize(("rows", "columns", "count"), [(70, 1201, 1), (33, 1164, 3), (130, 600, 37), (3072, 136, 65)])
+def test_products_of_floats(
+    cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
+) -> None:
+    """Rows of which a block has few, some or many; columns that do not fit shared memory at once."""
+    weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
+    same(cpu, gpu, "linear", np.zeros((count, rows), np.float32), x, weight, tolerance=1e-4)
+
+
 def test_products_of_extreme_rows(cpu: CpuOps, gpu: CudaDevice) -> None:
     x = np.zeros((6, 128), np.float32)
     x[1] = 1e-38
@@ -108,7 +118,7 @@ def test_feed_forward_and_embed(cpu: CpuOps, gpu: CudaDevice, weight_format: Wei
     same(cpu, gpu, "embed", np.zeros((6, 64), np.float32), both, ids)
 
 
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300])
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 300, 4200])
 def test_norms(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     x, weight, bias = numbers(5, width), numbers(width, seed=1), numbers(width, seed=2)
     same(cpu, gpu, "rms_norm", np.zeros_like(x), x, weight, 1e-6)
@@ -172,6 +182,8 @@ ATTENTION = [  # dim, tokens, rows, window, extras
     (40, 130, 66, 20, "cap sinks"),
     (128, 513, 3, 0, ""),
     (32, 90, 60, -40, "ahead"),
+    (20, 110, 70, -40, "ahead"),
+    (36, 590, 67, 0, "slopes sinks"),
 ]
 
 
@@ -203,3 +215,18 @@ def test_heads_of_v_of_another_size(cpu: CpuOps, gpu: CudaDevice, kind: KVKind, 
     batch = AttentionBatch(np.array([0, 4], np.int32), np.array([90], np.int32), table[None])
     out = np.zeros((4, 4, value_dim), np.float32)
     same(cpu, gpu, "attention", out, numbers(4, 4, dim), layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)
+
+
+@pytest.mark.parametrize("kind", list(KVKind))
+@pytest.mark.parametrize(("heads", "rows"), [(2, (1, 3)), (9, (2,)), (10, (1, 1, 1)), (17, (1, 65))])
+def test_heads_and_sequences_that_share_pages(
+    cpu: CpuOps, gpu: CudaDevice, kind: KVKind, heads: int, rows: tuple[int, ...]
+) -> None:
+    """heads: of queries for one of K and V. A sequence sees the first positions of the same pages."""
+    tokens = 540
+    layer, table = pages(kind, 1, 24, tokens, cpu)
+    starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)
+    contexts = np.array([tokens - 460 * (index % 2) for index in range(len(rows))], np.int32)
+    batch = AttentionBatch(starts, contexts, np.tile(table, (len(rows), 1)))
+    q, out = numbers(sum(rows), heads, 24, seed=7), np.zeros((sum(rows), heads, 24), np.float32)
+    same(cpu, gpu, "attention", out, q, layer, batch, 0.2, 0, 0.0, None, None, tolerance=0.05)

@@ -16,6 +16,7 @@ from tests.cuda.fake import controls, device, wrong
 from tests.sampling.test_choose import planned
 from tests.tiers import fewer
 from twostroke.backends.cuda.device import CudaDevice
+from twostroke.backends.cuda.limits import sampling_bytes
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.device_sampler import MANY_TOP, NO_ROOM, NOT_FINITE, DeviceSampler
@@ -226,6 +227,22 @@ def test_a_large_vocabulary(gpu: CudaDevice) -> None:
     sequences = [sequence(index, params, [5, 70_000 - 1, 5]) for index, params in enumerate(kinds)]
     expected, found, _ = both(gpu, logits, sequences)
     assert found == expected and len(found.tokens) == 3
+
+
+def test_more_likely_tokens_than_are_listed(gpu: CudaDevice) -> None:
+    """Ties of thousands, and a top-p that thousands are in; scratch memory stays within what is planned."""
+    rng = np.random.default_rng(5)
+    logits = np.repeat(np.array([[1.0], [0.0], [2.0]], np.float32), 5_003, axis=1)
+    logits[1:, rng.integers(0, 5_003, 9)] = 2.5
+    kinds = (
+        SamplingParams(top_p=0.6, top_k=2_900, seed=1, logprobs=4),
+        SamplingParams(top_p=0.9, temperature=1.5, seed=2),
+        SamplingParams(top_k=3_000, min_p=0.3, seed=3, logprobs=20, logit_bias={7: 0.5}),
+    )
+    before = controls().fake_used()
+    expected, found, _ = both(gpu, logits, [sequence(index, params, [5]) for index, params in enumerate(kinds)])
+    assert found == expected and len(found.tokens) == 3
+    assert controls().fake_used() - before <= sampling_bytes(5_003)
 
 
 def test_what_needs_the_logits_here_is_sampled_here_by_name(gpu: CudaDevice) -> None:

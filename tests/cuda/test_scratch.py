@@ -18,11 +18,14 @@ from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.limits import scratch_bytes
 from twostroke.models.common.registry import read_model
+from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.index_select import IndexSelect
+from twostroke.ops.operands import AttentionBatch, new_kv_layer
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.op import Op
 from twostroke.program.program import Program
+from twostroke.program.values import PagedKV
 from twostroke.quant.formats import format_choice
 from twostroke.runner.place_weights import placed
 from twostroke.spec.formats import KVKind
@@ -68,3 +71,22 @@ def test_scores_of_a_long_text_were_planned(family: str, kind: type[Op]) -> None
     on.close()
     alone = Program((call,), (), call.result, (), (), (), ())  # type: ignore[arg-type]
     assert 4096 <= taken <= scratch_bytes(alone, format_choice("f32"), max(CONTEXTS))
+
+
+def test_partial_results_of_a_long_text_were_planned() -> None:
+    call = next(
+        c for c in read_model(FAMILIES["llama2-multi-head"]().to_dict()).program.calls if isinstance(c, Attention)
+    )
+    alone = Program((call,), (), call.result, (), (), (), ())  # type: ignore[arg-type]
+    kind, heads = call.layer.kind, call.q.shape[0]
+    assert isinstance(kind, PagedKV)
+    layer = new_kv_layer(KVKind.BF16, 40, kind.kv_heads, kind.head_dim)
+    batch = AttentionBatch(np.array([0, 3], np.int32), np.array([600], np.int32), np.arange(40, dtype=np.int32)[None])
+    q = normal(3, heads, kind.head_dim)
+    on = device()
+    before = controls().fake_used()
+    run_on(on, "attention", np.zeros_like(q), q, layer, batch, 1.0, 0, 0.0, None, None, 0)
+    taken = controls().fake_used() - before
+    on.close()
+    assert 0 < taken <= scratch_bytes(alone, format_choice("f32"), 600)
+    assert scratch_bytes(alone, format_choice("f32"), 512) < 1 << 20

@@ -60,9 +60,11 @@ def test_it_holds_the_kernels_and_is_small(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         ptx = archive.read("twostroke/backends/cuda/lib/kernels_sm_80.ptx").decode()
+        hopper = archive.read("twostroke/backends/cuda/lib/kernels_sm_90a.ptx").decode()
     expected = {f"twostroke/backends/cpu/lib/libtwostroke_{level}.so" for level in LEVELS[machine()]}
     assert expected | {"twostroke/backends/cuda/lib/libtwostroke_cuda.so"} <= set(names)
-    assert ".target sm_80" in ptx and "ts_kernel_sample_choose" in ptx
+    assert ".target sm_80" in ptx and ".target sm_90a" in hopper
+    assert all("ts_kernel_sample_choose" in each for each in (ptx, hopper))
     assert not [name for name in names if name.startswith(("tests/", "tools/", "csrc/"))]
 
 

@@ -18,7 +18,7 @@ constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
 constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
 constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int32_t kSeveral = -1;  // readers
+constexpr int32_t kSeveral = -1, kAdding = -2;  // readers; whoever adds
 
 struct Fiber {
 #if defined(__x86_64__)
@@ -178,8 +178,10 @@ const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
 
 int32_t byte_of(uint32_t word, int32_t at) { return static_cast<int32_t>(word >> (8 * at) & 0xff); }
 
-// See simt.h. A's bytes: signed where `is_signed`.
-void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool is_signed) {
+int32_t number_of(int32_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : byte; }
+
+// See simt.h.
+void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool a_signed, bool b_signed) {
   const uint32_t own[kMostGiven] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const int32_t lane = machine.thread % kWarp;
   const uint32_t(*given)[kMostGiven] = exchanged(own, kMostGiven);
@@ -188,8 +190,8 @@ void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_
     uint32_t sum = static_cast<uint32_t>(sums[i]);
     for (int32_t k = 0; k < 32; ++k) {
       const int32_t quad = k % 16 / 4, left = byte_of(given[row % 8 * 4 + quad][row / 8 + k / 16 * 2], k % 4);
-      const int32_t right = static_cast<int8_t>(byte_of(given[column * 4 + quad][4 + k / 16], k % 4));
-      sum += static_cast<uint32_t>((is_signed ? static_cast<int8_t>(left) : left) * right);
+      const int32_t right = byte_of(given[column * 4 + quad][4 + k / 16], k % 4);
+      sum += static_cast<uint32_t>(number_of(left, a_signed) * number_of(right, b_signed));
     }
     sums[i] = static_cast<int32_t>(sum);
   }
@@ -225,8 +227,21 @@ uint32_t shuffle(uint32_t value, int32_t from) {
   return exchanged(&value, 1)[from % kWarp][0];
 }
 
-void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false); }
-void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true); }
+uint64_t shuffle64(uint64_t value, int32_t from) {
+  if (from < 0 || from >= kWarp) fail("a value of a thread that no warp has", "shuffle64", from);
+  const uint32_t words[2] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)}, *given = exchanged(words, 2)[from % kWarp];
+  return given[0] | static_cast<uint64_t>(given[1]) << 32;
+}
+
+void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false, true); }
+void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, true); }
+void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, false); }
+
+uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  const uint32_t before = *to;
+  *to = before + value;
+  return before;
+}
 
 void begin_copy(const Copy& copy) {
   Fiber& own = machine.fibers[machine.thread];
@@ -269,6 +284,15 @@ void note_write(Accesses& accesses, const char* name, int64_t index) {
   if (accesses.read_stretch == machine.stretch && accesses.reader != own)
     fail("write of what another thread read, with no barrier in between", name, index);
   accesses.writer = own;
+  accesses.write_stretch = machine.stretch;
+}
+
+void note_atomic(Accesses& accesses, const char* name, int64_t index) {
+  renew(accesses);
+  if (accesses.write_stretch == 0) fail("read of shared memory that this block never wrote", name, index);
+  const bool written = accesses.write_stretch == machine.stretch && accesses.writer != kAdding;
+  if (written || accesses.read_stretch == machine.stretch) fail("adding to what is read or written too, with no barrier in between", name, index);
+  accesses.writer = kAdding;
   accesses.write_stretch = machine.stretch;
 }
 

@@ -58,6 +58,8 @@ int32_t find_device(ts_context& device, int32_t ordinal) {
   if (status == TS_OK) status = checked(device, "cuDeviceGet", device.driver.device(&device.device, ordinal));
   if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&major, kMajorAttribute, device.device));
   if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", device.driver.attribute(&minor, kMinorAttribute, device.device));
+  const CUresult counted = device.driver.attribute(&device.multiprocessors, kMultiprocessorsAttribute, device.device);
+  if (status == TS_OK) status = checked(device, "cuDeviceGetAttribute", counted);
   if (status != TS_OK || major >= kLeastMajor) return status;
   char words[96];
   snprintf(words, sizeof words, "its compute capability is %d.%d, and at least %d.0 is needed", major, minor, kLeastMajor);
@@ -77,7 +79,7 @@ int32_t load_kernels(ts_context& device, const void* image) {
   return status;
 }
 
-int32_t open_all(ts_context& device, const char* driver, int32_t ordinal, const void* image) {
+int32_t open_all(ts_context& device, const char* driver, int32_t ordinal) {
   int32_t status = open_driver(driver, device.driver);
   if (status == TS_OK) status = check_driver(device);
   if (status == TS_OK) status = find_device(device, ordinal);
@@ -85,8 +87,7 @@ int32_t open_all(ts_context& device, const char* driver, int32_t ordinal, const 
   if (status != TS_OK) return status;
   device.retained = true;
   status = checked(device, "cuCtxSetCurrent", device.driver.set_current(device.context));
-  if (status == TS_OK) status = checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0));
-  return status == TS_OK ? load_kernels(device, image) : status;
+  return status == TS_OK ? checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0)) : status;
 }
 
 // The context belongs to the thread that calls: engines are built and stepped by different ones.
@@ -107,22 +108,16 @@ int32_t checked(const ts_context& device, const char* call, CUresult result) {
   return result == kOutOfMemory ? TS_NO_MEMORY : TS_CUDA_FAILED;
 }
 
-int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t threads, const void* args) {
-  if (blocks == 0) return TS_OK;
-  if (blocks > INT32_MAX) return TS_BAD_SHAPE;
-  void* arguments[] = {const_cast<void*>(args)};
-  const CUresult result = device.driver.launch(device.kernels[kernel], static_cast<uint32_t>(blocks), 1, 1, static_cast<uint32_t>(threads), 1, 1,
-                                               0, device.stream, arguments, nullptr);
-  return checked(device, "cuLaunchKernel", result);
-}
-
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status) {
   *status = TS_OK;
   if (bytes <= device.scratch_bytes) return device.scratch;
-  if (device.scratch != 0) *status = ts_cuda_free(&device, device.scratch);  // waits for what uses it
+  *status = launch_each(device);  // what was collected has the old address
+  if (*status == TS_OK && device.scratch != 0) *status = ts_cuda_free(&device, device.scratch);  // waits for what uses it
+  if (*status != TS_OK) return 0;
+  drop_graphs(device);
   device.scratch = 0;
   device.scratch_bytes = 0;
-  if (*status == TS_OK) *status = ts_cuda_allocate(&device, bytes, &device.scratch);
+  *status = ts_cuda_allocate(&device, bytes, &device.scratch);
   if (*status == TS_OK) device.scratch_bytes = bytes;
   return device.scratch;
 }
@@ -136,13 +131,12 @@ const char* ts_cuda_error(void) { return last_error; }
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 const char* ts_level_name(void) { return "cuda"; }
 
-int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int64_t bytes, ts_context** out) {
-  if (driver == nullptr || image == nullptr || out == nullptr) return TS_BAD_POINTER;
+int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out) {
+  if (driver == nullptr || out == nullptr) return TS_BAD_POINTER;
   *out = nullptr;
-  if (bytes < 1 || static_cast<const char*>(image)[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
   ts_context* device = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
   if (device == nullptr) return TS_NO_MEMORY;
-  const int32_t status = open_all(*device, driver, ordinal, image);
+  const int32_t status = open_all(*device, driver, ordinal);
   if (status != TS_OK) {
     ts_context_destroy(device);
     return status;
@@ -151,18 +145,37 @@ int32_t ts_cuda_open(const char* driver, int32_t ordinal, const void* image, int
   return TS_OK;
 }
 
+int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes) {
+  const int32_t status = begin(device);
+  if (status != TS_OK) return status;
+  if (image == nullptr) return TS_BAD_POINTER;
+  const char* text = static_cast<const char*>(image);
+  if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
+  find_graphs(*device, text);
+  const int32_t loaded = load_kernels(*device, image);
+  if (loaded != TS_OK && device->module != nullptr) {
+    device->driver.unload_module(device->module);
+    device->module = nullptr;
+  }
+  return loaded;
+}
+
 void ts_context_destroy(ts_context* device) {
   if (device == nullptr) return;
   const Driver& driver = device->driver;
   if (device->retained && driver.set_current(device->context) == 0) {
     if (device->stream != nullptr) driver.synchronize(device->stream);
+    drop_graphs(*device);
     if (device->scratch != 0) driver.free_memory(device->scratch);
     for (const InputBlock& block : device->inputs)
       if (block.host != nullptr) driver.free_memory(block.mirror);
+    close_results(*device);
+    close_stages(*device);
     if (device->module != nullptr) driver.unload_module(device->module);
     if (device->stream != nullptr) driver.destroy_stream(device->stream);
   }
   if (device->retained) driver.release(device->device);
+  free(device->collected.data);
   free(device);  // the driver's library stays open: it may not be closed safely
 }
 
@@ -177,10 +190,11 @@ int32_t ts_cuda_describe(ts_context* device, ts_cuda_device* out) {
   const struct {
     int32_t* to;
     int32_t attribute;
-  } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}, {&out->multiprocessors, kMultiprocessorsAttribute}};
+  } asked[] = {{&out->major, kMajorAttribute}, {&out->minor, kMinorAttribute}};
   for (const auto& each : asked)
     if (status == TS_OK) status = checked(*device, "cuDeviceGetAttribute", driver.attribute(each.to, each.attribute, device->device));
   if (status == TS_OK) status = checked(*device, "cuMemGetInfo", driver.memory_info(&free_bytes, &total_bytes));
+  out->multiprocessors = device->multiprocessors;
   out->free_bytes = static_cast<int64_t>(free_bytes);
   out->total_bytes = static_cast<int64_t>(total_bytes);
   return status;

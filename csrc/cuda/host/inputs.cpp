@@ -52,5 +52,5 @@ int32_t ts_cuda_upload(ts_context* device, const void* host, int64_t bytes) {
   const InputBlock* block = block_at(*device, host);
   if (block == nullptr) return TS_BAD_POINTER;
   if (bytes < 0 || bytes > block->bytes) return TS_BAD_SHAPE;
-  return ts_cuda_put(device, block->mirror, host, bytes);
+  return copy_up_staged(*device, block->mirror, host, bytes);
 }

@@ -2,6 +2,7 @@
 // Knows: ops' operands, kernels' arguments. Must not know: products.
 #include "twostroke/cuda/launch.h"
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/words.h"
 
 namespace twostroke {
 namespace cuda {
@@ -20,9 +21,65 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
+constexpr int32_t kFewQueryRows = 64;         // of a sequence; above it a warp goes over the whole context
+constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
+
+// Positions that are the same for many steps: the longest context, rounded up to a power of two.
+int64_t bounded_context(const ts_sequences& s) {
+  int64_t longest = 1, bound = kSegment;
+  for (int64_t i = 0; i < s.count; ++i) longest = s.context_tokens[i] > longest ? s.context_tokens[i] : longest;
+  while (bound < longest) bound *= 2;
+  return bound;
+}
+
+// Blocks that go over the whole context, for sequences of more than args.few rows.
+int32_t start_prompts(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
+  const int64_t group = a.q.heads / a.layer->kv_heads;
+  args.chunks = static_cast<int32_t>(divide_up(group, kPromptColumns));
+  args.together = group < kPromptColumns ? static_cast<int32_t>(kPromptColumns / group) : 1;
+  const int64_t tiles = args.together == 1 ? a.q.rows : a.q.rows / args.together + a.batch.count;
+  args.prompt_blocks = divide_up(tiles, kPromptThreads / kWarp);
+  const int64_t parts = a.layer->kv_heads * args.chunks * divide_up(a.layer->value_dim, kPromptDims);
+  const KernelNumber kernel = a.layer->kind == TS_KV_INT8 ? kKernel_attention_prompt_int8 : kKernel_attention_prompt_int4;
+  return start(device, kernel, args.prompt_blocks * parts, kPromptThreads, &args);
+}
+
+// Blocks of one segment each, then the merge of those of a row, some tiles of rows at a time.
+int32_t start_segments(ts_context& device, const ts_attention_args& a, AttentionArgs& args) {
+  const int64_t group = a.q.heads / a.layer->kv_heads, columns = has_scales(a.layer->kind) ? kWholeColumns : kFloatColumns;
+  args.chunks = static_cast<int32_t>(divide_up(group, columns));
+  args.together = has_scales(a.layer->kind) && a.q.rows > a.batch.count && group < columns ? static_cast<int32_t>(columns / group) : 1;
+  const int64_t tiles = args.together == 1 ? a.q.rows : a.q.rows / args.together + a.batch.count;
+  int64_t segments = bounded_context(a.batch) / kSegment;
+  if (a.window != 0) {  // what a tile of rows sees lies in this many
+    const int64_t seen = (a.window > 0 ? a.window : -a.window) + a.ahead + args.together, most = divide_up(seen, kSegment) + 1;
+    segments = most < segments ? most : segments;
+  }
+  args.segments = static_cast<int32_t>(segments);
+  const int64_t tile_bytes = args.together * args.heads * segments * partial_floats(a.layer->value_dim) * 4;
+  int64_t at_once = segments == 1 ? tiles : kPartialBytes / tile_bytes;
+  at_once = at_once < 1 ? 1 : at_once < tiles ? at_once : tiles;
+  int32_t status = TS_OK;
+  if (segments > 1) args.partials = reinterpret_cast<float*>(scratch_of(device, at_once * tile_bytes, &status));
+  const int32_t merge_threads = static_cast<int32_t>(divide_up(partial_floats(a.layer->value_dim), kWarp) * kWarp);
+  for (; args.first_tile < tiles && status == TS_OK; args.first_tile += at_once) {
+    const int64_t some = tiles - args.first_tile < at_once ? tiles - args.first_tile : at_once;
+    status = start(device, attention_kernel(a.layer->kind), some * a.layer->kv_heads * args.chunks * segments, kThreads, &args);
+    if (status == TS_OK && segments > 1) status = start(device, kKernel_attention_merge, some * args.together * args.heads, merge_threads, &args);
+  }
+  return status;
+}
+
 }  // namespace
 
-KernelNumber attention_kernel(int32_t kv_kind) { return has_scales(kv_kind) ? kKernel_attention_whole : kKernel_attention_float; }
+KernelNumber attention_kernel(int32_t kv_kind) {
+  switch (kv_kind) {
+    case TS_KV_F32: return kKernel_attention_f32;
+    case TS_KV_BF16: return kKernel_attention_bf16;
+    case TS_KV_INT8: return kKernel_attention_int8;
+    default: return kKernel_attention_int4;
+  }
+}
 
 int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all_rows, int64_t window) {
   if (s.count > 0 && s.row_starts[s.count] != all_rows) return TS_BAD_INDEX;
@@ -74,7 +131,15 @@ int32_t launch(ts_context& device, const ts_attention_args& a) {
   args.ahead = static_cast<int32_t>(a.ahead);
   status = mirror_sequences(device, a.batch, &args);
   if (status != TS_OK) return status;
-  return start(device, attention_kernel(a.layer->kind), a.q.rows * a.q.heads, kGroupThreads, &args);
+  bool few = false, many = false;
+  for (int64_t s = 0; s < a.batch.count; ++s) {
+    const bool above = has_scales(a.layer->kind) && a.batch.row_starts[s + 1] - a.batch.row_starts[s] > kFewQueryRows;
+    few = few || !above;
+    many = many || above;
+  }
+  args.few = has_scales(a.layer->kind) ? kFewQueryRows : INT32_MAX;
+  if (many) status = start_prompts(device, a, args);
+  return few && status == TS_OK ? start_segments(device, a, args) : status;
 }
 
 }  // namespace cuda

@@ -27,8 +27,17 @@ int32_t start_norm(ts_context& device, KernelNumber kernel, const ts_value& out,
                    const ts_vector& weight, const ts_vector& bias, double eps) {
   if (weight.data == nullptr) return TS_BAD_POINTER;
   if (columns < 1 || vectors < 1) return TS_BAD_SHAPE;
-  const NormArgs args = {out.data, x.data, weight.data, bias.data, out.stride, x.stride, vectors, columns, static_cast<float>(eps)};
-  return start(device, kernel, out.rows * vectors, kNormThreads, &args);
+  NormArgs args = {out.data, x.data, weight.data, bias.data, out.stride, x.stride, out.rows, vectors, columns, static_cast<float>(eps)};
+  if (out.rows * vectors > INT32_MAX || columns > INT32_MAX) return TS_BAD_SHAPE;
+  if (kernel == kKernel_rms_norm && columns <= kNarrow)
+    return start(device, kKernel_head_norm, divide_up(out.rows * vectors, kThreads / kNarrowThreads), kThreads, &args);
+  int32_t status = TS_OK;
+  for (int64_t i = 0; i < vectors && status == TS_OK; ++i) {
+    status = start(device, kernel, out.rows, row_threads(columns), &args);
+    args.x += columns;
+    args.out += columns;
+  }
+  return status;
 }
 
 bool in_range(const ts_indices& indices, int64_t end) {
@@ -127,14 +136,14 @@ int32_t launch(ts_context& device, const ts_stream_shares_args& a) {
 
 int32_t launch(ts_context& device, const ts_gaussian_cut_args& a) {
   if (width_of(a.out) < 1) return TS_BAD_SHAPE;
-  const NormArgs args = {a.out.data, nullptr, nullptr, nullptr, a.out.stride, 0, 1, width_of(a.out), static_cast<float>(a.factor)};
-  return start(device, kKernel_gaussian_cut, a.out.rows, kNormThreads, &args);
+  const NormArgs args = {a.out.data, nullptr, nullptr, nullptr, a.out.stride, 0, a.out.rows, 1, width_of(a.out), static_cast<float>(a.factor)};
+  return start(device, kKernel_gaussian_cut, a.out.rows, row_threads(args.columns), &args);
 }
 
 int32_t launch(ts_context& device, const ts_match_rms_args& a) {
   if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
-  const NormArgs args = {a.out.data, a.like.data, nullptr, nullptr, a.out.stride, a.like.stride, 1, width_of(a.out), static_cast<float>(a.least)};
-  return start(device, kKernel_match_rms, a.out.rows, kNormThreads, &args);
+  const NormArgs args = {a.out.data, a.like.data, nullptr, nullptr, a.out.stride, a.like.stride, a.out.rows, 1, width_of(a.out), static_cast<float>(a.least)};
+  return start(device, kKernel_match_rms, a.out.rows, row_threads(args.columns), &args);
 }
 
 int32_t launch(ts_context& device, const ts_gather_rows_args& a) {

@@ -3,6 +3,7 @@
 // Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/product.h"
+#include "twostroke/cuda/words.h"
 
 namespace twostroke {
 namespace cuda {
@@ -25,7 +26,7 @@ struct ExpertRoom {
 
   explicit ExpertRoom(const ts_experts_args& a) {
     const int64_t chosen = width_of(a.routes) / 2;
-    rows = kRowsAtOnce / chosen > 1 ? kRowsAtOnce / chosen : 1;
+    rows = kPairsAtOnce / chosen > 1 ? kPairsAtOnce / chosen : 1;
     pairs = rows * chosen;
     weights = round_up(4 * pairs);
     gathered = weights + round_up(4 * pairs);
@@ -137,7 +138,7 @@ int32_t launch(ts_context& device, const ts_sparse_mixer_args& a) {
   if (status != TS_OK) return status;
   const int64_t experts = width_of(a.logits), width = width_of(a.out);
   const MixerArgs args = {a.out.data, a.logits.data, a.out.stride, a.logits.stride, experts, width / 2, static_cast<float>(2 * a.jitter)};
-  return start(device, kKernel_sparse_mixer, a.out.rows, 1, &args);
+  return start(device, kKernel_sparse_mixer, a.out.rows, kWarp, &args);
 }
 
 }  // namespace cuda

@@ -3,10 +3,13 @@
 // Knows: ops' operands, kernels' arguments. Must not know: other ops.
 #include "twostroke/cuda/packed.h"
 #include "twostroke/cuda/product.h"
+#include "twostroke/cuda/words.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
+
+constexpr int64_t kOneBlocks = 1, kFewBlocks = 2;  // of a multiprocessor: those of linear_one and linear_few go through strips of a matrix
 
 // Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
 struct Rounded {
@@ -41,66 +44,103 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   args.panel_bytes = panel_bytes(w.kind, rounded.padded);
   args.kind = w.kind;
   args.add = rows.add;
+  args.gated = rows.gated;
   args.stored = stored_layout(w.kind);
   return args;
 }
 
-// Both halves of the product go to scratch memory, then silu of the first times the second.
+// Of so many blocks, those for which the matrix has a strip.
+int64_t strip_parts(const LinearArgs& args, int64_t strip, int64_t blocks) {
+  const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, strip);
+  return strips < blocks ? strips : blocks;
+}
+
+// Whether a kernel can gate its products itself: both halves begin with a strip.
+bool gates_itself(const ts_weight& w, int64_t rows) {
+  const KernelNumber kernel = product_kernel(w.kind, false, rows);
+  const int64_t strip = kernel == kKernel_linear_one ? kOneStrip : kernel == kKernel_linear_few ? kFewStrip : 0;
+  return strip != 0 && w.rows / 2 % strip == 0;
+}
+
+// silu of the first half of the product times the second. Where the product's kernel leaves that to another, both halves go to scratch
+// memory.
 int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight) {
   int32_t status = check_weight(weight);
   if (status != TS_OK) return status;
   if (out.rows != x.rows || width_of(x) != weight->columns || 2 * width_of(out) != weight->rows || weight->experts != 0) return TS_BAD_SHAPE;
-  const int64_t bytes = product_scratch(*weight, kRowsAtOnce);
-  const uint64_t scratch = scratch_of(device, bytes + kRowsAtOnce * weight->rows * 4, &status);
+  const int64_t bytes = product_scratch(*weight, kGatedRows);
+  const uint64_t scratch = scratch_of(device, bytes + kGatedRows * weight->rows * 4, &status);
   float* both = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(bytes));
-  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kRowsAtOnce) {
-    const int64_t count = x.rows - first < kRowsAtOnce ? x.rows - first : kRowsAtOnce;
-    status = start_product(device, *weight, scratch, kRowsAtOnce, {x.data + first * x.stride, x.stride, count, both, weight->rows, false, nullptr});
-    if (status != TS_OK) return status;
+  for (int64_t first = 0; first < x.rows && status == TS_OK; first += kGatedRows) {
+    const int64_t count = x.rows - first < kGatedRows ? x.rows - first : kGatedRows;
+    const float* rows = x.data + first * x.stride;
     const ts_value some = {out.data + first * out.stride, out.stride, count, out.heads, out.dim};
+    if (gates_itself(*weight, count)) {
+      status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, some.data, out.stride, false, nullptr, true});
+      continue;
+    }
+    status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, both, weight->rows, false, nullptr});
+    if (status != TS_OK) return status;
     const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0};
     status = launch(device, gate);
   }
   return status;
 }
 
+// Rounds rows of activations into scratch memory.
+int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& rounded, uint64_t scratch, const ProductRows& rows, LinearArgs& args) {
+  const uint64_t pairs = scratch + static_cast<uint64_t>(rounded.q_bytes);
+  QuantizeArgs quantize = {};
+  quantize.x = rows.x;
+  quantize.q = reinterpret_cast<int8_t*>(scratch);
+  quantize.scales = reinterpret_cast<float*>(pairs);
+  quantize.corrections = reinterpret_cast<int32_t*>(pairs + static_cast<uint64_t>(rounded.pair_bytes));
+  quantize.x_stride = rows.x_stride;
+  quantize.columns = w.columns;
+  quantize.padded = rounded.padded;
+  quantize.group = w.group;
+  quantize.groups = rounded.groups;
+  quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kQuantizeThreads / kWarp));
+  args.q = quantize.q;
+  args.x_scales = quantize.scales;
+  args.corrections = quantize.corrections;
+  return start(device, kKernel_quantize, rows.count * quantize.parts, kQuantizeThreads, &quantize);
+}
+
 }  // namespace
 
-KernelNumber product_kernel(int32_t weight_kind, bool bank) {
+KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
   if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
-  return bank ? kKernel_linear_whole_bank : kKernel_linear_whole;
+  if (bank || rows == 1) return kKernel_linear_one;
+  return rows <= kFewRows ? kKernel_linear_few : kKernel_linear_whole;
 }
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {
   const Rounded rounded(weight, rows);
-  return rounded.q_bytes + 2 * rounded.pair_bytes;
+  const int64_t bytes = rounded.q_bytes + 2 * rounded.pair_bytes, of_tiles = is_integer_kind(weight.kind) && weight.experts == 0 ? tiles_scratch(weight, rows) : 0;
+  return bytes < of_tiles ? of_tiles : bytes;
 }
 
 int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows) {
+  if (fits_tiles(w, rows)) return start_tiles(device, w, scratch, rows);
   const Rounded rounded(w, scratch_rows);
   LinearArgs args = arguments_of(w, rounded, rows);
-  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr);
+  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
   const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
-  if (!is_integer_kind(w.kind)) return start(device, kernel, narrow, kProductThreads, &args);
-  const uint64_t pairs = scratch + static_cast<uint64_t>(rounded.q_bytes);
-  const QuantizeArgs quantize = {rows.x,
-                                 reinterpret_cast<int8_t*>(scratch),
-                                 reinterpret_cast<float*>(pairs),
-                                 reinterpret_cast<int32_t*>(pairs + static_cast<uint64_t>(rounded.pair_bytes)),
-                                 rows.x_stride,
-                                 w.columns,
-                                 rounded.padded,
-                                 w.group,
-                                 rounded.groups};
-  const int32_t status = start(device, kKernel_quantize, rows.count * rounded.groups, kGroupThreads, &quantize);
+  if (!is_integer_kind(w.kind)) return start_float(device, args);
+  if (kernel == kKernel_linear_one) {  // it rounds its row itself
+    args.parts = strip_parts(args, kOneStrip, divide_up(kOneBlocks * device.multiprocessors, rows.count));
+    return start(device, kernel, rows.count * args.parts, kOneThreads, &args);
+  }
+  const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
   if (status != TS_OK) return status;
-  args.q = quantize.q;
-  args.x_scales = quantize.scales;
-  args.corrections = quantize.corrections;
-  if (is_stored_kind(w.kind)) return start(device, kernel, narrow, kProductThreads, &args);
-  const int64_t together = rows.matrices != nullptr ? 1 : kProductRows;
-  return start(device, kernel, args.panels * divide_up(rows.count, together), kProductThreads, &args);
+  if (kernel == kKernel_linear_stored) return start(device, kernel, narrow, kProductThreads, &args);
+  if (kernel == kKernel_linear_few) {
+    args.parts = strip_parts(args, kFewStrip, kFewBlocks * device.multiprocessors);
+    return start(device, kernel, args.parts, kFewThreads, &args);
+  }
+  return start(device, kernel, args.panels * divide_up(rows.count, kProductRows), kProductThreads, &args);
 }
 
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add) {

@@ -145,7 +145,7 @@ int32_t launch(ts_context& device, const ts_gated_norm_args& a) {
   if (a.weight.length != width && a.weight.length != inside) return TS_BAD_SHAPE;
   const GatedNormArgs args = {a.out.data, a.x.data, a.gate.data, a.weight.data, a.out.stride, a.x.stride, a.gate.stride, a.groups, inside,
                               a.weight.length == inside ? 0 : inside, a.activation, a.gate_first, static_cast<float>(a.eps)};
-  return start(device, kKernel_gated_norm, a.out.rows * a.groups, kNormThreads, &args);
+  return start(device, kKernel_gated_norm, a.out.rows * a.groups, row_threads(inside), &args);
 }
 
 }  // namespace cuda

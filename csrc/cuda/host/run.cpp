@@ -1,4 +1,5 @@
-// ts_run on a device: goes through the words of a step's calls, and starts the kernels of one after the other on one stream. Nothing waits.
+// ts_run on a device: goes through the words of a step's calls, collects the kernels of one after the other, and starts them on one
+// stream. Nothing waits.
 // Knows: the operands of the ops. Must not know: what they compute.
 #include "twostroke/cuda/product.h"
 
@@ -21,11 +22,11 @@ Launcher find_launch(long) {
 }
 
 // The kernel of an op that has several: kKernels for one that has one form.
-KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind) {
+KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind, int64_t rows) {
   const char* const products[] = {"linear", "linear_add", "linear_silu", "feed_forward", "head_linear"};
   for (const char* name : products)
-    if (strcmp(op, name) == 0) return product_kernel(weight_kind, false);
-  if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true);
+    if (strcmp(op, name) == 0) return product_kernel(weight_kind, false, rows);
+  if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true, rows);
   return strcmp(op, "attention") == 0 ? attention_kernel(kv_kind) : kKernels;
 }
 
@@ -43,6 +44,23 @@ const Entry kOps[] = {TS_OPS(OP)};
 
 constexpr int32_t kOpCount = sizeof(kOps) / sizeof(kOps[0]);
 
+// Collects the launches of all calls. A call that refuses lets none of them run, but for those before more scratch memory was taken.
+int32_t collect(ts_context& device, const int64_t* words, int64_t count, int64_t* ran) {
+  for (int64_t at = 0; at < count; ++*ran) {
+    const int64_t op = words[at++];
+    if (op < 0 || op >= kOpCount || at + kOps[op].words > count) return TS_BAD_FORMAT;
+    if (kOps[op].launcher == nullptr) return TS_CUDA_NO_KERNEL;
+    device.call = *ran;
+    const int32_t status = kOps[op].launcher(device, words + at);
+    if (status != TS_OK) {
+      *ran = device.call;
+      return status;
+    }
+    at += kOps[op].words;
+  }
+  return TS_OK;
+}
+
 }  // namespace
 }  // namespace cuda
 }  // namespace twostroke
@@ -51,14 +69,14 @@ using namespace twostroke::cuda;
 
 const char* ts_op_signature(int32_t op) { return op >= 0 && op < kOpCount ? kOps[op].signature : nullptr; }
 
-const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t, int64_t) {
+const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_t kv_kind, int64_t rows, int64_t) {
   static const char* const kNames[] = {
 #define K(name, Args) #name,
       TS_CUDA_KERNELS(K)
 #undef K
       nullptr};
   if (op < 0 || op >= kOpCount || weight_kind < TS_W_F32 || weight_kind > TS_W_LAST || kv_kind < TS_KV_F32 || kv_kind > TS_KV_INT4) return nullptr;
-  return kNames[kernel_of(kOps[op].name, weight_kind, kv_kind)];
+  return kNames[kernel_of(kOps[op].name, weight_kind, kv_kind, rows)];
 }
 
 int32_t ts_cuda_has_op(int32_t op) { return op >= 0 && op < kOpCount && kOps[op].launcher != nullptr; }
@@ -67,13 +85,13 @@ int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t*
   *ran = 0;
   if (device == nullptr || (words == nullptr && count > 0)) return TS_BAD_POINTER;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
-  for (int64_t at = 0; at < count && status == TS_OK; ++*ran) {
-    const int64_t op = words[at++];
-    if (op < 0 || op >= kOpCount || at + kOps[op].words > count) return TS_BAD_FORMAT;
-    if (kOps[op].launcher == nullptr) return TS_CUDA_NO_KERNEL;
-    status = kOps[op].launcher(*device, words + at);
-    if (status != TS_OK) return status;
-    at += kOps[op].words;
+  if (status == TS_OK) status = collect(*device, words, count, ran);
+  if (status != TS_OK) {
+    forget(device->collected);
+    return status;
   }
+  device->call = *ran;
+  status = run_collected(*device);
+  *ran = device->call;
   return status;
 }

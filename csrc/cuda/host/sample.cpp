@@ -8,10 +8,10 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 16;  // SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
+constexpr int64_t kRowsAtOnce = 64;  // SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
 
 struct Wanted {
-  bool changed, drawn, scored;
+  bool scored, sums;  // sums: of the weights of whole rows
 };
 
 bool has_tokens(const ts_context& device, const SampleRow* rows, const SampleList& list, int64_t words, bool are_tokens, int64_t count) {
@@ -37,15 +37,33 @@ int32_t check_row(const ts_context& device, const SampleRow* rows, const SampleR
 }
 
 int32_t sample_some(ts_context& device, SampleArgs& args, int64_t rows, const Wanted& wanted) {
-  int32_t status = wanted.changed ? start(device, kKernel_sample_adjust, rows, kThreads, &args) : TS_OK;
-  if (status == TS_OK) status = start(device, kKernel_sample_best, rows, kThreads, &args);
-  if (status == TS_OK && wanted.scored) status = start(device, kKernel_sample_weigh_raw, rows * args.parts, kThreads, &args);
-  if (status == TS_OK && wanted.scored) status = start(device, kKernel_sample_score, rows, kThreads, &args);
-  if (status == TS_OK && wanted.drawn) status = start(device, kKernel_sample_weigh, rows * args.parts, kThreads, &args);
-  return status == TS_OK && wanted.drawn ? start(device, kKernel_sample_choose, rows, kThreads, &args) : status;
+  int32_t status = start(device, kKernel_sample_look, rows * args.parts, kThreads, &args);
+  if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_best, rows, kThreads, &args);
+  if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_weigh, rows * args.parts, kThreads, &args);
+  if (status == TS_OK) status = start(device, kKernel_sample_choose, rows, kThreads, &args);
+  return status == TS_OK && wanted.scored ? start(device, kKernel_sample_tell, rows, kThreads, &args) : status;
 }
 
-int64_t padded(int64_t bytes) { return divide_up(bytes, 256) * 256; }
+// Takes parts of a piece of memory, one after the other; counts alone where there is none.
+struct Scratch {
+  uint64_t at;
+
+  template <class T>
+  void take(T** to, int64_t count) {
+    *to = reinterpret_cast<T*>(at);
+    at += static_cast<uint64_t>(divide_up(count * static_cast<int64_t>(sizeof(T)), 256) * 256);
+  }
+};
+
+// Where kernels keep what they find; the bytes of it where `at` is 0. sampling_bytes of limits.py counts the same.
+uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, bool changed) {
+  Scratch scratch = {at};
+  scratch.take(&args.told, rows);
+  scratch.take(&args.groups, at_once * kPurposes * args.parts * kPartGroups);
+  scratch.take(&args.sums, at_once * kPurposes * args.parts);
+  if (changed) scratch.take(&args.adjusted, at_once * args.count);
+  return scratch.at - at;
+}
 
 }  // namespace
 }  // namespace cuda
@@ -55,11 +73,12 @@ using namespace twostroke;
 using namespace twostroke::cuda;
 
 int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, int64_t rows, int64_t count, const void* asked, int64_t asked_bytes,
-                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes) {
-  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || told == nullptr) return TS_BAD_POINTER;
+                       double scale, const double* series, int32_t terms, void* told, int64_t told_bytes, int32_t slot) {
+  if (device == nullptr || logits == nullptr || asked == nullptr || series == nullptr || (told == nullptr && slot < 0)) return TS_BAD_POINTER;
   if (rows < 0 || count < 1 || count > INT32_MAX || stride < count || terms != kSeriesTerms) return TS_BAD_SHAPE;
   if (asked_bytes != sizeof(SampleRow) || told_bytes != sizeof(SampledRow)) return TS_BAD_FORMAT;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  if (status == TS_OK && rows == 0 && slot >= 0) return end_results(*device, slot, 0);
   if (status != TS_OK || rows == 0) return status;
   const SampleRow* all = static_cast<const SampleRow*>(asked);
   const int32_t* mirror = mirrored(*device, static_cast<const int32_t*>(asked), rows * asked_bytes / 4);
@@ -67,28 +86,33 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   for (int64_t r = 0; r < rows && status == TS_OK; ++r) status = check_row(*device, all, all[r], count);
   if (status != TS_OK) return status;
 
-  const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce, adjusted = padded(at_once * count * 4), weights = padded(at_once * count * 8);
-  const uint64_t scratch = scratch_of(*device, adjusted + weights + padded(rows * told_bytes), &status);
+  bool changed = false;
+  for (int64_t r = 0; r < rows; ++r) changed = changed || all[r].changed != 0;
+  const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce;
+  device->call = 0;
   SampleArgs args = {};
   args.rows = reinterpret_cast<const SampleRow*>(mirror);
-  args.adjusted = reinterpret_cast<float*>(scratch);
-  args.weights = reinterpret_cast<uint64_t*>(scratch + static_cast<uint64_t>(adjusted));
-  args.told = reinterpret_cast<SampledRow*>(scratch + static_cast<uint64_t>(adjusted + weights));
   args.stride = stride;
   args.count = count;
-  args.parts = parts_of(count);
+  args.parts = divide_up(count, kThreads * kPartTokens);
   args.scale = scale;
   memcpy(args.series, series, sizeof args.series);
+  const uint64_t scratch = scratch_of(*device, static_cast<int64_t>(place(args, 0, at_once, rows, changed)), &status);
+  if (status == TS_OK) place(args, scratch, at_once, rows, changed);
+  if (status == TS_OK && slot >= 0) args.told = reinterpret_cast<SampledRow*>(results_of(*device, slot, rows * told_bytes, &status));
   for (args.first = 0; args.first < rows && status == TS_OK; args.first += at_once) {
     const int64_t some = rows - args.first < at_once ? rows - args.first : at_once;
     Wanted wanted = {};
     for (int64_t r = args.first; r < args.first + some; ++r) {
-      wanted.changed = wanted.changed || all[r].changed != 0;
-      wanted.drawn = wanted.drawn || all[r].drawn != 0;
+      const bool some = all[r].top_k > 0 && all[r].top_k < count;
+      wanted.sums = wanted.sums || all[r].num_top >= 0 || (all[r].drawn != 0 && !some);
       wanted.scored = wanted.scored || all[r].num_top >= 0;
     }
     args.logits = logits + args.first * stride;
     status = sample_some(*device, args, some, wanted);
   }
+  if (status != TS_OK) forget(device->collected);
+  if (status == TS_OK) status = run_collected(*device);
+  if (status == TS_OK && slot >= 0) return end_results(*device, slot, rows * told_bytes);
   return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
 }

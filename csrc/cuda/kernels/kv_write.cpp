@@ -42,9 +42,9 @@ TS_KERNEL(kv_write, KVWriteArgs) {
     write_float_keys(args.layer.kind, k, dim, offset, keys);
     return write_float_values(args.layer.kind, v, value_dim, offset, values);
   }
-  if (thread_index() == 0) {
-    extremes[0] = extreme_of(k, dim);
-    extremes[1] = extreme_of(v, value_dim);
+  if (warp_index() < 2) {  // a warp for K, one for V
+    const float extreme = warp_index() == 0 ? extreme_of(k, dim) : extreme_of(v, value_dim);
+    if (warp_lane() == 0) extremes[warp_index()] = extreme;
   }
   barrier();
   const bool nibbles = args.layer.kind == TS_KV_INT4;

@@ -1,73 +1,86 @@
-// rms_norm (of rows and of heads) and layer_norm: a block a vector. Sixteen partial sums, then one fixed tree, as at the CPU's vector
-// levels: the same bits.
-// Knows: arithmetic.h. Must not know: models.
+// rms_norm, layer_norm: a block a row. head_norm: rms_norm of many short vectors, sixteen threads each. Sixteen partial sums, then one
+// fixed tree, as at the CPU's vector levels: the same bits.
+// Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/lanes.h"
 
 namespace twostroke {
 namespace cuda {
 
-TS_SHARED(float, norm_lanes, kLanes);
+static_assert(kNarrowThreads == kLanes, "a thread of head_norm is a lane");
 
-// Lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1. Every thread makes the same sum.
-TS_DEVICE_INLINE float sum_of_lanes() {
-  float lanes[kLanes];
-  for (int i = 0; i < kLanes; ++i) lanes[i] = norm_lanes[i];
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
-  return lanes[0];
-}
+constexpr int32_t kHeldWeights = 8;  // of a thread, which are asked for before the sum is known
 
-struct Vector {
-  const float* in;
-  float* out;
+struct HeldWeights {
+  float v[kHeldWeights];
+  const float* all;
+
+  TS_MEMBER_INLINE HeldWeights(const float* weights, int32_t count) : all(weights) {
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kHeldWeights; ++j) {
+      const int32_t i = thread_index() + j * threads();
+      v[j] = i < count ? weights[i] : 0.0f;
+    }
+  }
+  // each(i, weight) for every element of this thread.
+  template <class Each>
+  TS_MEMBER_INLINE void each(int32_t count, const Each& each) const {
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kHeldWeights; ++j) {
+      const int32_t i = thread_index() + j * threads();
+      if (i < count) each(i, v[j]);
+    }
+    for (int32_t i = thread_index() + kHeldWeights * threads(); i < count; i += threads()) each(i, all[i]);
+  }
 };
-
-TS_DEVICE_INLINE Vector vector_of(const NormArgs& args) {
-  const int64_t row = block_index() / args.vectors, at = block_index() % args.vectors * args.columns;
-  return {args.x + row * args.x_stride + at, args.out + row * args.out_stride + at};
-}
 
 // x and out may be the same memory: an element is read and written by one thread, or before and behind a barrier.
 TS_KERNEL(rms_norm, NormArgs) {
-  const Vector vector = vector_of(args);
-  const int32_t thread = thread_index();
-  if (thread < kLanes) {
-    float squares = 0.0f;
-    for (int64_t i = thread; i < args.columns; i += kLanes) squares = fma(vector.in[i], vector.in[i], squares);
-    norm_lanes[thread] = squares;
-  }
-  barrier();
-  const float scale = 1.0f / __builtin_sqrtf(sum_of_lanes() / static_cast<float>(args.columns) + args.eps);
-  for (int64_t i = thread; i < args.columns; i += threads()) vector.out[i] = vector.in[i] * scale * args.weight[i];
+  const float* in = args.x + block_index() * args.x_stride;
+  float* out = args.out + block_index() * args.out_stride;
+  const int32_t count = static_cast<int32_t>(args.columns);
+  const HeldWeights weights(args.weight, count);
+  const float squares = sum_by_lanes(count, [&](int32_t i) { return in[i]; }, AddSquare());
+  const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + args.eps);
+  const bool held = count <= kLanePiece;
+  weights.each(count, [&](int32_t i, float weight) { out[i] = (held ? static_cast<float>(lane_row[i]) : in[i]) * scale * weight; });
 }
 
 TS_KERNEL(layer_norm, NormArgs) {
-  const Vector vector = vector_of(args);
-  const int32_t thread = thread_index();
-  const float count = static_cast<float>(args.columns);
-  if (thread < kLanes) {
-    float sum = 0.0f;
-    for (int64_t i = thread; i < args.columns; i += kLanes) sum = sum + vector.in[i];
-    norm_lanes[thread] = sum;
-  }
-  barrier();
-  const float mean = sum_of_lanes() / count;
-  barrier();
-  if (thread < kLanes) {
-    float squares = 0.0f;
-    for (int64_t i = thread; i < args.columns; i += kLanes) {
-      const float distance = vector.in[i] - mean;
-      squares = fma(distance, distance, squares);
-    }
-    norm_lanes[thread] = squares;
-  }
-  barrier();
-  const float scale = 1.0f / __builtin_sqrtf(sum_of_lanes() / count + args.eps);
-  for (int64_t i = thread; i < args.columns; i += threads()) {
-    const float bias = args.bias == nullptr ? 0.0f : args.bias[i];
-    vector.out[i] = fma((vector.in[i] - mean) * scale, args.weight[i], bias);
-  }
+  const float* in = args.x + block_index() * args.x_stride;
+  float* out = args.out + block_index() * args.out_stride;
+  const int32_t count = static_cast<int32_t>(args.columns);
+  const HeldWeights weights(args.weight, count);
+  const float mean = sum_by_lanes(count, [&](int32_t i) { return in[i]; }, AddValue()) / static_cast<float>(count);
+  const float squares = sum_by_lanes(count, [&](int32_t i) { return in[i] - mean; }, AddSquare());
+  const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + args.eps);
+  const bool held = count <= kLanePiece;
+  weights.each(count, [&](int32_t i, float weight) {
+    const float distance = held ? static_cast<float>(lane_row[i]) : in[i] - mean;
+    out[i] = fma(distance * scale, weight, args.bias == nullptr ? 0.0f : args.bias[i]);
+  });
+}
+
+// Vectors of up to kNarrow elements, which their threads keep in registers.
+TS_KERNEL(head_norm, NormArgs) {
+  const int32_t lane = thread_index() % kLanes, count = static_cast<int32_t>(args.columns);
+  const uint32_t vectors = static_cast<uint32_t>(args.vectors), all = static_cast<uint32_t>(args.rows) * vectors;
+  const uint32_t vector = static_cast<uint32_t>(block_index()) * static_cast<uint32_t>(threads() / kLanes) + static_cast<uint32_t>(thread_index() / kLanes);
+  const uint32_t row = vector / vectors;
+  const int64_t at = static_cast<int64_t>(vector % vectors) * count;
+  const float* in = args.x + row * args.x_stride + at;
+  float* out = args.out + row * args.out_stride + at;
+  const int32_t own = vector < all ? count : 0;
+  float x[kNarrow / kLanes], squares = 0.0f;
+  TS_EVERY_LANE
+  for (int32_t j = 0; j < kNarrow / kLanes; ++j) x[j] = lane + j * kLanes < own ? in[lane + j * kLanes] : 0.0f;
+  TS_EVERY_LANE
+  for (int32_t j = 0; j < kNarrow / kLanes; ++j)
+    if (lane + j * kLanes < own) squares = fma(x[j], x[j], squares);
+  const float scale = 1.0f / __builtin_sqrtf(sum_of_half_warp(squares) / static_cast<float>(count) + args.eps);
+  TS_EVERY_LANE
+  for (int32_t j = 0; j < kNarrow / kLanes; ++j)
+    if (lane + j * kLanes < own) out[lane + j * kLanes] = x[j] * scale * args.weight[lane + j * kLanes];
 }
 
 }  // namespace cuda

@@ -72,8 +72,14 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
     """What a step may hold. plans: that are computed at a time."""
-    sizes = (settings["max_step_tokens"], settings["max_sequences"])
-    return SchedulerLimits(*sizes, max_draft_tokens=GUESS_ROWS, whole_prompts=spec.whole_prompts, plans_in_flight=plans)
+    return SchedulerLimits(
+        settings["max_step_tokens"],
+        settings["max_sequences"],
+        max_draft_tokens=GUESS_ROWS,
+        whole_prompts=spec.whole_prompts,
+        plans_in_flight=plans,
+        spare_tokens=1 if settings["early_steps"] == "on" else 0,
+    )
 
 
 def scheduler_of(

@@ -25,6 +25,7 @@ from twostroke.quant.formats import format_choice
 from twostroke.runner.backing import PoolBacking
 from twostroke.spec.hardware_guess import guessed_device
 from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, UnsupportedModel
+from twostroke.types.pooling import Task
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.settle import Settler
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
 
 CPU, AUTO, CUDA = "cpu", "auto", "cuda"
+ON, OFF = "on", "off"
 
 
 def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
@@ -97,6 +99,31 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
         raise error
     resolver.put("device", CPU, f"auto: {error.what} {missing}")
     return None
+
+
+def settle_early_steps(
+    device: CudaDevice | None, spec: Model, guessing: GuessingModel | None, resolver: Resolver
+) -> None:
+    """Settles `early_steps` with its reason. Raises ConfigError where it was asked for and is not possible."""
+    asked = resolver.asked_value("early_steps") or AUTO
+    if asked == OFF:
+        resolver.pick("early_steps", OFF, "")
+        return
+    reason = None
+    if device is None:
+        reason = "on the CPU there is nothing to wait for"
+    elif spec.state_bytes():
+        reason = "a model that keeps states cannot drop a step"
+    elif spec.task is not Task.GENERATE:
+        reason = f"a model for the task {spec.task} makes no tokens"
+    elif guessing is not None:
+        reason = "what --speculate names reads each step before the next"
+    if reason is None:
+        resolver.put("early_steps", ON, "the device begins the next decode step while the host looks at this one")
+    elif asked == ON:
+        raise ConfigError("--early-steps on is not possible here.", why=f"{reason[0].upper()}{reason[1:]}.")
+    else:
+        resolver.put("early_steps", OFF, reason)
 
 
 def needs_on(

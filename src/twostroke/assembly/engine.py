@@ -66,7 +66,6 @@ from twostroke.env import Machine, asked_by_environment, read_machine
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
-from twostroke.run_delay import RunDelay
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.sampling.random_draw import sibling_seed
@@ -199,6 +198,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
+    placing.settle_early_steps(device, spec, guessing, resolver)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
     if adapters is not None:
@@ -252,7 +252,7 @@ def build_heart(
     backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report)
-    runner = place.runner(forward, memory, spec.vocab_size, RunDelay(), readers)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on")
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))

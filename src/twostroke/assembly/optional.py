@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twostroke.ranks import frames, leader, processes
     from twostroke.retrieval import embedder, reranker
     from twostroke.runner import ahead as runner_ahead
-    from twostroke.runner import device_sampler
+    from twostroke.runner import device_sampler, early_runner
     from twostroke.scheduler.objectives import objective_policy
     from twostroke.text import chat_template
 else:
@@ -49,6 +49,7 @@ else:
     processes = LazyModule("twostroke.ranks.processes")
     embedder = LazyModule("twostroke.retrieval.embedder")
     reranker = LazyModule("twostroke.retrieval.reranker")
+    early_runner = LazyModule("twostroke.runner.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device_sampler")
     objective_policy = LazyModule("twostroke.scheduler.objectives.objective_policy")
@@ -64,6 +65,7 @@ __all__ = [
     "cuda_limits",
     "device_sampler",
     "division",
+    "early_runner",
     "embedder",
     "frames",
     "heads",

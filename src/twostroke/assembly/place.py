@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twostroke.assembly.optional import cuda, cuda_health, device_sampler, runner_ahead
+from twostroke.assembly.optional import cuda, cuda_health, device_sampler, early_runner, runner_ahead
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.health import check_kernels
+from twostroke.engine.executor import Executor
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.program import Program
+from twostroke.run_delay import RunDelay
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.place_weights import placed
@@ -66,6 +68,22 @@ class RunPlace:
         if self.device is not None and isinstance(forward, cuda.CudaForward):
             sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
         return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers)
+
+    def executor(
+        self,
+        forward: Forward,
+        memory: StepMemory,
+        vocabulary: int,
+        readers: Sequence[StepReader],
+        early: bool,
+    ) -> Executor:
+        """As `runner`, with the delays of this thread. early: steps are begun before the one ahead was looked at."""
+        delay = RunDelay()
+        plain = self.runner(forward, memory, vocabulary, delay, readers)
+        if not early or readers or not isinstance(forward, cuda.CudaForward):
+            return plain
+        sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
+        return early_runner.EarlyRunner(plain, forward, sampler, memory, time.perf_counter, delay)
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
         """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.

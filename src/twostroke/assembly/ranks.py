@@ -31,7 +31,6 @@ from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.env import Machine, process_environment
 from twostroke.program.model import Model
 from twostroke.runner.forward import Forward
-from twostroke.runner.runner import ModelRunner
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
@@ -150,14 +149,14 @@ def plans_of(places: RankPlaces | None) -> int:
 
 
 def executor_of(
-    runner: ModelRunner, group: StartedGroup | None, witness: Witness | None
+    runner: Executor, group: StartedGroup | None, witness: Witness | None
 ) -> tuple[Executor, PlansInFlight]:
     """What runs plans, and how many at a time: the runner, or with a group a leader, which sends each plan to the
     members. Stages compute as many plans at a time as there are stages.
 
     With a witness, the witness stands around that executor.
     """
-    plain: Executor = runner
+    plain = runner
     flight = PlansInFlight()
     if group is not None:
         plain = leading = leader.LeadingExecutor(runner, group.group)

@@ -13,13 +13,17 @@ from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
 from twostroke.cost.work_table import ExpertBank, Products
 from twostroke.spec.formats import WeightKind
-from twostroke.spec.hardware import HardwareSpec
+from twostroke.spec.hardware import HardwareClass, HardwareSpec
 
 REMEMBERED_STEPS = 4096
 
 
 class RooflineCost:
-    """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class."""
+    """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class.
+
+    A GPU begins a step in which each sequence has one row before the host has looked at the step ahead of it
+    (`runner.early_runner`): such a step takes as long as the slower of the two.
+    """
 
     def __init__(self, counter: WorkCounter, hardware: HardwareSpec) -> None:
         shares = hardware.efficiency
@@ -33,6 +37,8 @@ class RooflineCost:
         self._attention_s_per_flop = 1 / (hardware.product_rate(WeightKind.BF16) * shares.attention)
         self._other_s_per_flop = 1 / (hardware.f32_flops_per_s * shares.attention)
         self._s_per_byte = 1 / (hardware.read_bytes_per_s * shares.memory)
+        self._step_s, self._layers_s = shares.step_s, shares.layer_s * table.num_layers
+        self._overlaps = hardware.kind is HardwareClass.GPU
         self._host_s = shares.step_s + shares.layer_s * table.num_layers
         self._host = PartPrediction("host", self._host_s, Work(), Bound.HOST)
         self._remembered: dict[tuple[int, ...], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
@@ -48,7 +54,15 @@ class RooflineCost:
     def _step(self, counts: SegmentCounts) -> StepPrediction:
         weights, head, other = self._by_rows(counts)
         attention = self._part("attention", self._counter.attention(counts), self._attention_s_per_flop)
-        return StepPrediction((weights, head, attention, other, self._host))
+        host = self._host
+        if self._overlaps and not counts.chunks:
+            busy_s = weights.seconds + head.seconds + attention.seconds + other.seconds
+            host = PartPrediction("host", self._beside_s(busy_s), Work(), Bound.HOST)
+        return StepPrediction((weights, head, attention, other, host))
+
+    def _beside_s(self, busy_s: float) -> float:
+        """What the host adds to a step of one row a sequence that takes busy_s."""
+        return max(self._layers_s, self._step_s - busy_s) if self._overlaps else self._host_s
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """See SteadyCost."""
@@ -58,10 +72,11 @@ class RooflineCost:
         # Attention alone changes from step to step, and in what it sees alone.
         before = counter.attention(first)
         moved, computed = before.total_bytes - first.decode_bytes, before.flops - first.decode_flops
-        s_per_flop, s_per_byte, host_s = self._attention_s_per_flop, self._s_per_byte, self._host_s
+        s_per_flop, s_per_byte = self._attention_s_per_flop, self._s_per_byte
         for flops, read_bytes in counter.decode_sums(starts, steps):
             attention_s = max((flops + computed) * s_per_flop, (read_bytes + moved) * s_per_byte)
-            yield weights_s + head_s + attention_s + other_s + host_s
+            busy_s = weights_s + head_s + attention_s + other_s
+            yield busy_s + self._beside_s(busy_s)
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:
         """(weights, head, other), which follow from the numbers of rows; those of a few steps are remembered."""

@@ -78,6 +78,15 @@ class SampledRows:
     fault: ValueError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """found: the sequences that sample. asked (R,) of SAMPLE_INPUT: of each row; lists: what lies behind them."""
+
+    found: list[SampledRows]
+    asked: Rows
+    lists: U8Array
+
+
 @dataclass(slots=True)
 class _Lists:
     """Entries of the rows' lists, one behind the other, the same ones once. end: in bytes, from the first row on."""
@@ -116,16 +125,21 @@ class DeviceSampler:
 
     def forward(self, plan: Plan, sizes: StepSizes) -> tuple[list[SampledRows], Rows]:
         """See StepSampler: the sequences that sample, and the device's results for their rows."""
-        asked, found, end = np.zeros(sizes.logit_rows, SAMPLE_INPUT), [], 0
+        wanted = self.wanted(plan.sequences)
+        row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
+        self._forward.sampled(wanted.asked, wanted.lists, row_results, sizes)
+        return wanted.found, row_results
+
+    def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
+        """What is asked of the rows that sample. spare: bytes to be left between the rows and their lists."""
+        asked, found, end = np.zeros(sum([each.sampled_rows for each in sequences]), SAMPLE_INPUT), [], 0
         asked["num_top"] = -1
-        lists = _Lists(asked.nbytes, self._forward.asked_bytes)
-        for sequence in plan.sequences:
+        lists = _Lists(asked.nbytes + spare, self._forward.asked_bytes)
+        for sequence in sequences:
             begin, end = end, end + sequence.sampled_rows
             if begin < end:
                 found.append(self._ask(sequence, begin, asked, lists))
-        row_results = np.zeros(sizes.logit_rows, SAMPLE_RESULT)
-        self._forward.sampled(asked, lists.joined(), row_results, sizes)
-        return found, row_results
+        return WantedRows(found, asked, lists.joined())
 
     def choose(self, plan: Plan, found: tuple[list[SampledRows], Rows]) -> Sampled:
         """See StepSampler."""
@@ -170,6 +184,10 @@ class DeviceSampler:
             return reason, changes is not None, row, []
         asked_of(row[0], sequence, changes)
         return None, changes is not None, row, [] if changes is None else lists_of(changes, self._vocabulary)
+
+    def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
+        """Whether `choose` needs no logits for these sequences."""
+        return all(each.reason is None for each in found) and bool(np.isfinite(row_results["raw_best"]).all())
 
     def _tokens(self, rows: SampledRows, row_results: Rows) -> Tokens:
         if rows.fault is not None:

@@ -41,7 +41,7 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():
         with Checkpoint.open(folder) as checkpoint:
-            return read_model(config, stored_formats(checkpoint), asked=asked)
+            return read_model(config, stored_formats(checkpoint), column_orders(checkpoint), asked)
     if scheme_in(folder) is not None:
         return _read_quantized(folder, config, kept, asked)
     model = read_model(config, apart=apart)

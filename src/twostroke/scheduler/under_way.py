@@ -97,10 +97,10 @@ class UnderWay:
         """The plan was computed: (how long its streams waited for it, in seconds; what it held).
 
         Streams wait from the end of the last step before the plan was made, what the driver does in between included,
-        or for the executor's own time where that is more.
+        or for the executor's own time behind its plan where that is more.
         """
         since_s, held = self._open.pop(plan.step_id)
         for sequence, _ in held:
             sequence.under_way -= 1
         self._since_s = now
-        return max(now - since_s, result.model_s + result.sampling_s), held
+        return max(now - since_s, result.model_s + result.sampling_s - result.early_s), held

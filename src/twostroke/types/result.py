@@ -55,6 +55,7 @@ class StepResult:
     cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
     exchange: of a divided model, what the leader's exchange with the other processes took, a part of model_s.
     delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
+    early_s: of model_s, what a device had worked on the step before the plan was given to the executor.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -67,6 +68,7 @@ class StepResult:
     pooled: Mapping[str, bytes] = field(default_factory=dict)
     undone: frozenset[str] = frozenset()
     exchange: ExchangeSpent | None = None
+    early_s: float = 0.0
 
     @property
     def faulty(self) -> bool:

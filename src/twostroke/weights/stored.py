@@ -27,8 +27,8 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.quantized.matrix import BankMatrix
-from twostroke.weights.quantized.tensor import ORDER, QuantizedTensor
-from twostroke.weights.tensor_source import TensorInfo
+from twostroke.weights.quantized.tensor import QuantizedTensor
+from twostroke.weights.tensor_source import ORDER, TensorInfo
 from twostroke.weights.tensors import with_prefix
 
 Made = TypeVar("Made")
@@ -75,8 +75,13 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
         for kind, _ in HELD:
             if all(bank is not None and kind in bank.bank_kinds for bank in banks):
                 return WeightFormat(kind, STORED_GROUP)
-        kept = [_plain(part) or _rows_in_file(part, checkpoint) is not None for part in parts]
-        return stored_format([_of_rows(part, checkpoint) for part in parts], all(kept))
+        sought = [_rows_in_file(part, checkpoint) for part in parts]
+        kept = [_plain(part) or found is not None for part, found in zip(parts, sought, strict=True)]
+        infos = [
+            _of_rows(part, checkpoint) if found is None or found[0] is checkpoint.tensors[part.name] else found[0].info
+            for part, found in zip(parts, sought, strict=True)
+        ]
+        return stored_format(infos, all(kept))
 
     return choose
 
@@ -86,18 +91,25 @@ def column_orders(checkpoint: Checkpoint) -> OrderChoice:
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
-        quantized = [tensor for tensor in tensors if isinstance(tensor, QuantizedTensor)]
-        if len(quantized) != len(parts) or not all(map(_plain, parts)):
+        moved = [each for each in tensors if isinstance(each, QuantizedTensor | GgufTensor)]
+        if len(moved) != len(parts) or not all(map(_plain, parts)):
             return None
-        orders = [order for order in (tensor.column_order for tensor in quantized) if order is not None]
+        orders = [order for order in (tensor.column_order for tensor in moved) if order is not None]
         if len(orders) != len(parts) or any(not np.array_equal(order, orders[0]) for order in orders):
             return None
-        for kind, _ in HELD:
-            if all(kind in tensor.ordered_kinds for tensor in quantized):
+        for kind, held in HELD:
+            if all(_holds_ordered(kind, held, tensor) for tensor in moved):
                 return KeptOrder(WeightFormat(kind, STORED_GROUP), parts[0].name + ORDER)
         return None
 
     return choose
+
+
+def _holds_ordered(kind: WeightKind, held: frozenset[str], tensor: QuantizedTensor | GgufTensor) -> bool:
+    if isinstance(tensor, QuantizedTensor):
+        return kind in tensor.ordered_kinds
+    turned = tensor.turned or tensor.elements or len(tensor.shape) != 2
+    return not turned and held.issuperset(tensor.block_names) and holds_columns(kind, tensor.shape[-1])
 
 
 def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
@@ -218,9 +230,9 @@ def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: 
 
 
 def _part_rows(part: Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    bank, tensor, sought = _bank(part, checkpoint), checkpoint.tensors[part.name], _rows_in_file(part, checkpoint)
-    if isinstance(tensor, GgufTensor) and sought is not None:
-        return tensor.read_stored_rows(sought[first : first + count], kind)
+    bank, sought = _bank(part, checkpoint), _rows_in_file(part, checkpoint)
+    if sought is not None:
+        return sought[0].read_stored_rows(sought[1][first : first + count], kind)
     if bank is None or part.matrix is None:
         return checkpoint.read_stored(part.name, first, count, kind)
     rows = np.arange(first, first + count) if part.order is None else part.order.index[first : first + count]
@@ -248,20 +260,35 @@ def _held(info: TensorInfo, held: frozenset[str]) -> bool:
     return bool(info.blocks) and held.issuperset(info.blocks.split())
 
 
-def _rows_in_file(part: Tensor, checkpoint: Checkpoint) -> I32Array | None:
-    """Which rows of a GGUF file's tensor a part is; None where it takes columns, or its rows are the file's columns."""
+def _rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
+    """Which rows of which tensor of a GGUF file a part is; None where it takes columns, or its rows are the file's
+    columns."""
     tensor = checkpoint.tensors[part.name]
+    if not isinstance(tensor, GgufTensor) or tensor.elements or tensor.info.shape != part.shape:
+        return None
+    if any(source.turned for source in tensor.sources):
+        return _rows_of_source(part, tensor)
     stacked = part.matrix is not None and len(part.shape) == 3
-    if not isinstance(tensor, GgufTensor) or part.columns is not None or len(part.shape) != 2 + stacked:
+    if part.columns is not None or len(part.shape) != 2 + stacked or part.transposed != tensor.turned:
         return None
-    if part.transposed != tensor.turned or tensor.elements or tensor.info.shape != part.shape:
+    rows = _chosen(part, tensor.matrix_rows)
+    return tensor, rows + np.int32((part.matrix or 0) * tensor.matrix_rows)
+
+
+def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
+    """The same of a tensor that lies in the file in two, one of them turned, for a part that is in one of them."""
+    if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
-    rows = np.arange(tensor.matrix_rows, dtype=np.int32)
+    chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)
+    return tensor.in_one_source(chosen, part.transposed)
+
+
+def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
+    """Which rows of its matrix a part is."""
+    rows = np.arange(matrix_rows, dtype=np.int32)
     if part.order is not None:
         rows = rows[list(part.order.index)]
-    if part.rows is not None:
-        rows = rows[slice(*part.rows)]
-    return rows + np.int32((part.matrix or 0) * tensor.matrix_rows)
+    return rows if part.rows is None else rows[slice(*part.rows)]
 
 
 def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:

@@ -19,6 +19,9 @@ from twostroke.types.errors import UnsupportedModel
 
 READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
 
+ORDER = ".column_order"
+"""The end of the name of a tensor that no file holds: the order of a matrix's columns."""
+
 SourceArray = F32Array | U16Array
 """Weights as read: float32, or uint16 with the bits of bf16."""
 

@@ -14,8 +14,8 @@ from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.absent import with_zeros
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.quantized.tensor import ORDER
 from twostroke.weights.stacks import facing, unstacked
+from twostroke.weights.tensor_source import ORDER
 
 HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
 """Buffers that old checkpoints carry and that are computed anew."""

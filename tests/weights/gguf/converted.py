@@ -75,7 +75,8 @@ def write_converted(family: str, folder: Path, path: Path, kind: Type = Type.F32
         writer.add_array(key, numbers)
     for name, values in tensors_of(arch, config, tensors):
         of = all_of(kind)(name, values.shape)
-        if values.shape[-1] % gguf.GGML_QUANT_SIZES[of][0] or "norm" in name or "ssm_" in name or "conv" in name:
+        small = "norm" in name or "conv" in name or ("ssm_" in name and "ssm_out" not in name)
+        if small or values.shape[-1] % gguf.GGML_QUANT_SIZES[of][0]:
             of = Type.F32
         if values.dtype == np.int32:
             writer.add_tensor(name, values)

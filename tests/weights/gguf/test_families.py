@@ -12,17 +12,25 @@ from safetensors.numpy import load_file, save_file
 
 from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import Loaded, relative_error
+from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
-from tests.weights.gguf.variants import VARIANTS
+from tests.weights.gguf.variants import VARIANTS, changed
+from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
+from twostroke.ops.operands import unpack
 from twostroke.ops.reference import ReferenceOps
+from twostroke.quant.formats import STORED as STORED_AS_IS
+from twostroke.quant.formats import format_choice
+from twostroke.runner.folder import read_folder
+from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.table import FAMILIES as TABLE
 from twostroke.weights.gguf.families.table import READ_AS, known_names
 from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.load import _Rows
+from twostroke.weights.load import _Rows, load_weights
+from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.stored import _rows, stored_formats
 from twostroke.weights.tensors import check_tensors
 
@@ -96,6 +104,7 @@ def test_an_unknown_architecture_is_refused_with_the_nearest(name, near, tmp_pat
 
 STORED = (
     "cohere",
+    "deepseek-v2-lite",
     "glm4",
     "ernie4-5",
     "gpt-oss-usual-limit",
@@ -130,3 +139,48 @@ def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(fam
                 first += part.length
                 moved += part.order is not None or part.transposed or part.matrix is not None
         assert moved
+
+
+@pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
+def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
+    """Value heads lie in another order in the file: the matrix stays as it is, and its input takes the file's order."""
+    make_checkpoint(family, tmp_path / "hf")
+    folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
+    model = read_folder(folder)
+    sorted_weights = [weight for weight in model.program.weights if weight.order is not None]
+    assert sorted_weights and {weight.role for weight in sorted_weights} == {"states_out"}
+    with Checkpoint.open(folder) as checkpoint:
+        loaded = load_weights(checkpoint, model, format_choice(STORED_AS_IS), NumpyPacker())
+        for weight in sorted_weights:
+            (part,) = weight.parts
+            expected, order = checkpoint.read(part.name), loaded.vectors[weight.order.key].astype(int)
+            assert loaded.matrices[weight.key].format.kind is WeightKind.FLAT8
+            assert np.array_equal(unpack(loaded.matrices[weight.key]), expected[:, order])
+            assert not np.array_equal(order, np.arange(len(order)))
+
+
+def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
+    """keys_up is a stack of the file, though it is columns of our kv_b_proj; values_up is the other stack."""
+    monkeypatch.setitem(FAMILIES, "wide", changed("deepseek-v3", kv_lora_rank=64, qk_nope_head_dim=32, qk_head_dim=40))
+    sizes = {"key_length": 72, "value_length": 64, "kv_lora_rank": 64, "key_length_mla": 40}
+    said = recorded()["deepseek-v3"]
+    keys = {**said["keys"], **{f"attention.{name}": [4, size] for name, size in sizes.items()}}
+    monkeypatch.setattr(converted, "recorded", lambda: {"wide": {**said, "keys": keys}})
+    make_checkpoint("wide", tmp_path / "hf")
+    folder = unfold(write_converted("wide", tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
+    model = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        loaded = load_weights(checkpoint, model, format_choice(STORED_AS_IS), NumpyPacker())
+        up = [weight for weight in model.program.weights if weight.role in ("keys_up", "values_up")]
+        assert {loaded.matrices[weight.key].format.kind for weight in up} == {WeightKind.FLAT8} and len(up) == 6
+        for weight in up:
+            expected = np.empty((weight.matrices * weight.rows, weight.columns), np.float32)
+            _Rows(checkpoint, weight.parts).read(0, expected)
+            values, _ = _rows(weight, checkpoint, 0, len(expected), WeightKind.FLAT8)
+            assert np.array_equal(values.values(), expected)
+    ids = np.random.default_rng(5).integers(0, 100, 9).tolist()
+    native, reference = Loaded(folder, CpuOps(None, 1)), Loaded(folder, ReferenceOps())
+    native.weights = reference.weights = loaded
+    found = native.run(ids, [9])
+    assert relative_error(found, reference.run(ids, [9])) < 1e-4
+    assert np.array_equal(found, native.run(ids, [1] * 9))

@@ -22,7 +22,10 @@ TS_KERNEL(entry_write, EntryWriteArgs) {
     for (int64_t d = thread_index(); d < dim; d += threads()) reinterpret_cast<uint16_t*>(to)[d] = to_bf16(from[d]);
     return;
   }
-  if (thread_index() == 0) entry_extreme[0] = extreme_of(from, dim);
+  if (warp_index() == 0) {
+    const float extreme = extreme_of(from, dim);
+    if (warp_lane() == 0) entry_extreme[0] = extreme;
+  }
   barrier();
   const bool nibbles = args.layer.kind == TS_KV_INT4;
   const Rounding rounded(entry_extreme[0], nibbles);

@@ -1,8 +1,7 @@
-// route and route_by_token: the experts of each row, and their weights. A block a row: its threads make the scores, the first one
-// chooses, in the order of csrc/generic/products/route.cpp.
-// Knows: arithmetic.h. Must not know: experts' matrices.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+// route and route_by_token: the experts of each row, and their weights, in the order of csrc/generic/products/route.cpp. A block a row: its
+// threads make the scores, its first warp chooses.
+// Knows: arithmetic.h, choices.h. Must not know: experts' matrices.
+#include "choices.h"
 
 namespace twostroke {
 namespace cuda {
@@ -15,16 +14,6 @@ TS_SHARED(int32_t, group_taken, kMostChoices);
 TS_SHARED(float, route_total, 1);
 
 enum RouteScores { kSoftmaxScores = 0, kSigmoidScores = 1 };  // else the root of softplus
-
-// The number of the largest that is not taken; of equal ones the lowest.
-template <class Values, class Taken>
-TS_DEVICE_INLINE int64_t largest_left(Values& values, Taken& taken, int64_t count) {
-  int64_t best = 0;
-  while (taken[best]) ++best;
-  for (int64_t e = best + 1; e < count; ++e)
-    if (!taken[e] && values[e] > values[best]) best = e;
-  return best;
-}
 
 // The largest of a group's choices, or the sum of its two largest.
 TS_DEVICE_INLINE float value_of_group(int64_t first, int64_t count, int64_t best) {
@@ -49,18 +38,17 @@ TS_DEVICE_INLINE float score_of_logit(int64_t kind, float logit, float largest) 
 // By all threads of the block.
 TS_DEVICE_INLINE void make_scores(const RouteArgs& args, const float* logits) {
   const int32_t thread = thread_index();
-  float largest = logits[0];
-  for (int64_t e = 1; e < args.experts; ++e) largest = logits[e] > largest ? logits[e] : largest;
+  const float largest = args.scores == kSoftmaxScores ? first_largest(logits, args.experts) : 0.0f;
   for (int64_t e = thread; e < args.experts; e += threads()) route_scores[e] = score_of_logit(args.scores, logits[e], largest);
   barrier();
-  if (thread == 0) {
-    float total = 0.0f;
+  float total = 0.0f;  // in order: every thread adds all
+  if (args.scores == kSoftmaxScores) {
+    _Pragma("clang loop unroll_count(16)")
     for (int64_t e = 0; e < args.experts; ++e) total += route_scores[e];
-    route_total[0] = total;
   }
   barrier();
   for (int64_t e = thread; e < args.experts; e += threads()) {
-    const float score = args.scores == kSoftmaxScores ? route_scores[e] / route_total[0] : route_scores[e];
+    const float score = args.scores == kSoftmaxScores ? route_scores[e] / total : route_scores[e];
     route_scores[e] = score;
     route_choices[e] = args.bias != nullptr ? score + args.bias[e] : logits[e];
     route_taken[e] = 0;
@@ -68,32 +56,26 @@ TS_DEVICE_INLINE void make_scores(const RouteArgs& args, const float* logits) {
   barrier();
 }
 
-// Takes the experts of all groups but the `kept` ones that count most.
+// Takes the experts of all groups but the `kept` ones that count most. By all threads of the block.
 TS_DEVICE_INLINE void close_groups(const RouteArgs& args) {
   const int64_t inside = args.experts / args.groups;
   if (args.kept == args.groups) return;
-  for (int64_t g = 0; g < args.groups; ++g) {
+  for (int64_t g = thread_index(); g < args.groups; g += threads()) {
     group_values[g] = value_of_group(g * inside, inside, args.best);
     group_taken[g] = 0;
   }
-  for (int64_t i = 0; i < args.kept; ++i) group_taken[largest_left(group_values, group_taken, args.groups)] = 1;
-  for (int64_t e = 0; e < args.experts; ++e) route_taken[e] = 1 - group_taken[e / inside];
+  barrier();
+  if (warp_index() == 0) take_largest(group_values, group_taken, args.groups, args.kept, [](int64_t, int64_t) {});
+  barrier();
+  for (int64_t e = thread_index(); e < args.experts; e += threads()) route_taken[e] = 1 - group_taken[e / inside];
+  barrier();
 }
 
-// Takes an expert as the row's next one, and adds its score to `sum`.
-TS_DEVICE_INLINE void take(float* weights, float* numbers, int64_t place, int64_t expert, float* sum) {
-  route_taken[expert] = 1;
-  weights[place] = route_scores[expert];
-  numbers[place] = static_cast<float>(expert);
-  *sum += weights[place];
-}
-
-// Scores of the chosen experts, whose sum is given, become weights.
+// Scores of the chosen experts, whose sum is given, become weights. Each thread of a warp has made those that it changes.
 TS_DEVICE_INLINE void weigh(const RouteArgs& args, const float* logits, float* weights, const float* numbers, float sum) {
-  bool clean = true;  // exp is bounded and would hide a logit that is not finite
-  for (int64_t e = 0; e < args.experts; ++e) clean = clean && logits[e] - logits[e] == 0.0f;
+  const bool clean = all_finite(logits, args.experts);  // exp is bounded and would hide a logit that is not
   const float divisor = args.normalised != 0 ? (sum > args.least ? sum : args.least) + args.added : 1.0f;
-  for (int64_t i = 0; i < args.count; ++i) {
+  for (int64_t i = warp_lane(); i < args.count; i += kWarp) {
     const float weight = clean ? weights[i] / divisor * args.factor : __builtin_nanf("");
     weights[i] = args.shares == nullptr ? weight : weight * args.shares[static_cast<int64_t>(numbers[i])];
   }
@@ -102,10 +84,16 @@ TS_DEVICE_INLINE void weigh(const RouteArgs& args, const float* logits, float* w
 TS_KERNEL(route, RouteArgs) {
   const float* logits = args.logits + block_index() * args.logits_stride;
   make_scores(args, logits);
-  if (thread_index() != 0) return;
   close_groups(args);
+  if (warp_index() != 0) return;
   float *weights = args.out + block_index() * args.out_stride, *numbers = weights + args.count, sum = 0.0f;
-  for (int64_t i = 0; i < args.count; ++i) take(weights, numbers, i, largest_left(route_choices, route_taken, args.experts), &sum);
+  take_largest(route_choices, route_taken, args.experts, args.count, [&](int64_t place, int64_t expert) {
+    const float score = route_scores[expert];
+    sum += score;
+    if (place % kWarp != warp_lane()) return;
+    weights[place] = score;
+    numbers[place] = static_cast<float>(expert);
+  });
   weigh(args, logits, weights, numbers, sum);
 }
 
@@ -113,16 +101,22 @@ TS_KERNEL(route, RouteArgs) {
 TS_KERNEL(route_by_token, RouteArgs) {
   const float* logits = args.logits + block_index() * args.logits_stride;
   make_scores(args, logits);
-  if (thread_index() != 0) return;
-  const float *named = args.table + args.token_ids[block_index()] * args.count, most = static_cast<float>(args.experts - 1);
   float *weights = args.out + block_index() * args.out_stride, *numbers = weights + args.count, sum = 0.0f;
-  for (int64_t i = 0; i < args.count; ++i) {
-    const float whole = __builtin_rintf(named[i]);
-    int64_t expert = whole > 0.0f ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN is 0
-    while (route_taken[expert]) expert = (expert + 1) % args.experts;
-    take(weights, numbers, i, expert, &sum);
+  if (thread_index() == 0) {
+    const float *named = args.table + args.token_ids[block_index()] * args.count, most = static_cast<float>(args.experts - 1);
+    for (int64_t i = 0; i < args.count; ++i) {
+      const float whole = __builtin_rintf(named[i]);
+      int64_t expert = whole > 0.0f ? static_cast<int64_t>(whole < most ? whole : most) : 0;  // NaN is 0
+      while (route_taken[expert]) expert = (expert + 1) % args.experts;
+      route_taken[expert] = 1;
+      weights[i] = route_scores[expert];
+      numbers[i] = static_cast<float>(expert);
+      sum += weights[i];
+    }
+    route_total[0] = sum;
   }
-  weigh(args, logits, weights, numbers, sum);
+  barrier();
+  if (warp_index() == 0) weigh(args, logits, weights, numbers, route_total[0]);
 }
 
 }  // namespace cuda

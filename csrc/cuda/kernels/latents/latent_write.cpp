@@ -14,9 +14,9 @@ TS_KERNEL(latent_write, LatentWriteArgs) {
   const KVLayout layout(&args.layer);
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, 0);
   if (!has_scales(args.layer.kind)) return write_float_keys(args.layer.kind, row, dim, offset, keys);
-  if (thread_index() == 0) {
-    latent_extremes[0] = extreme_of(row, latent);
-    latent_extremes[1] = latent < dim ? extreme_of(row + latent, dim - latent) : 0.0f;
+  if (warp_index() < 2) {  // a warp for the latent, one for what is behind it
+    const float extreme = warp_index() == 0 ? extreme_of(row, latent) : extreme_of(row + latent, dim - latent);
+    if (warp_lane() == 0) latent_extremes[warp_index()] = extreme;
   }
   barrier();
   const bool nibbles = args.layer.kind == TS_KV_INT4;

@@ -9,8 +9,8 @@ namespace cuda {
 TS_KERNEL(gaussian_cut, NormArgs) {
   float* x = args.out + block_index() * args.out_stride;
   const float count = static_cast<float>(args.columns);
-  const float mean = sum_by_lanes(args.columns, [&](int64_t i, float sum) { return sum + x[i]; }) / count;
-  const float squares = sum_by_lanes(args.columns, [&](int64_t i, float sum) { return fma(x[i] - mean, x[i] - mean, sum); });
+  const float mean = sum_by_lanes(args.columns, [&](int32_t i) { return x[i]; }, AddValue()) / count;
+  const float squares = sum_by_lanes(args.columns, [&](int32_t i) { return x[i] - mean; }, AddSquare());
   const float cut = mean + args.eps * __builtin_sqrtf(squares / count);
   for (int64_t i = thread_index(); i < args.columns; i += threads()) x[i] = x[i] < cut ? 0.0f : x[i] - cut;  // NaN stays
 }

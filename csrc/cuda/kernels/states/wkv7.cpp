@@ -16,11 +16,9 @@ constexpr float kWkv7Decay = -0.6065306597126334f;  // -exp(-1/2)
 TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at) {
   const float *r = args.r + row * args.r_stride + at, *k = args.k + row * args.k_stride + at, *a = args.a + row * args.a_stride + at;
   const auto kept = [&](int64_t i) { return k[i] * fma(sigmoid(a[i]) - 1.0f, args.growth[at + i], 1.0f); };
-  const float squares = sum_by_lanes(args.width, [&](int64_t i, float sum) {
-    const float direction = k[i] * args.removal[at + i];
-    return fma(direction, direction, sum);
-  });
-  const float bonus = sum_by_lanes(args.width, [&](int64_t i, float sum) { return fma(r[i] * kept(i), args.bonus[at + i], sum); });
+  const float squares = sum_by_lanes(args.width, [&](int32_t i) { return k[i] * args.removal[at + i]; }, AddSquare());
+  const auto add_bonus = [&](int32_t i, float value, float sum) { return fma(value, args.bonus[at + i], sum); };
+  const float bonus = sum_by_lanes(args.width, [&](int32_t i) { return r[i] * kept(i); }, add_bonus);
   const float length = __builtin_sqrtf(squares), scale = 1.0f / (length > 1e-12f ? length : 1e-12f);
   for (int64_t i = thread_index(); i < args.width; i += threads()) {
     const float raw = args.w[row * args.w_stride + at + i], unit = k[i] * args.removal[at + i] * scale;

@@ -7,24 +7,39 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/states.h"
+#include "twostroke/cuda/arguments/tiles.h"
 #include "twostroke/cuda/packed.h"
-#include "twostroke/cuda/sample_row.h"
-#include "twostroke/token_weight.h"
 
 namespace twostroke {
 namespace cuda {
 
 constexpr int kThreads = 256;        // of a block of the kernels that go element by element
 constexpr int kNormThreads = 128;
-constexpr int kGroupThreads = 64;    // of quantize, kv_write and attention
+constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
+constexpr int kGroupThreads = 64;    // of kv_write and attention
+constexpr int kQuantizeThreads = 128;  // of quantize
 constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
 constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
+constexpr int kOneThreads = 512;     // of linear_one
+constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has at once
+constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
+constexpr int kFewThreads = 256;     // of linear_few
+constexpr int kFewStrip = 32;
+constexpr int kFewRows = 16;         // of activations, at most
 constexpr int kMostDim = 512;        // of a head
+constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
+constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
+constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows
+constexpr int kPromptDims = 128;     // of V
+constexpr int kPromptThreads = 128;
+constexpr int kFloatColumns = 4;     // over f32 and bf16
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
@@ -53,10 +68,10 @@ struct EmbedArgs {
   StoredLayout stored;
 };
 
-struct NormArgs {  // rms_norm, layer_norm; a row is `vectors` vectors, one after another
+struct NormArgs {  // rms_norm, layer_norm; of head_norm, each of `rows` rows is `vectors` vectors, one after another
   float* out;
   const float *x, *weight, *bias;
-  int64_t out_stride, x_stride, vectors, columns;
+  int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
 };
 
@@ -79,8 +94,11 @@ struct QuantizeArgs {  // rows (rows, columns) to q (rows, padded), scales and c
   int8_t* q;
   float* scales;
   int32_t* corrections;
-  int64_t x_stride, columns, padded, group, groups;
+  int64_t x_stride, columns, padded, group, groups, parts;
 };
+
+// Groups that one warp rounds at once: as many as registers hold.
+constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
 struct LinearArgs {  // out = or += x @ W.T + bias
   float* out;
@@ -93,9 +111,15 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   const int32_t* corrections;
   const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
-  int32_t kind, add;
+  int64_t parts;  // of linear_one and linear_few: blocks that share the rows of a matrix
+  int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   StoredLayout stored;
 };
+
+// Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
+constexpr int kFloatFew = 2, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
+constexpr int kFloatFewThreads = 128, kFloatSomeThreads = 128, kFloatManyThreads = 256;
+constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
 
 struct LatentWriteArgs {
   ts_kv_layer layer;
@@ -114,6 +138,12 @@ struct AttentionArgs {
   int32_t window, ahead;
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
+  // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
+  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; few: rows of a sequence up to which it is theirs.
+  // prompt_blocks: of those with more rows, blocks of one KV head.
+  float* partials;
+  int64_t first_tile, prompt_blocks;
+  int32_t together, chunks, segments, few;
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -126,21 +156,22 @@ struct SelectArgs {
   int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count, dim, rate;
 };
 
+// Of a row and a query head over one segment: 16 sums of weights, the sums of V, the peak.
+constexpr int64_t kRowTotals = 16;
+constexpr int64_t partial_floats(int64_t value_dim) { return kRowTotals + value_dim + 1; }
+
 // The first position that a query at `position` sees. window below 0: positions are in chunks of -window, and it sees its own chunk.
 constexpr int64_t first_seen(int64_t window, int64_t position) {
   if (window < 0) return position - position % -window;
   return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// told[first + r]: the result for logits[r]. scratch: adjusted, weights (rows, count). parts: blocks of a row of weights.
-struct SampleArgs {
-  const float* logits;
-  const SampleRow* rows;
-  SampledRow* told;
-  float* adjusted;
-  uint64_t* weights;
-  int64_t stride, count, first, parts;
-  double scale, series[kSeriesTerms];  // scale: of temperature 1
+// tokens[pairs[2 i]] = the token of told[pairs[2 i + 1]].
+struct FollowArgs {
+  int32_t* tokens;
+  const int32_t* pairs;
+  const SampledRow* told;
+  int64_t count;
 };
 
 // Each kernel, and what it is given.
@@ -148,29 +179,44 @@ struct SampleArgs {
   K(activate, ElementArgs)            \
   K(add, ElementArgs)                 \
   K(add_pairs, PairArgs)              \
-  K(attention_float, AttentionArgs)   \
-  K(attention_whole, AttentionArgs)   \
+  K(attention_bf16, AttentionArgs)    \
+  K(attention_f32, AttentionArgs)     \
+  K(attention_int4, AttentionArgs)    \
+  K(attention_int8, AttentionArgs)    \
+  K(attention_merge, AttentionArgs)   \
+  K(attention_prompt_int4, AttentionArgs) \
+  K(attention_prompt_int8, AttentionArgs) \
   K(compress, CompressArgs)           \
   K(delta_rule, DeltaArgs)            \
   K(embed, EmbedArgs)                 \
   K(entry_attention, EntryArgs)       \
   K(entry_scores, SelectArgs)         \
   K(entry_write, EntryWriteArgs)      \
+  K(follow, FollowArgs)               \
   K(gate, ElementArgs)                \
   K(gated_norm, GatedNormArgs)        \
   K(gather_pairs, PairArgs)           \
   K(gather_rows, GatherArgs)          \
   K(gaussian_cut, NormArgs)           \
+  K(head_norm, NormArgs)              \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
   K(kv_write, KVWriteArgs)            \
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
+  K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
+  K(linear_one, LinearArgs)           \
+  K(linear_narrow_int4, TileArgs)     \
+  K(linear_narrow_int8, TileArgs)     \
+  K(linear_steps, TileArgs)           \
+  K(linear_float_some, LinearArgs)    \
+  K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
+  K(linear_tile_int4, TileArgs)       \
+  K(linear_tile_int8, TileArgs)       \
   K(linear_whole, LinearArgs)         \
-  K(linear_whole_bank, LinearArgs)    \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, NormArgs)              \
@@ -178,16 +224,17 @@ struct SampleArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(quantize, QuantizeArgs)           \
+  K(quantize_steps, RoundArgs)        \
+  K(quantize_tiles, RoundArgs)        \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \
-  K(sample_adjust, SampleArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
-  K(sample_score, SampleArgs)         \
+  K(sample_look, SampleArgs)          \
+  K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(sample_weigh_raw, SampleArgs)     \
   K(scale, ElementArgs)               \
   K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \

@@ -123,6 +123,8 @@ TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); 
 
 // An array stays in registers only where every loop over it is unrolled.
 #define TS_EVERY_LANE _Pragma("clang loop unroll(full)")
+// For loops that are seldom long: code that a block goes through once has to be fetched first.
+#define TS_ONE_BY_ONE _Pragma("clang loop unroll(disable)")
 
 // Lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1: the one tree of simd.h.
 TS_DEVICE_INLINE float sum_tree(float (&lanes)[kLanes]) {

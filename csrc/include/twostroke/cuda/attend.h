@@ -1,20 +1,14 @@
-// What both attention kernels share: which positions a row sees, the online softmax over tiles of 64 positions, the merge over segments
-// of 512. A block is one row and one query head; a thread is one position of the tile for scores, and each 64th dimension for sums. Tiles,
-// segments and the order of every sum are the CPU's (generic/attention/attention.cpp): the same bits.
-// Knows: arguments.h. Must not know: how K and V are stored.
+// Attention over latents: the online softmax over tiles of 64 positions, the merge over segments of 512. A block is one row and one query
+// head; a thread is one position of the tile for scores, and each 64th dimension for sums.
+// Knows: attention/rows.h. Must not know: how latents are stored.
 #pragma once
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
-#include "twostroke/cuda/sequences.h"
-#include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/attention/rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kTile = kGroupThreads;
-constexpr int64_t kSegment = 512;
+static_assert(kTile == kGroupThreads, "a thread a position");
 constexpr int kSums = kMostDim / kGroupThreads;  // dimensions of a thread
-constexpr float kLowest = -3.0e38f;              // the peak of no scores
 
 // What a thread has of a row's sums stays in registers only where every loop over it is unrolled.
 #define TS_EVERY_SUM _Pragma("clang loop unroll(full)")
@@ -36,18 +30,6 @@ TS_DEVICE_INLINE QueryRow query_row(const AttentionArgs& args) {
   const int64_t begin = first_seen(args.window, position);
   const int64_t end = position + 1 + args.ahead < context ? position + 1 + args.ahead : context;
   return {token, head, head / (args.heads / args.layer.kv_heads), position, begin, end, args.page_table + of.sequence * args.table_stride};
-}
-
-// A soft cap and a slope, as attention/scores.h has them. position: of the key.
-TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, const QueryRow& row, int64_t position, float score) {
-  if (args.soft_cap > 0.0f) {
-    const float cap = args.soft_cap * kLog2E;
-    score = tanh_ratio(score * (1.0f / cap)) * cap;
-  }
-  if (args.slopes == nullptr) return score;
-  // The distance from the tile's page, then the place in it: two whole numbers, exact as floats.
-  const float away = static_cast<float>(position - row.position);
-  return fma(args.slopes[row.head] * kLog2E, away, score);
 }
 
 // What a thread has of a row's result: sums of its dimensions, and of lane `thread` (below 16) the sum of weights.
@@ -87,12 +69,6 @@ struct Partial {
   }
 };
 
-TS_DEVICE_INLINE float with_sink(float sink, float peak, float total) {
-  const float other = sink * kLog2E, most = larger(other, peak);
-  const float kept = exp2_negative(peak - most), more = exp2_negative(other - most);
-  return kept / (total * kept + more);
-}
-
 TS_DEVICE_INLINE void store_row(const AttentionArgs& args, const QueryRow& row, const Partial& whole) {
   const int32_t thread = thread_index();
   if (thread < kLanes) row_totals[thread] = whole.total;
@@ -101,7 +77,7 @@ TS_DEVICE_INLINE void store_row(const AttentionArgs& args, const QueryRow& row, 
   for (int i = 0; i < kLanes; ++i) lanes[i] = row_totals[i];
   for (int half = kLanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
-  const float inverse = args.sinks == nullptr ? 1.0f / lanes[0] : with_sink(args.sinks[row.head], whole.peak, lanes[0]);
+  const float inverse = inverse_of(args, row.head, whole.peak, lanes[0]);
   float* out = args.out + row.token * args.out_stride + row.head * args.layer.value_dim;
   TS_EVERY_SUM
   for (int j = 0; j < kSums; ++j) {

@@ -31,6 +31,79 @@ struct InputBlock {
   uint64_t mirror;
 };
 
+struct LaunchHead {
+  int32_t kernel, threads;
+  uint32_t blocks;
+  int32_t call;  // of ts_run's calls
+};
+
+// Launches in order, each a LaunchHead with its arguments behind it: equal lists are equal bytes.
+struct LaunchList {
+  char* data;
+  int64_t bytes, capacity, count;
+};
+
+// Bytes of a kernel's arguments, whole words.
+int64_t argument_bytes(int32_t kernel);
+
+// One launch of a list.
+struct Launch {
+  char* at;
+
+  const LaunchHead& head() const { return *reinterpret_cast<const LaunchHead*>(at); }
+  void* arguments() const { return at + sizeof(LaunchHead); }
+  int64_t bytes() const { return static_cast<int64_t>(sizeof(LaunchHead)) + argument_bytes(head().kernel); }
+  Launch next() const { return {at + bytes()}; }
+  bool is_in(const LaunchList& list) const { return at < list.data + list.bytes; }
+};
+
+inline Launch first_of(const LaunchList& list) { return {list.data}; }
+inline void forget(LaunchList& list) { list.bytes = list.count = 0; }
+
+struct GraphDriver {
+#define F(symbol, name, arguments) CUresult(*name) arguments;
+  TS_CUDA_GRAPHS(F)
+#undef F
+};
+
+// Steps of fewer lists than kMostSeen all have their graphs; of more, none is made to be thrown away.
+constexpr int kMostGraphs = 48, kMostSeen = 32;
+
+struct KeptGraph {  // exec: NULL for a free place
+  LaunchList launches;
+  CUgraph graph;
+  CUgraphExec exec;
+  CUgraphNode* nodes;
+  int64_t used;  // by Graphs::clock
+};
+
+struct Graphs {
+  GraphDriver driver;
+  CUaddDependencies join;  // NULL where kernels begin behind the end of the one before
+  KeptGraph kept[kMostGraphs];
+  uint64_t seen[kMostSeen];  // hashes of lists
+  int64_t next_seen, clock;
+  int32_t most;  // to keep; 0 where the driver has none
+  bool is_full;  // none could be made
+};
+
+constexpr int kResultSlots = 4, kStages = 2;
+
+// Results of one step, on the device and in pinned memory of the host; when the device began that step and when the results were here.
+struct ResultSlot {
+  uint64_t there;
+  void* here;
+  int64_t room, bytes;
+  CUevent begun, ended;
+};
+
+// Pinned memory from which inputs are copied up; the copy has read it once `read` has passed.
+struct Stage {
+  void* memory;
+  int64_t room;
+  CUevent read;
+};
+
 }  // namespace cuda
 }  // namespace twostroke
 
@@ -38,6 +111,7 @@ struct ts_context {
   twostroke::cuda::Driver driver;
   twostroke::cuda::CUdevice device;
   bool retained;
+  int32_t multiprocessors;
   twostroke::cuda::CUcontext context;
   twostroke::cuda::CUmodule module;
   twostroke::cuda::CUstream stream;
@@ -45,6 +119,12 @@ struct ts_context {
   uint64_t scratch;
   int64_t scratch_bytes;
   twostroke::cuda::InputBlock inputs[twostroke::cuda::kMostInputs];
+  int64_t call;  // that is being started, or that failed
+  twostroke::cuda::LaunchList collected;
+  twostroke::cuda::Graphs graphs;
+  twostroke::cuda::ResultSlot results[twostroke::cuda::kResultSlots];
+  twostroke::cuda::Stage stages[twostroke::cuda::kStages];
+  int32_t next_stage;
 };
 
 namespace twostroke {
@@ -54,11 +134,32 @@ namespace cuda {
 int32_t checked(const ts_context& device, const char* call, CUresult result);
 void set_error(const char* what, const char* detail);
 
-// Starts `kernel` with a copy of args; a grid without blocks is nothing to do.
+// Collects a launch of `kernel` with a copy of args; a grid without blocks is nothing to do.
 int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t threads, const void* args);
+
+// Runs what was collected: as a graph, or one by one. launch_each: one by one; device.call is the call that failed.
+int32_t run_collected(ts_context& device);
+int32_t launch_each(ts_context& device);
+
+// The graph of these launches; NULL where they are to run one by one.
+KeptGraph* graph_of(ts_context& device, const LaunchList& list);
+void find_graphs(ts_context& device, const char* image);  // of the driver's library, for the kernels of this PTX
+void drop_graphs(ts_context& device);  // behind all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status);
+
+// Where the device writes results of a slot, and that all of them are written: then they come down, without a wait.
+uint64_t results_of(ts_context& device, int32_t slot, int64_t bytes, int32_t* status);
+int32_t end_results(ts_context& device, int32_t slot, int64_t bytes);
+void close_results(ts_context& device);
+
+// Copies inputs up from pinned memory, so that the host does not wait for the device; `from` may change at once.
+int32_t copy_up_staged(ts_context& device, uint64_t to, const void* from, int64_t bytes);
+void close_stages(ts_context& device);
+
+// Pinned memory of at least so many bytes in place of what is there, which nothing uses any more.
+int32_t pinned_room(ts_context& device, void** memory, int64_t* room, int64_t bytes);
 
 // Where the mirror of an input lies; NULL where [data, data + count) is in no block of inputs.
 const int32_t* mirrored(const ts_context& device, const int32_t* data, int64_t count);

@@ -14,6 +14,19 @@ typedef struct CUctx_st* CUcontext;
 typedef struct CUmod_st* CUmodule;
 typedef struct CUfunc_st* CUfunction;
 typedef struct CUstream_st* CUstream;
+typedef struct CUgraph_st* CUgraph;
+typedef struct CUgraphNode_st* CUgraphNode;
+typedef struct CUgraphExec_st* CUgraphExec;
+
+struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends behind `extra`
+  CUfunction function;
+  uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void** arguments;
+  void** extra;
+  void* kernel;  // of a library, where function is NULL
+  CUcontext context;
+};
+typedef struct CUevent_st* CUevent;
 
 constexpr CUresult kOutOfMemory = 2, kNoDevice = 100;
 constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAttribute = 16;
@@ -43,9 +56,40 @@ constexpr int32_t kMajorAttribute = 75, kMinorAttribute = 76, kMultiprocessorsAt
   F(cuStreamCreate, create_stream, (CUstream * stream, uint32_t flags))                                                \
   F(cuStreamDestroy_v2, destroy_stream, (CUstream stream))                                                             \
   F(cuStreamSynchronize, synchronize, (CUstream stream))                                                               \
+  F(cuMemHostAlloc, allocate_pinned, (void** memory, size_t bytes, uint32_t flags))                                    \
+  F(cuMemFreeHost, free_pinned, (void* memory))                                                                        \
+  F(cuEventCreate, create_event, (CUevent * event, uint32_t flags))                                                    \
+  F(cuEventDestroy_v2, destroy_event, (CUevent event))                                                                 \
+  F(cuEventRecord, record, (CUevent event, CUstream stream))                                                           \
+  F(cuEventSynchronize, wait_event, (CUevent event))                                                                   \
+  F(cuEventElapsedTime, elapsed, (float* milliseconds, CUevent begin, CUevent end))                                    \
   F(cuLaunchKernel, launch,                                                                                            \
     (CUfunction function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x, uint32_t block_y,       \
      uint32_t block_z, uint32_t shared_bytes, CUstream stream, void** arguments, void** extra))
+
+// The same for graphs, with the oldest name of each function that takes these arguments: of CUDA 10 and 11.0, but for
+// cuGraphInstantiateWithFlags, which is of 11.4. Without one of them there are no graphs.
+#define TS_CUDA_GRAPHS(F)                                                                                              \
+  F(cuGraphCreate, create, (CUgraph * graph, uint32_t flags))                                                          \
+  F(cuGraphDestroy, destroy, (CUgraph graph))                                                                          \
+  F(cuGraphAddKernelNode, add,                                                                                         \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode* behind, size_t count, const CUkernelNode* params))          \
+  F(cuGraphInstantiateWithFlags, instantiate, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))           \
+  F(cuGraphUpload, upload, (CUgraphExec exec, CUstream stream))                                                        \
+  F(cuGraphLaunch, launch, (CUgraphExec exec, CUstream stream))                                                        \
+  F(cuGraphExecKernelNodeSetParams, change, (CUgraphExec exec, CUgraphNode node, const CUkernelNode* params))          \
+  F(cuGraphExecDestroy, destroy_exec, (CUgraphExec exec))
+
+struct CUgraphEdge {  // CUgraphEdgeData
+  uint8_t from_port, to_port, type, reserved[5];
+};
+
+// An edge behind which a kernel takes its place before the one before has ended: it waits for that by itself.
+constexpr CUgraphEdge kProgrammaticEdge = {1, 0, 1, {}};
+
+// Of CUDA 12.3; without it every kernel begins behind the end of the one before.
+typedef CUresult (*CUaddDependencies)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edges, size_t count);
+constexpr char kAddDependencies[] = "cuGraphAddDependencies_v2";
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -18,6 +18,9 @@ int32_t threads();
 int64_t block_index();
 void barrier();
 
+// Keeps the first thing that was wrong in a launch.
+void fail(const char* what, const char* name, int64_t index);
+
 inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   uint32_t total = static_cast<uint32_t>(sum);
   for (int i = 0; i < 4; ++i) {
@@ -29,10 +32,26 @@ inline int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) 
 }
 
 // See simt.h.
+template <int kMost>
+inline void at_most_threads() {
+  if (threads() > kMost) fail("more threads than the kernel says", "threads", threads());
+}
 uint32_t shuffle(uint32_t value, int32_t from);
+uint64_t shuffle64(uint64_t value, int32_t from);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+template <class T>
+inline void load_before(T&) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
+
+template <class S>
+inline uint32_t word_of(S& shared, int32_t index) {
+  const Words4 four = shared[index / 4];
+  return four[index % 4];
+}
+// Not inline: watch.cpp does not look at it, since no other access orders it.
+uint32_t atomic_add(uint32_t* to, uint32_t value);
 
 // A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
 struct Copy {
@@ -62,10 +81,8 @@ struct Accesses {
 
 void note_read(Accesses& accesses, const char* name, int64_t index);
 void note_write(Accesses& accesses, const char* name, int64_t index);
+void note_atomic(Accesses& accesses, const char* name, int64_t index);
 void note_outside(const char* name, int64_t index);
-
-// Keeps the first thing that was wrong in a launch.
-void fail(const char* what, const char* name, int64_t index);
 
 // The thread that runs now. Numbers of launches, blocks and stretches never repeat, and begin with 1.
 struct Now {
@@ -97,6 +114,14 @@ class Shared {
     Shared& of_;
     int64_t index_;
   };
+  T add(int64_t index, T value) {
+    if (index < 0 || index >= kCount) note_outside(name_, index);
+    const int64_t at = index < 0 || index >= kCount ? 0 : index;
+    note_atomic(accesses_[at], name_, at);
+    const T before = values_[at];
+    values_[at] = before + value;
+    return before;
+  }
 
   explicit Shared(const char* name) : name_(name) {}
   Element operator[](int64_t index) {
@@ -109,6 +134,11 @@ class Shared {
   T values_[kCount] = {};
   Accesses accesses_[kCount] = {};
 };
+
+template <int kCount>
+uint32_t atomic_add(Shared<uint32_t, kCount>& shared, int64_t index, uint32_t value) {
+  return shared.add(index, value);
+}
 
 // What a kernel is here: one thread's work.
 typedef void (*Kernel)(const void* args);

@@ -1,5 +1,5 @@
 // A sum over a row by the threads of a block: sixteen partial sums, lane i of elements i, i + 16, ..., then one fixed tree, as at the CPU's
-// vector levels: the same bits.
+// vector levels: the same bits. Many threads bring the row; sixteen add it up, because the order of a lane is fixed.
 // Knows: arithmetic.h. Must not know: what is added up.
 #pragma once
 #include "twostroke/cuda/arithmetic.h"
@@ -7,24 +7,87 @@
 namespace twostroke {
 namespace cuda {
 
-TS_SHARED(float, lane_sums, kLanes);
+constexpr int32_t kLanePiece = 4096;   // elements that shared memory holds at once
+constexpr int32_t kLaneTurns = 16;     // elements of a lane that are on their way while the ones before them are added
+constexpr int32_t kLaneStep = kLaneTurns * kLanes;
+constexpr int32_t kBrought = 8;        // elements that a thread asks for at once
 
-// each(i, sum): the sum with element i. Every thread of the block calls it and gets the result; what threads wrote before is read after.
-template <class Each>
-TS_DEVICE_INLINE float sum_by_lanes(int64_t count, const Each& each) {
-  const int32_t thread = thread_index();
-  barrier();
-  if (thread < kLanes) {
-    float sum = 0.0f;
-    for (int64_t i = thread; i < count; i += kLanes) sum = each(i, sum);
-    lane_sums[thread] = sum;
+TS_SHARED(float, lane_row, kLanePiece);
+TS_SHARED(float, lane_sum, 1);
+
+// The tree of simd.h over the lanes of each half of a warp: every lane gets the sum of its half. By all threads of the warp.
+TS_DEVICE_INLINE float sum_of_half_warp(float lane) {
+  TS_EVERY_LANE
+  for (int32_t half = kLanes / 2; half > 0; half /= 2) lane = lane + shuffle_across(lane, half);
+  return lane;
+}
+
+struct LaneTurns {
+  float v[kLaneTurns];
+
+  // Those of lane_row from `first` on, of thread's lane.
+  TS_MEMBER_INLINE void read(int32_t first, int32_t count) {
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kLaneTurns; ++j) v[j] = first + j * kLanes < count ? static_cast<float>(lane_row[first + j * kLanes]) : 0.0f;
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kLaneTurns; ++j) load_before(v[j]);
+  }
+};
+
+// sum with the lane's elements of lane_row, `count` in all.
+template <class Add>
+TS_DEVICE_INLINE float add_lane(int32_t base, int32_t count, const Add& add, float sum) {
+  const int32_t lane = thread_index(), whole = count / kLaneStep * kLaneStep;
+  LaneTurns now, next;
+  now.read(lane, count);
+  int32_t first = 0;
+  for (; first < whole; first += kLaneStep) {
+    next.read(first + kLaneStep + lane, count);
+    TS_EVERY_LANE
+    for (int32_t j = 0; j < kLaneTurns; ++j) sum = add(base + first + lane + j * kLanes, now.v[j], sum);
+    now = next;
+  }
+  TS_EVERY_LANE
+  for (int32_t j = 0; j < kLaneTurns; ++j)
+    if (first + lane + j * kLanes < count) sum = add(base + first + lane + j * kLanes, now.v[j], sum);
+  return sum;
+}
+
+// add(i, value(i), sum): the sum with element i. Every thread of a block of whole warps calls it and gets the result; what threads wrote
+// before is read after. Behind it, lane_row has the values of a row of up to kLanePiece elements, until the next call.
+template <class Value, class Add>
+TS_DEVICE_INLINE float sum_by_lanes(int64_t elements, const Value& value, const Add& add) {
+  const int32_t thread = thread_index(), all = threads(), count = static_cast<int32_t>(elements);
+  float sum = 0.0f;
+  for (int32_t base = 0; base < count; base += kLanePiece) {
+    const int32_t size = count - base < kLanePiece ? count - base : kLanePiece;
+    barrier();
+    for (int32_t first = thread; first < size; first += kBrought * all) {
+      float brought[kBrought];
+      TS_EVERY_LANE
+      for (int32_t j = 0; j < kBrought; ++j) brought[j] = first + j * all < size ? value(base + first + j * all) : 0.0f;
+      TS_EVERY_LANE
+      for (int32_t j = 0; j < kBrought; ++j)
+        if (first + j * all < size) lane_row[first + j * all] = brought[j];
+    }
+    barrier();
+    if (thread < kLanes) sum = add_lane(base, size, add, sum);
+  }
+  if (thread < kWarp) {
+    const float whole = sum_of_half_warp(sum);
+    if (thread == 0) lane_sum[0] = whole;
   }
   barrier();
-  float lanes[kLanes];
-  TS_EVERY_LANE
-  for (int i = 0; i < kLanes; ++i) lanes[i] = lane_sums[i];
-  return sum_tree(lanes);
+  return lane_sum[0];
 }
+
+// What most sums over rows add.
+struct AddSquare {
+  TS_MEMBER_INLINE float operator()(int32_t, float value, float sum) const { return fma(value, value, sum); }
+};
+struct AddValue {
+  TS_MEMBER_INLINE float operator()(int32_t, float value, float sum) const { return sum + value; }
+};
 
 }  // namespace cuda
 }  // namespace twostroke

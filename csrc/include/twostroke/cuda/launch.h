@@ -63,6 +63,12 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Blocks of a row of the kernels that go element by element.
 inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
 
+// Threads of a block that has one row: eight elements each, as far as they go.
+inline int32_t row_threads(int64_t columns) {
+  const int64_t wanted = divide_up(columns, 8 * kNormThreads) * kNormThreads;
+  return static_cast<int32_t>(wanted < 1024 ? wanted : 1024);
+}
+
 // TS_OK, or what is wrong with the sequences of a step of `rows` rows, or with their pages, of those that a window sees.
 int32_t check_pages(const ts_sequences& batch, const ts_kv_layer& layer, int64_t rows, int64_t window);
 

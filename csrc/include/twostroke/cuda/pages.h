@@ -8,14 +8,33 @@
 namespace twostroke {
 namespace cuda {
 
-// The first element of the largest magnitude; NaN where any element is NaN.
+// The first element of the largest magnitude; NaN where any element is NaN. By all threads of a warp, each of which gets it.
 TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
-  float largest = x[0];
-  for (int64_t d = 0; d < dim; ++d) {
-    if (x[d] != x[d]) return x[d];
-    if (__builtin_fabsf(x[d]) > __builtin_fabsf(largest)) largest = x[d];
+  constexpr uint32_t kNaN = 0x7f800001u;  // stands for the magnitude of each: all are alike, and above infinity
+  uint32_t most = 0, at = 0;              // of this thread: its largest magnitude, and where that is first
+  float found = 0.0f;
+  const uint32_t count = static_cast<uint32_t>(dim), lane = static_cast<uint32_t>(warp_lane());
+  for (uint32_t d = lane; d < count; d += kWarp) {
+    const float number = x[d];
+    const uint32_t bits = bits_of(number) & 0x7fffffffu, magnitude = bits < kNaN ? bits : kNaN;
+    if (magnitude > most || d == lane) {
+      most = magnitude;
+      at = d;
+      found = number;
+    }
   }
-  return largest;
+  if (lane >= count) at = lane;  // behind every element, with a magnitude that none is below
+  TS_EVERY_LANE
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_across(most, mask), other_at = shuffle_across(at, mask);
+    const float other_found = shuffle_across(found, mask);
+    if (other > most || (other == most && other_at < at)) {
+      most = other;
+      at = other_at;
+      found = other_found;
+    }
+  }
+  return found;
 }
 
 // A row's scale as bf16 bits, and what q is clipped to.

@@ -6,7 +6,9 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int64_t kRowsAtOnce = 128;  // of x in scratch memory; a multiple of kProductRows
+constexpr int64_t kRowsAtOnce = 2048;  // of x in scratch memory: whole tiles; so many that weights are read once for most steps
+constexpr int64_t kGatedRows = 512;    // of both halves of a gated product in scratch memory
+constexpr int64_t kPairsAtOnce = 128;  // pairs of a row and an expert
 
 // Rows of x, and where their products go. matrices: which matrix of a bank each row meets, on the device; NULL where there is one.
 struct ProductRows {
@@ -16,6 +18,7 @@ struct ProductRows {
   int64_t out_stride;
   bool add;
   const int32_t* matrices;
+  bool gated = false;  // out has half of the matrix' rows: silu of the first half's products times the others
 };
 
 // Bytes of scratch memory for the rounded activations of up to `rows` rows; a multiple of 256.
@@ -27,8 +30,16 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 // out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
-// The kernel for weights of this kind, of one matrix or of a bank.
-KernelNumber product_kernel(int32_t weight_kind, bool bank);
+// The same for many rows, in tiles (launch_tiles.cpp): whether it can, its scratch memory, its start.
+bool fits_tiles(const ts_weight& weight, const ProductRows& rows);
+int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
+int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
+
+// out = or += x @ W.T + bias where W is of floats.
+int32_t start_float(ts_context& device, const LinearArgs& args);
+
+// The kernel for so many rows and weights of this kind, of one matrix or of a bank.
+KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);
 
 inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }
 

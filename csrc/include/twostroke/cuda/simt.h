@@ -24,7 +24,23 @@
 
 #else
 
+// 0: no kernel begins before the one before it has ended. The loader looks into the PTX, so this alone is to be changed.
+#define TS_BEGINS_EARLY (__CUDA_ARCH__ >= 900)
+
+#if TS_BEGINS_EARLY
+// The next grid may take its place as soon as all blocks of this one have theirs. Before it does anything it waits for this one's end, and
+// for all that this one wrote; this one did so itself, so all grids before have ended, too. Every thread of every kernel waits, first.
+#define TS_KERNEL(name, Args)                                                    \
+  TS_DEVICE_INLINE void name##_thread(const Args& args);                         \
+  extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args) { \
+    __asm__ volatile("griddepcontrol.launch_dependents;" ::: "memory");          \
+    __asm__ volatile("griddepcontrol.wait;" ::: "memory");                       \
+    name##_thread(args);                                                         \
+  }                                                                              \
+  TS_DEVICE_INLINE void name##_thread(const Args& args)
+#else
 #define TS_KERNEL(name, Args) extern "C" __attribute__((device_kernel)) void ts_kernel_##name(const Args args)
+#endif
 #define TS_SHARED(T, name, count) static __attribute__((address_space(3))) T name[count]
 
 namespace twostroke {
@@ -35,6 +51,12 @@ TS_DEVICE_INLINE int32_t threads() { return __nvvm_read_ptx_sreg_ntid_x(); }
 TS_DEVICE_INLINE int64_t block_index() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 TS_DEVICE_INLINE void barrier() { __syncthreads(); }
 
+// Blocks of this kernel have at most that many threads: build.py tells the assembler, which then lets each have enough registers.
+template <int kMost>
+TS_DEVICE_INLINE void at_most_threads() {
+  __asm__ volatile("// at most %0 threads" ::"n"(kMost));
+}
+
 // sum + the products of four unsigned bytes with four signed ones, modulo 2^32.
 TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int32_t sum) {
   int32_t result;
@@ -42,31 +64,67 @@ TS_DEVICE_INLINE int32_t dot4(uint32_t unsigned_bytes, int32_t signed_bytes, int
   return result;
 }
 
-// Every thread of the warp calls these two, in the same order. shuffle: the value that thread `from` of the warp gave.
+// Every thread of the warp calls these, in the same order. shuffle: the value that thread `from` of the warp gave.
 TS_DEVICE_INLINE uint32_t shuffle(uint32_t value, int32_t from) {
   uint32_t result;
   __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(result) : "r"(value), "r"(from));
   return result;
 }
 
-// sums += A B: A 16 x 32 bytes, B 32 x 8 signed bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
+TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
+  return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
+}
+
+// sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
 // a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
 // sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
-#define TS_MMA(name, type)                                                                                             \
+#define TS_MMA(name, a_type, b_type)                                                                                             \
   TS_DEVICE_INLINE void name(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {                     \
-    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+    __asm__ volatile("mma.sync.aligned.m16n8k32.row.col.s32." a_type "." b_type ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
                      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])                                      \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                              \
   }
-TS_MMA(mma_unsigned, "u8")  // A is unsigned
-TS_MMA(mma_signed, "s8")    // A is signed
+TS_MMA(mma_unsigned, "u8", "s8")     // A is unsigned, B signed
+TS_MMA(mma_signed, "s8", "s8")       // both are signed
+TS_MMA(mma_by_unsigned, "s8", "u8")  // A is signed, B unsigned
 #undef TS_MMA
+
+// Adds to a number that other threads add to meanwhile, of any block in global memory, of this one in shared memory; what was there
+// before. Nothing else is done with the number until the kernel ends, or up to the next barrier.
+TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  uint32_t before;
+  __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+  return before;
+}
+TS_DEVICE_INLINE uint32_t atomic_add(__attribute__((address_space(3))) uint32_t* shared, int64_t index, uint32_t value) {
+  uint32_t before;
+  const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index));
+  __asm__ volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(before) : "r"(to), "r"(value) : "memory");
+  return before;
+}
+
+// Loads of these values stay before this place: a compiler would move them to where the values are needed, and then they are waited for.
+TS_DEVICE_INLINE void load_before(uint32_t& value) { __asm__ volatile("" : "+r"(value)); }
+TS_DEVICE_INLINE void load_before(float& value) { __asm__ volatile("" : "+f"(value)); }
+TS_DEVICE_INLINE void load_before(Words4& value) {
+  for (int i = 0; i < 4; ++i) {
+    uint32_t word = value[i];
+    load_before(word);
+    value[i] = word;
+  }
+}
 
 // 16 bytes of global memory that nobody writes meanwhile and that are not read again soon, such as weights.
 TS_DEVICE_INLINE Words4 load_once(const void* from) {
   Words4 r;
   __asm__ volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from));
   return r;
+}
+
+// The 32 bits of an array of Words4 in shared memory that begin at 4 * index bytes.
+TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
+  typedef uint32_t __attribute__((may_alias)) Word;
+  return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
 }
 
 // Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to

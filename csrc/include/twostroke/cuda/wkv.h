@@ -9,8 +9,8 @@ namespace cuda {
 // x = (x - mean) / sqrt(variance + eps) * weight + bias, over x. By all threads of the block.
 TS_DEVICE_INLINE void norm_of_head(float* x, const float* weight, const float* bias, float eps, int64_t length) {
   const float count = static_cast<float>(length);
-  const float mean = sum_by_lanes(length, [&](int64_t i, float sum) { return sum + x[i]; }) / count;
-  const float squares = sum_by_lanes(length, [&](int64_t i, float sum) { return fma(x[i] - mean, x[i] - mean, sum); });
+  const float mean = sum_by_lanes(length, [&](int32_t i) { return x[i]; }, AddValue()) / count;
+  const float squares = sum_by_lanes(length, [&](int32_t i) { return x[i] - mean; }, AddSquare());
   const float scale = 1.0f / __builtin_sqrtf(squares / count + eps);
   for (int64_t i = thread_index(); i < length; i += threads()) x[i] = fma((x[i] - mean) * scale, weight[i], bias[i]);
 }

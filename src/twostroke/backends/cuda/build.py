@@ -2,8 +2,9 @@
 
     python src/twostroke/backends/cuda/build.py [--out FOLDER]
 
-PTX of sm_80 is text that the driver compiles for the device at hand, sm_80 or newer, and keeps compiled. Wheels contain
-both files; an editable installation does not build them (setup.py): most have no GPU.
+PTX is text that the driver compiles for the device at hand and keeps compiled: that of sm_80 for every newer one, too,
+that of sm_90a for compute capability 9.0 alone. Wheels contain all files; an editable installation does not build them
+(setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.
 
@@ -14,6 +15,7 @@ Must not know: what the kernels compute.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +23,8 @@ from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
-CHIPS = ("sm_80", "sm_90")
-SHIPPED_CHIP = "sm_80"
+CHIPS = ("sm_80", "sm_90a")
+"""Of the PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -55,12 +57,25 @@ def compile_ptx(chip: str, unit: Path | None = None) -> Path:
     base = cpu_build()
     unit = unit or base.ROOT / "csrc" / "cuda" / "kernels.cpp"
     compiler, flags = base.zig(), ("-target", "nvptx64-cuda", f"-mcpu={chip}", *KERNEL_FLAGS)
-    made: Path = base.shared_cache().get(
-        ".ptx",
-        (compiler.version, *flags, unit.name, unit.read_bytes(), *sources()),
-        lambda path: compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)]),
-    )
+
+    def make(path: Path) -> None:
+        compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)])
+        path.write_text(with_threads(path.read_text()))
+
+    inputs = (compiler.version, *flags, unit.name, unit.read_bytes(), Path(__file__).read_bytes(), *sources())
+    made: Path = base.shared_cache().get(".ptx", inputs, make)
     return made
+
+
+def with_threads(ptx: str) -> str:
+    """What `at_most_threads` of simt.h says inside a kernel becomes a directive of that kernel: clang has no attribute
+    for it outside of CUDA C++."""
+    entries = re.split(r"(?=^\.visible \.entry )", ptx, flags=re.MULTILINE)
+    for at, text in enumerate(entries):
+        said = re.search(r"// at most (\d+) threads", text)
+        if said:
+            entries[at] = re.sub(r"^\).*$", rf")\n.maxntid {said[1]}, 1, 1", text, count=1, flags=re.MULTILINE)
+    return "".join(entries)
 
 
 def build_host(target: str) -> Path:
@@ -68,7 +83,9 @@ def build_host(target: str) -> Path:
     base = cpu_build()
     units = sorted((base.ROOT / "csrc" / "cuda" / "host").glob("*.cpp"))
     triple = ("-target", base.TRIPLES[target])
-    flags = (*base.FLAGS, *base.RELEASE, *triple, f"-mcpu={base.LEVELS[target]['generic']}")
+    # Launches are compared as bytes: what lies between the members of a kernel's arguments is zero.
+    own = ("-ftrivial-auto-var-init=zero", f"-mcpu={base.LEVELS[target]['generic']}")
+    flags = (*base.FLAGS, *base.RELEASE, *triple, *own)
     cache, compiler = base.shared_cache(), base.zig()
     objects = base.compile_all(cache, compiler, [(unit, flags) for unit in units])
     made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s", "-ldl"), ".so")
@@ -76,12 +93,12 @@ def build_host(target: str) -> Path:
 
 
 def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None) -> list[Path]:
-    """Put both files into `out`; returns them. Raises RuntimeError."""
+    """Put all files into `out`; returns them. Raises RuntimeError."""
     base = cpu_build()
     out.mkdir(parents=True, exist_ok=True)
     built = {
         out / "libtwostroke_cuda.so": build_host(target or base.machine()),
-        out / f"kernels_{SHIPPED_CHIP}.ptx": compile_ptx(SHIPPED_CHIP),
+        **{out / f"kernels_{chip}.ptx": compile_ptx(chip) for chip in CHIPS},
     }
     for path, made in built.items():
         path.write_bytes(made.read_bytes())

@@ -7,7 +7,7 @@ Must not know: models, requests, which device a user wants.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,9 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.program.program import Program
 from twostroke.types.errors import BackendError, OutOfMemory
 
+Follows = Sequence[tuple[int, I32Array]]
+"""(slot, pairs (N, 2)): see `CudaDevice.follow`."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
@@ -46,8 +49,8 @@ class DeviceFacts:
 class CudaDevice:
     """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
 
-    driver: the driver's library, by name or path. folder: of the backend's built files. All memory is given back by
-    `close`.
+    driver: the driver's library, by name or path. folder: of the backend's built files. image_name: the file whose
+    kernels run. All memory is given back by `close`.
     """
 
     def __init__(self, ordinal: int = 0, driver: str | None = None, folder: Path | None = None) -> None:
@@ -55,11 +58,21 @@ class CudaDevice:
         self._context = ctypes.c_void_p()
         self._library, self.numbers = native.load_host_library(folder), native.cuda_op_numbers(folder)
         self.structs, self._owned, self._inputs = Structs(), set[int](), dict[int, U8Array]()
-        code = native.image(folder)
-        status = self._library.ts_cuda_open(driver.encode(), ordinal, code, len(code), ctypes.byref(self._context))
+        status = self._library.ts_cuda_open(driver.encode(), ordinal, ctypes.byref(self._context))
+        if not status:
+            status = self._load(folder)
         if status:
             raise _cannot_open(ordinal, status, native.words_of(status, self._library))
-        self._image = code
+
+    def _load(self, folder: Path) -> int:
+        """The kernels that suit the device; those of every device where the driver refuses its own. A status."""
+        found, status = self.facts, 0
+        for self.image_name in native.image_names(found.capability, found.driver_version):
+            code = native.image(folder, self.image_name)
+            status = self._library.ts_cuda_load(self._context, code, len(code))
+            if status != native.FAILED:
+                break
+        return int(status)
 
     def close(self) -> None:
         """Give all memory back; the object and its arrays cannot be used afterwards. Closing twice is harmless."""
@@ -209,15 +222,45 @@ class CudaDevice:
     def run(self, calls: Calls) -> None:
         """Start calls on what their operands hold then; nothing waits. Raises BackendError where one refuses."""
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
-        self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
+        self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
+
+    def keep_graphs(self, most: int) -> None:
+        """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
+        self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
         """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their
         lists, in the inputs' block, uploaded; row_results: R structs that are filled (csrc/.../cuda/sample_row.h)."""
+        self._sample(logits, asked, row_bytes, row_results.ctypes.data, row_results.itemsize, -1)
+
+    def begin_step(self, slot: int) -> None:
+        """What is started from here on, up to `begin_sample` with this slot, is one step."""
+        self._check("begin", self._library.ts_cuda_begin_step(self._context, slot))
+
+    def begin_sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, result_bytes: int, slot: int) -> None:
+        """As `sample`, without a wait: `results` gives the structs, of result_bytes each."""
+        self._sample(logits, asked, row_bytes, None, result_bytes, slot)
+
+    def follow(self, token_ids: I32Array, pairs: I32Array, result_bytes: int, slot: int) -> None:
+        """token_ids[pairs[i, 0]] = the token of row pairs[i, 1] of the step in a slot, on the device; nothing waits.
+        token_ids (T,), pairs (N, 2): in an inputs' block, uploaded."""
+        where = (token_ids.ctypes.data, len(token_ids), pairs.ctypes.data, len(pairs))
+        self._check("follow", self._library.ts_cuda_follow(self._context, *where, result_bytes, slot))
+
+    def results(self, slot: int, row_results: NDArray[Any]) -> float:
+        """Fill in the structs of the step in a slot, once it is done; for how many seconds the device worked on it."""
+        seconds = ctypes.c_double()
+        where = (row_results.ctypes.data, row_results.nbytes, ctypes.byref(seconds))
+        self._check("results", self._library.ts_cuda_results(self._context, slot, *where))
+        return seconds.value
+
+    def _sample(
+        self, logits: NDArray[Any], asked: U8Array, row_bytes: int, at: int | None, result_bytes: int, slot: int
+    ) -> None:
         rows, count = logits.shape
         series: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
         where = (logits.ctypes.data, logits.strides[0] // 4, rows, count, asked.ctypes.data, row_bytes)
-        how = (exponent_scale(1.0), series.ctypes.data, len(series), row_results.ctypes.data, row_results.itemsize)
+        how = (exponent_scale(1.0), series.ctypes.data, len(series), at, result_bytes, slot)
         self._check("sample", self._library.ts_cuda_sample(self._context, *where, *how))
 
     def _check(self, op: str, status: int) -> None:
@@ -226,8 +269,8 @@ class CudaDevice:
 
 
 class CudaForward:
-    """Satisfies `runner.forward.Forward` and `runner.device_sampler.SamplingForward`: inputs go up in one copy, logits
-    or tokens come down in one."""
+    """Satisfies the runner's `Forward`, `SamplingForward` and `EarlyForward`: inputs go up in one copy, logits or
+    tokens come down in one."""
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory
@@ -253,6 +296,24 @@ class CudaForward:
             self._device.sample(self._logits, where, asked.itemsize, row_results)
         else:  # so that a step without samples has its own time, and its own failure
             self._device.wait()
+
+    def begin(
+        self, asked: NDArray[Any], lists: U8Array, follows: Follows, sizes: StepSizes, slot: int, result_bytes: int
+    ) -> None:
+        """See runner.early_runner.EarlyForward."""
+        self._device.begin_step(slot)
+        parts = [asked.view(np.uint8), *(pairs.reshape(-1).view(np.uint8) for _, pairs in follows), lists]
+        where, at = self._upload(sizes, np.concatenate(parts)), asked.nbytes
+        for before, pairs in follows:
+            lying = where[at : at + pairs.nbytes].view(np.int32).reshape(-1, 2)
+            self._device.follow(self._memory.token_ids[: sizes.tokens], lying, result_bytes, before)
+            at += pairs.nbytes
+        self._logits = self._compiled(sizes)
+        self._device.begin_sample(self._logits, where, asked.itemsize, result_bytes, slot)
+
+    def results(self, slot: int, row_results: NDArray[Any]) -> float:
+        """See runner.early_runner.EarlyForward."""
+        return self._device.results(slot, row_results)
 
     def scored(self, rows: I32Array, asked: NDArray[Any], row_results: NDArray[Any], sizes: StepSizes) -> None:
         """See runner.device_sampler.SamplingForward."""

@@ -16,7 +16,9 @@ from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, OpNumbers, Sig
 from twostroke.types.errors import BackendError
 
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
-LIBRARY_NAME, IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx"
+LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
+HOPPER, HOPPER_VERSION = (9, 0), 12000
+"""The one capability that its image is for, and the least CUDA version of a driver that reads it."""
 DRIVER = "libcuda.so.1"
 """The driver's library, which comes with the driver of the GPU and with nothing else."""
 NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (
@@ -52,7 +54,8 @@ _SIGNATURES: Signatures = {
     "ts_kernel": (c_char_p, [_P, _I, _I, _I, _L, _L]),
     "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_context_destroy": (None, [_P]),
-    "ts_cuda_open": (_I, [c_char_p, _I, c_char_p, _L, POINTER(c_void_p)]),
+    "ts_cuda_open": (_I, [c_char_p, _I, POINTER(c_void_p)]),
+    "ts_cuda_load": (_I, [_P, c_char_p, _L]),
     "ts_cuda_describe": (_I, [_P, POINTER(DeviceStruct)]),
     "ts_cuda_error": (c_char_p, []),
     "ts_cuda_allocate": (_I, [_P, _L, POINTER(c_uint64)]),
@@ -62,16 +65,20 @@ _SIGNATURES: Signatures = {
     "ts_cuda_get": (_I, [_P, _P, _U, _L]),
     "ts_cuda_copy": (_I, [_P, _U, _U, _L]),
     "ts_cuda_wait": (_I, [_P]),
+    "ts_cuda_graphs": (_I, [_P, _I]),
     "ts_cuda_inputs": (_I, [_P, _P, _L]),
     "ts_cuda_upload": (_I, [_P, _P, _L]),
     "ts_cuda_has_op": (_I, [_I]),
-    "ts_cuda_sample": (_I, [_P, _U, _L, _L, _L, _P, _L, c_double, _P, _I, _P, _L]),
+    "ts_cuda_sample": (_I, [_P, _U, _L, _L, _L, _P, _L, c_double, _P, _I, _P, _L, _I]),
+    "ts_cuda_begin_step": (_I, [_P, _I]),
+    "ts_cuda_follow": (_I, [_P, _P, _L, _P, _L, _L, _I]),
+    "ts_cuda_results": (_I, [_P, _I, _P, _L, POINTER(c_double)]),
 }
 
 
 def missing_parts(folder: Path) -> list[str]:
     """Names of the built files that this package lacks."""
-    return [name for name in (LIBRARY_NAME, IMAGE_NAME) if not (folder / name).is_file()]
+    return [name for name in (LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME) if not (folder / name).is_file()]
 
 
 def require_built(folder: Path) -> None:
@@ -80,7 +87,7 @@ def require_built(folder: Path) -> None:
     if missing:
         raise BackendError(
             "The CUDA backend is not built.",
-            why=f"{' and '.join(missing)} is not in the package: an editable installation leaves it out.",
+            why=f"{', '.join(missing)}: not in the package: an editable installation leaves it out.",
             fix=f"Build it (some seconds, needs the ziglang package): {BUILD}",
         )
 
@@ -98,10 +105,16 @@ def load_host_library(folder: Path) -> ctypes.CDLL:
     return declared(library, _SIGNATURES)
 
 
-def image(folder: Path) -> bytes:
-    """The kernels as PTX, with the zero behind them that the driver wants."""
+def image_names(capability: tuple[int, int], driver_version: int) -> tuple[str, ...]:
+    """The files of kernels that suit a device, the best first."""
+    is_hopper = capability == HOPPER and driver_version >= HOPPER_VERSION
+    return (HOPPER_IMAGE_NAME, IMAGE_NAME) if is_hopper else (IMAGE_NAME,)
+
+
+def image(folder: Path, name: str) -> bytes:
+    """Kernels as PTX, with the zero behind them that the driver wants."""
     require_built(folder)
-    return (folder / IMAGE_NAME).read_bytes() + b"\0"
+    return (folder / name).read_bytes() + b"\0"
 
 
 @cache

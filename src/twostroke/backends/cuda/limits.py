@@ -9,29 +9,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twostroke.backends.cuda import library as native
+from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.products.experts import Experts
+from twostroke.ops.products.feed_forward import FeedForward
+from twostroke.ops.products.linear_silu import LinearSilu
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import LatentKV, PagedKV, Weight
+from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
 """kMostDim of csrc/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
 """kMostLatent: of a latent with the turned key behind it."""
-ROWS_AT_ONCE = 128
+ROWS_AT_ONCE = 2048
 """Rows of activations that products hold in scratch memory: kRowsAtOnce."""
-SAMPLED_AT_ONCE = 16
+GATED_ROWS = 512
+"""Rows of both halves of a gated product in scratch memory: kGatedRows."""
+PAIRS_AT_ONCE = 128
+"""Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
+SAMPLED_AT_ONCE = 64
 """Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+PART_TOKENS = 4096
+"""Tokens of a part of a row of logits: kThreads * kPartTokens."""
+PART_GROUPS = 64
+"""Groups of a part that keep their likeliest token: kPartGroups."""
 ASKED_BYTES = 2 << 20
 """Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
 """Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
 """Positions, or entries, of a tile."""
+SEGMENT = 512
+"""Positions whose sums attention merges in order: kSegment."""
+PARTIAL_BYTES = 32 << 20
+"""Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
+csrc/cuda/host/launch_attention.cpp."""
+TILE_COLUMNS = 8
+"""The most pairs of a row and a query head that share a KV head and a tile of rows: kWholeColumns."""
+ROW_TOTALS = 16
+"""Sums of weights of a row over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """What each part of the scratch memory is rounded up to."""
 MOST_PARTS = 8
@@ -72,15 +93,30 @@ def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: in
 
 
 def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> Iterator[int]:
-    for weight in program.weights:  # rounded rows, and both halves of a gated product
-        yield ROWS_AT_ONCE * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+    for weight in program.weights:
+        yield ROWS_AT_ONCE * _rounded(weight, format_for(weight))
     for call in program.calls:
-        if isinstance(call, Experts):
+        if isinstance(call, LinearSilu | FeedForward):
+            weight = call.gate_up if isinstance(call, FeedForward) else call.weight
+            yield GATED_ROWS * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
+        elif isinstance(call, Experts):
             yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
         elif isinstance(call, IndexSelect):
             yield _scores(context_tokens)
         elif isinstance(call, EntrySelect):
             yield _scores(-(-context_tokens // call.rate))
+        elif isinstance(call, Attention):
+            yield _partials(call, context_tokens)
+
+
+def _partials(call: Attention, context_tokens: int) -> int:
+    """Bytes of what rows have of each segment, of which there is a power of two; none where one holds the context."""
+    segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
+    kind, heads = call.layer.kind, call.q.shape[0]
+    if segments == 1 or not isinstance(kind, PagedKV):
+        return 0
+    of_tile = max(heads, TILE_COLUMNS * kind.kv_heads) * segments * 4 * (ROW_TOTALS + kind.value_dim + 1)
+    return max(PARTIAL_BYTES, of_tile)
 
 
 def _scores(keys: int) -> int:
@@ -89,16 +125,19 @@ def _scores(keys: int) -> int:
 
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
-    """Bytes of one row of activations in int8, with a scale and a correction for each group."""
+    """Bytes of one row of activations in int8, with a scale and a correction for each group; with weights that keep a
+    file's codes a scale for each group, a sum and a correction for each step."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
-    return padded + 8 * -(-padded // weight_format.group)
+    groups = -(-padded // weight_format.group)
+    kind = weight_format.kind
+    return padded + 8 * groups + (8 * padded // kind.step_columns if kind.is_stored else 0)
 
 
 def _pairs(chosen: int) -> int:
     """Rows at once times the experts that each chooses."""
-    return max(ROWS_AT_ONCE // chosen, 1) * chosen
+    return max(PAIRS_AT_ONCE // chosen, 1) * chosen
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:
@@ -110,5 +149,7 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """What sampling holds: changed logits (float32) and weights (uint64) of some rows, and what they asked."""
-    return SAMPLED_AT_ONCE * vocabulary * 12 + ASKED_BYTES
+    """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups and sums of
+    weights of parts (uint64, for two purposes); and what all rows asked and are told."""
+    of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + SCRATCH_PART
+    return SAMPLED_AT_ONCE * of_row + ASKED_BYTES + ASKED_BYTES // SAMPLE_INPUT.itemsize * SAMPLE_RESULT.itemsize

@@ -32,7 +32,7 @@ from twostroke.cost.history.accounts import Accounts
 from twostroke.cost.history.live_request import LiveRequest, live_request
 from twostroke.cost.history.plans_behind import PlansBehind
 from twostroke.cost.history.record import RequestRecord, StepRecord
-from twostroke.cost.history.running_sums import RunningSums, Span, span
+from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
 from twostroke.cost.prefill_share import chunk_seconds
@@ -107,6 +107,8 @@ class Ledger:
         self._behind.ended(plan)
         sequences = plan.sequences
         time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
+        if result.early_s and sequences[-1].role is Role.DECODE:
+            time = begun_early(time, self._recent, self._sums)
         self._away_s = 0.0
         # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
         if (

@@ -33,7 +33,8 @@ class SequenceRecord:
 class StepRecord:
     """One step. Times are seconds of the engine's clock.
 
-    begin_s: `schedule` was called; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
+    begin_s: `schedule` was called, or before that a device began the step early, which may be before the end_s of the
+    step ahead of it; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
     the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
     delayed_s: since the last step, while the processor was busy with another program.
     """

@@ -76,3 +76,12 @@ class RunningSums:
             last_s = commit_s
         self.now = Sums(base_s, chunk_s, host_s, stall_s)
         self.commit_s = last_s
+
+
+def begun_early(time: StepTime, recent: Sequence[StepTime], sums: RunningSums) -> StepTime:
+    """The times of a step that a device worked on before it was planned: it began then, but not before the step ahead
+    of it was committed, so that no second counts twice. recent: steps that are not in the sums yet."""
+    begin_s, commit_s, model_s, sampling_s, waiting, away_s = time
+    last_s = recent[-1][1] if recent else sums.commit_s
+    began_s = max(last_s, min(begin_s, commit_s - model_s - sampling_s))
+    return began_s, commit_s, min(model_s, commit_s - began_s - sampling_s), sampling_s, waiting, away_s

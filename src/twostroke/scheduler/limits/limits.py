@@ -24,6 +24,8 @@ class SchedulerLimits:
     watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
     that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
     plans_in_flight: plans that may be made before the first of them is committed: the stages of a pipeline.
+    spare_tokens: positions behind those of a step for which a sequence that samples has a page already, where there are
+    enough pages: so that an executor may begin its next step early.
     """
 
     max_step_tokens: int = 512
@@ -32,6 +34,7 @@ class SchedulerLimits:
     max_draft_tokens: int = 0
     whole_prompts: bool = False
     plans_in_flight: int = 1
+    spare_tokens: int = 0
 
 
 @dataclass(slots=True)

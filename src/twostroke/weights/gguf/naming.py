@@ -11,12 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from twostroke.ops.operands import I32Array
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.container import GgufFile, StoredTensor
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place
 from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys, Source, expanded, whole
+from twostroke.weights.tensor_source import ORDER
 
 _LAYER = re.compile(r"blk\.(\d{1,5})\.(.+)")
 _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
@@ -66,14 +69,14 @@ class _Names:
     prefix: str
     layer: int
 
-    def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor]]:
+    def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
         """One stored tensor under our names. rest: its name in the layer. Raises CorruptModel."""
         try:
             yield from self._found(rest, file, stored)
         except (ArithmeticError, LookupError, TypeError, ValueError):
             raise _misfit(file, stored) from None
 
-    def _found(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor]]:
+    def _found(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
         tensor = file.tensors[stored]
         one = _ONE_EXPERT.fullmatch(rest)
         rest = f"{one[1]}_exps.{one[3]}" if one else rest
@@ -109,7 +112,10 @@ class _Names:
         factor = 1.0 if place.factor is None else place.factor(self.config, self.layer)
         elements = len(shape) > 3 or (place.shape is not None and shape[-1] != tensor.shape[-1])
         found = GgufTensor(source, shape, order, turned, plus, place.negated_exp, elements, columns, factor)
-        yield name.format(one[2] if one else ""), found
+        name = name.format(one[2] if one else "")
+        yield name, found
+        if found.column_order is not None:
+            yield name + ORDER, NumbersOfKeys(found.column_order.astype(np.float32))
 
 
 def _misfit(file: GgufFile, stored: str) -> CorruptModel:

@@ -102,7 +102,7 @@ class GgufTensor:
     def info(self) -> TensorInfo:
         """The info of a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with
         blanks."""
-        names = sorted({source.tensor.block.name for source in self.sources})
+        names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
         codes = (
@@ -113,6 +113,16 @@ class GgufTensor:
         num_bytes = sum(source.num_bytes for source in self.sources)
         offset = self.sources[0].tensor.offset
         return TensorInfo(dtype, self.shape, offset, num_bytes, " ".join(names) if codes else "")
+
+    @property
+    def column_order(self) -> I32Array | None:
+        """Which of our columns each stored one is, where they lie in another order than ours."""
+        return None if self.columns is None else np.argsort(self.columns).astype(np.int32)
+
+    @property
+    def block_names(self) -> frozenset[str]:
+        """The types of the blocks in the file."""
+        return frozenset(source.tensor.block.name for source in self.sources)
 
     @property
     def matrix_rows(self) -> int:
@@ -163,6 +173,25 @@ class GgufTensor:
             return pieces[0]
         back = np.argsort(np.concatenate(places))
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
+
+    def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
+        """The source that has all of these rows, as a tensor of its own, and their numbers in it; None where no source
+        has all. transposed: the rows are columns of one matrix of a turned source: the numbers are of its rows."""
+        for source, at, own in self._sought(rows):
+            stack = source.tensor.shape
+            if len(at) != len(rows) or source.turned != transposed or self.turned or self.elements:
+                return None
+            if not transposed:
+                shape = (source.rows, stack[-1])
+                alone = Source(source.file, source.stored, source.first_row, source.rows)
+                return GgufTensor((alone,), shape, factor=self.factor), own
+            matrix, first = divmod(int(own[0]), stack[-1])
+            if first or not np.array_equal(own, matrix * stack[-1] + np.arange(stack[-1])):
+                return None
+            found = np.arange(matrix * stack[-2], (matrix + 1) * stack[-2], dtype=np.int32)
+            alone = whole(source.file, source.stored)
+            return GgufTensor((alone,), (alone.rows, stack[-1]), factor=self.factor), found
+        return None
 
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
         """For each source that has some of these rows: which of `rows` these are, and their numbers in the source."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.quantized.kv_scales import KV_SCALE, check_kv_scales
 from twostroke.weights.quantized.parts import FIX, RawTensor, StoredTensors
-from twostroke.weights.quantized.tensor import ORDER, OrderTensor, QuantizedTensor
+from twostroke.weights.quantized.tensor import OrderTensor, QuantizedTensor
+from twostroke.weights.tensor_source import ORDER
 
 if TYPE_CHECKING:
     from twostroke.weights.quantized.schemes import Scheme

@@ -61,10 +61,6 @@ class QuantizedTensor:
         return self.matrix.stored(first, count, kind)
 
 
-ORDER = ".column_order"
-"""The end of the name of a tensor that no file holds: the order of a matrix's columns."""
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class OrderTensor:
     """The order of a matrix's columns, as floats. Satisfies `TensorSource`."""

@@ -1,0 +1,105 @@
+// Products of whole-number weights with many rows of activations: the rows rounded into tiles, then the matrix units. More token tiles of
+// one panel run at the same time than not, so that weights are read from memory once.
+// Knows: kernels' arguments. Must not know: ops.
+#include "twostroke/cuda/product.h"
+#include "twostroke/packed.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
+constexpr int32_t kSmallBits = 0x4b400000;
+
+// Tiles of one kernel.
+struct TileShape {
+  KernelNumber kernel;
+  int64_t tokens, panels;
+  int32_t threads;
+};
+
+TileShape shape_of(int32_t kind, int64_t rows) {
+  const bool int4 = kind == TS_W_INT4;
+  if (is_stored_kind(kind)) return {kKernel_linear_steps, kStepTokens, 1, kStepThreads};
+  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
+  return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
+}
+
+// Where rounded rows lie in scratch memory: whole tiles of them, pairs, scales.
+struct TileRoom {
+  int64_t padded, groups, room, pairs, scales, bytes;
+
+  TileRoom(const ts_weight& w, int64_t rows) {
+    const bool stored = is_stored_kind(w.kind);
+    padded = padded_columns(w.kind, w.columns);
+    groups = divide_up(padded, w.group);
+    room = divide_up(rows, kTileTokens) * kTileTokens;
+    pairs = room * padded;
+    scales = pairs + room * (stored ? padded / stored_shape(w.kind).sub : groups) * static_cast<int64_t>(sizeof(TilePair));
+    bytes = round_up(scales + (stored ? room * groups * 4 : 0));
+  }
+};
+
+RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room, const ProductRows& rows) {
+  RoundArgs args = {};
+  args.x = rows.x;
+  args.q = reinterpret_cast<int8_t*>(scratch);
+  args.pairs = reinterpret_cast<TilePair*>(scratch + static_cast<uint64_t>(room.pairs));
+  args.scales = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(room.scales));
+  args.x_stride = rows.x_stride;
+  args.rows = rows.count;
+  args.room = room.room;
+  args.columns = w.columns;
+  args.padded = room.padded;
+  args.group = w.group;
+  args.groups = room.groups;
+  args.added = w.group <= kSmallGroup ? kSmallBits : 0;
+  if (!is_stored_kind(w.kind)) return args;
+  const StoredLayout layout = stored_layout(w.kind);
+  args.sub = layout.sub;
+  args.offset = layout.offset;
+  return args;
+}
+
+}  // namespace
+
+bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
+  const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
+  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
+}
+
+int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
+
+int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
+  const TileRoom room(w, rows.count);
+  const RoundArgs round = round_args(w, scratch, room, rows);
+  const KernelNumber rounds = is_stored_kind(w.kind) ? kKernel_quantize_steps : kKernel_quantize_tiles;
+  const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
+  if (status != TS_OK) return status;
+  const TileShape shape = shape_of(w.kind, rows.count);
+  TileArgs args = {};
+  args.out = rows.out;
+  args.data = static_cast<const uint8_t*>(w.data);
+  args.scales = w.scales;
+  args.bias = w.bias;
+  args.q = round.q;
+  args.pairs = round.pairs;
+  args.out_stride = rows.out_stride;
+  args.tokens = rows.count;
+  args.room = room.room;
+  args.rows = w.rows;
+  args.panel_bytes = panel_bytes(w.kind, room.padded);
+  args.group = w.group;
+  args.groups = static_cast<int32_t>(room.groups);
+  args.steps = static_cast<int32_t>(room.padded / kStep);
+  args.panels = static_cast<int32_t>(divide_up(w.rows, kPanel));
+  args.tiles = static_cast<int32_t>(divide_up(rows.count, shape.tokens));
+  args.add = rows.add;
+  args.small = w.group <= kSmallGroup;
+  args.stored = stored_layout(w.kind);
+  args.x_scales = round.scales;
+  return start(device, shape.kernel, divide_up(args.panels, shape.panels) * args.tiles, shape.threads, &args);
+}
+
+}  // namespace cuda
+}  // namespace twostroke

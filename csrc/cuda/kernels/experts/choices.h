@@ -1,0 +1,66 @@
+// Choosing the largest of a row of values, one after the other, by the threads of a warp: those of a row of experts' logits.
+// Knows: order.h. Must not know: what is chosen.
+#pragma once
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/order.h"
+
+namespace twostroke {
+namespace cuda {
+
+// Below that of every number where the value is NaN.
+TS_DEVICE_INLINE uint64_t choice_key(float value, int64_t number) { return key_of(value != value ? 0 : rank_of(value), number); }
+
+// What a loop over all values finds that begins with the first one and goes on to each larger one: the first of the largest, but NaN where
+// the first one is NaN.
+TS_DEVICE_INLINE float first_largest(const float* values, int64_t count) {
+  uint64_t best = 0;
+  for (int64_t e = warp_lane(); e < count; e += kWarp) {
+    const uint64_t key = choice_key(values[e], e);
+    best = key > best ? key : best;
+  }
+  best = warp_most(best);
+  const float first = values[0];
+  return first != first ? first : values[number_in(best)];
+}
+
+TS_DEVICE_INLINE bool all_finite(const float* values, int64_t count) {
+  uint64_t wrong = 0;
+  for (int64_t e = warp_lane(); e < count; e += kWarp) wrong += values[e] - values[e] == 0.0f ? 0 : 1;
+  return warp_sum(wrong) == 0;
+}
+
+// Of the values that this thread of a warp has (every 32nd) and that are not taken: the key of the largest, and twice the number of the first
+// one, odd where it is a number and even where it is NaN.
+struct OwnChoices {
+  uint64_t best, first;
+
+  template <class Values, class Taken>
+  TS_MEMBER_INLINE OwnChoices(Values& values, Taken& taken, int64_t count) : best(0), first(~uint64_t{0}) {
+    for (int64_t e = warp_lane(); e < count; e += kWarp) {
+      if (taken[e]) continue;
+      const float value = values[e];
+      const uint64_t key = choice_key(value, e), place = 2 * static_cast<uint64_t>(e) + (value != value ? 0 : 1);
+      best = key > best ? key : best;
+      first = place < first ? place : first;
+    }
+  }
+};
+
+// Takes `times` values that are not taken, each the first of the largest, and calls visit(which time, number) in every thread of the warp.
+// A first value that is NaN counts as the largest, others as the least. A thread alone reads and writes what is told of its values.
+template <class Values, class Taken, class Visit>
+TS_DEVICE_INLINE void take_largest(Values& values, Taken& taken, int64_t count, int64_t times, Visit visit) {
+  OwnChoices own(values, taken, count);
+  for (int64_t i = 0; i < times; ++i) {
+    const uint64_t first = ~warp_most(~own.first);
+    const int64_t number = first % 2 == 0 ? static_cast<int64_t>(first / 2) : number_in(warp_most(own.best));
+    visit(i, number);
+    if (number % kWarp != warp_lane()) continue;
+    taken[number] = 1;
+    own = OwnChoices(values, taken, count);
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

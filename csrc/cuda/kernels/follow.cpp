@@ -1,0 +1,15 @@
+// Token ids that the host does not know yet: a step begins with what the one before it sampled.
+// Knows: results of sampling. Must not know: which step, requests.
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/simt.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_KERNEL(follow, FollowArgs) {
+  const int64_t i = block_index() * kThreads + thread_index();
+  if (i < args.count) args.tokens[args.pairs[2 * i]] = args.told[args.pairs[2 * i + 1]].token;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,29 @@
+// What is told of every row.
+// Knows: likely.h. Must not know: how a token is drawn.
+#pragma once
+#include "likely.h"
+
+namespace twostroke {
+namespace cuda {
+
+// The groups' keys of a row before changes.
+TS_DEVICE_INLINE int raw_groups(const SampleArgs& args, int64_t row) { return args.rows[args.first + row].changed ? kTell : kDraw; }
+
+// By all threads of a block: the largest logits of a row, and the token where none is drawn. Returns the largest behind all changes.
+TS_DEVICE_INLINE float tell_best(const SampleArgs& args, int64_t row, uint64_t best) {
+  const SampleRow& asked = args.rows[args.first + row];
+  const uint64_t raw_best = asked.changed ? Likeliest(args, row, kTell).best : best;
+  const float* raw = raw_of(args, row);
+  const float found = drawn_from(args, row)[number_in(best)];
+  if (thread_index() != 0) return found;
+  SampledRow& told = args.told[args.first + row];
+  told.raw_best = raw[number_in(raw_best)];
+  told.best = found;
+  told.token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(number_in(best));
+  told.raw = raw[told.token];
+  told.total = 0;
+  return found;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,53 @@
+// Arguments of the kernels that multiply tiles of many rows of activations by panels of weights; see arguments.h.
+// Knows: what kernels are given. Must not know: what starts them.
+#pragma once
+#include <stdint.h>
+
+#include "twostroke/cuda/packed.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kTileTokens = 128;          // rows of x that a block of linear_tile has; scratch memory holds whole tiles
+constexpr int kTilePanels = 2;            // panels of weights that it has
+constexpr int kTileThreads = 512;
+constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which has one panel
+constexpr int kNarrowTileThreads = 256;
+constexpr int kStepTokens = 64;           // the same of linear_steps, for stored kinds
+constexpr int kStepThreads = 256;
+constexpr int kTileRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
+constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
+
+// What becomes of a group's int32 sum: bits + correction is the float 1.5 * 2^23 + sum where |sum| <= 2^22, else the sum itself.
+struct TilePair {
+  float scale;
+  int32_t correction;
+};
+
+// Rows (rows, columns) to int8 q (padded / 64, room, 64) and pairs (groups, room).
+struct RoundArgs {
+  const float* x;
+  int8_t* q;
+  TilePair* pairs;
+  int64_t x_stride, rows, room, columns, padded, group, groups;
+  int32_t added;  // to corrections
+  float* scales;  // these three of quantize_steps: scales (groups, room), pairs are (padded / sub, room) and have sums as their scales
+  int32_t sub, offset;
+};
+
+struct TileArgs {  // out = or += x @ W.T + bias
+  float* out;
+  const uint8_t* data;
+  const uint16_t* scales;
+  const float* bias;
+  const int8_t* q;
+  const TilePair* pairs;
+  int64_t out_stride, tokens, room, rows, panel_bytes;
+  int32_t group, groups, steps, panels, tiles;  // steps: of 64 columns; tiles: of tokens
+  int32_t add, small;                           // small: sums are within 2^22
+  StoredLayout stored;                          // these two of linear_steps
+  const float* x_scales;
+};
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,125 @@
+// Which rows and query heads a block of attention works on, and which positions they see. Positions go in tiles of 64 and segments of 512,
+// which lie at absolute positions; they and the order of every sum are the CPU's (generic/attention/attention.cpp): the same bits.
+// Knows: arguments.h. Must not know: how K and V are stored.
+#pragma once
+#include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/sequences.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kTile = 64;
+constexpr int kTilePages = kTile / TS_PAGE_TOKENS;
+constexpr int kSegmentTiles = kSegment / kTile;
+constexpr int kSegmentPages = kSegment / TS_PAGE_TOKENS;
+constexpr float kLowest = -3.0e38f;  // the peak of no scores
+static_assert(kSegmentPages == kWarp, "each thread of a warp keeps one page of a segment");
+
+// Positions [begin, end) that a row at `position` sees.
+struct Seen {
+  int32_t position, begin, end;
+
+  TS_MEMBER_INLINE int32_t first_segment() const { return begin / kSegment; }
+  TS_MEMBER_INLINE int32_t segments() const { return (end - 1) / kSegment + 1 - begin / kSegment; }
+};
+
+TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t position, int32_t context) {
+  const int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
+  return {position, static_cast<int32_t>(first_seen(args.window, position)), end < context ? static_cast<int32_t>(end) : context};
+}
+
+// A soft cap and a slope, as attention/scores.h has them. away: the key's position less the row's.
+TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int32_t head, int32_t away, float score) {
+  if (args.soft_cap > 0.0f) {
+    const float cap = args.soft_cap * kLog2E;
+    score = tanh_ratio(score * (1.0f / cap)) * cap;
+  }
+  if (args.slopes == nullptr) return score;
+  // The distance from the tile's page, then the place in it: two whole numbers, exact as floats.
+  return fma(args.slopes[head] * kLog2E, static_cast<float>(away), score);
+}
+
+// 1 over the sum of the weights; the sink is a score without a value (gpt-oss). total: of the row, relative to its peak.
+TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float peak, float total) {
+  if (args.sinks == nullptr) return 1.0f / total;
+  const float other = args.sinks[head] * kLog2E, most = larger(other, peak);
+  const float kept = exp2_negative(peak - most), more = exp2_negative(other - most);
+  return kept / (total * kept + more);
+}
+
+// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0.
+struct RowTile {
+  int32_t rows, of_sequence;           // of_sequence: rows of the sequence in this step
+  int32_t first, position, context;  // position: of the first row
+  const int32_t* pages;
+
+  TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, position + row, context); }
+  // Positions that some row sees.
+  TS_MEMBER_INLINE int32_t begin(const AttentionArgs& args) const { return seen(args, 0).begin; }
+  TS_MEMBER_INLINE int32_t end(const AttentionArgs& args) const { return seen(args, rows - 1).end; }
+  // An entry of the page table; for a page that no row sees, whose entry may say nothing, the first that one sees: tiles are read whole.
+  TS_MEMBER_INLINE int32_t page(int32_t index, int32_t begin, int32_t end) const {
+    const bool seen = index >= begin / TS_PAGE_TOKENS && index * TS_PAGE_TOKENS < end;
+    return pages[seen ? index : begin / TS_PAGE_TOKENS];
+  }
+};
+
+// Tiles have numbers: those of sequence s begin with row_starts[s] / together + s, which leaves room for a last one that is not full. Of
+// single rows the number is the row's.
+TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
+  const int32_t together = args.together, gap = together > 1 ? 1 : 0;
+  int32_t low = 0, high = static_cast<int32_t>(args.sequences);
+  while (high - low > 1) {
+    const int32_t middle = (low + high) / 2;
+    const bool before = args.row_starts[middle] / together + middle * gap <= number;
+    low = before ? middle : low;
+    high = before ? high : middle;
+  }
+  const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
+  const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
+  const int32_t context = args.context_tokens[low];
+  return {rows > 0 ? rows : 0, end - begin, first, context - (end - first), context, args.page_table + low * args.table_stride};
+}
+
+// What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
+struct SegmentBlock {
+  RowTile tile;
+  int32_t number, kv_head, group, first_head, columns;  // number: of the tile in this launch; columns: pairs of a row and a query head
+  int32_t segment, own_page;  // own_page: of the segment's pages that of this thread's place in its warp
+
+  // most: columns of a block.
+  TS_MEMBER_INLINE SegmentBlock(const AttentionArgs& args, int32_t most)
+      : tile(), number(0), kv_head(0), group(static_cast<int32_t>(args.heads) / args.layer.kv_heads), first_head(0), columns(0), segment(0), own_page(0) {
+    int32_t index = static_cast<int32_t>(block_index());
+    const int32_t place = index % args.segments;
+    index /= args.segments;
+    first_head = index % args.chunks * most;
+    index /= args.chunks;
+    kv_head = index % args.layer.kv_heads;
+    number = index / args.layer.kv_heads;
+    tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
+    if (tile.rows == 0 || tile.of_sequence > args.few) return;
+    const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
+    segment = begin / kSegment + place;
+    if (segment * kSegment >= end) return;
+    columns = args.chunks > 1 ? (left < most ? left : most) : tile.rows * group;
+    own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
+  }
+
+  // Of a column: the row in the tile, the query head, the positions that it sees.
+  TS_MEMBER_INLINE int32_t row(int32_t column) const { return column / group; }
+  TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + column % group; }
+};
+
+// Page `page` of the segment's, by every thread of the warp.
+TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page) {
+  return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
+}
+
+// A place in a tile, from 0 to its end.
+TS_DEVICE_INLINE int32_t clipped(int32_t place) { return place < 0 ? 0 : place > kTile ? kTile : place; }
+
+}  // namespace cuda
+}  // namespace twostroke

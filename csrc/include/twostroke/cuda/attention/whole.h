@@ -1,0 +1,154 @@
+// Pages of int8 and int4 as the operands of small products of matrices, whose rows are columns of queries or of weights: both products of
+// attention are sums of whole numbers (ADR 13), so their order is free. A query is rounded to bytes, the weights times V's scales to 15 bits
+// within each tile, as attention/integer.h says.
+// Knows: simt.h, the page layout. Must not know: which positions a row sees.
+#pragma once
+#include "twostroke/cuda/attention/rows.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr float kLargestByte = 127.0f, kLargestWhole = 16383.0f;
+constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is still finite
+
+// number = whole * scale; largest becomes largest_whole; NaN or infinity makes every number NaN.
+struct Scaling {
+  float scale, inverse;
+
+  TS_MEMBER_INLINE Scaling(float largest, float largest_whole) : scale(0.0f), inverse(0.0f) {
+    const float kept = larger(kSmallestScaled, largest);
+    scale = kept * (1.0f / largest_whole) + (kept - kept);
+    inverse = largest_whole / kept;
+  }
+};
+
+TS_DEVICE_INLINE int32_t rounded(float number, float inverse) {
+  return static_cast<int16_t>(bits_of(fma(number, inverse, kRounder)) & 0xffffu);
+}
+
+TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_across(own, mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+
+// Of four threads that follow each other, which have the same column.
+TS_DEVICE_INLINE float most_of_four(float own) {
+  own = larger(own, shuffle_across(own, 1));
+  return larger(own, shuffle_across(own, 2));
+}
+TS_DEVICE_INLINE uint32_t most_of_four(uint32_t own) {
+  for (int mask = 1; mask < 4; mask *= 2) {
+    const uint32_t other = shuffle_across(own, mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) {
+  own += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 1));
+  return own + static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 2));
+}
+
+// Four bf16 numbers, as they lie in memory.
+struct FourScales {
+  uint64_t bits;
+
+  TS_MEMBER_INLINE float operator[](int i) const { return widen(static_cast<uint16_t>(bits >> (16 * i))); }
+};
+
+// One head of a page. g and t: of a thread in its warp, lane / 4 and lane % 4. An operand B of 32 dimensions or positions has two words of
+// each thread: see mma_signed.
+struct WholePage {
+  const uint8_t* keys;
+
+  TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
+  // Of K at positions 4t .. 4t + 3.
+  TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
+    return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
+  }
+  TS_MEMBER_INLINE FourScales value_scales(const KVLayout& layout, int32_t t) const { return WholePage{keys + 2 * TS_PAGE_TOKENS}.key_scales(layout, t); }
+  TS_MEMBER_INLINE const uint32_t* values(const KVLayout& layout) const { return reinterpret_cast<const uint32_t*>(keys + layout.key_bytes); }
+
+ private:
+  TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
+};
+
+// How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions; the thread's dimensions are 8t .. 8t + 7.
+// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is behind the last dimension is anything: it meets zeros, or
+// its sums are not kept.
+struct BytePages {
+  static constexpr int32_t kKeyZero = 128, kKeyLoads = 2;
+  static constexpr bool kValuesSigned = true;
+  struct Keys {
+    Words4 words[kKeyLoads];
+  };
+  // Eight dimensions, the i-th of the page's; positions 4 * quarter and the three behind it.
+  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
+    Keys found;
+    const int32_t last = (dim - 1) / 4;
+    TS_EVERY_LANE
+    for (int part = 0; part < 2; ++part) {
+      const int32_t quad = 2 * i + part < last ? 2 * i + part : last;
+      found.words[part] = load_once(page.keys + quad * 64 + quarter * 16);
+    }
+    return found;
+  }
+  TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
+    b[0] = keys.words[0][position];
+    b[1] = keys.words[1][position];
+  }
+  // Words of positions 4t .. 4t + 3, of the thread's two dimensions of a unit, of some pages.
+  template <int kPages>
+  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
+                                      uint64_t (&found)[kPages]) {
+    const int32_t wanted = unit * 16 + 2 * g;
+    if (dim % 2 == 0) {
+      const int32_t d = wanted < dim ? wanted : dim - 2;
+      TS_EVERY_LANE
+      for (int p = 0; p < kPages; ++p) found[p] = *reinterpret_cast<const uint64_t*>(pages[p].values(layout) + t * dim + d);
+      return;
+    }
+    const int32_t d = wanted < dim ? wanted : dim - 1, second = d + 1 < dim ? d + 1 : d;
+    TS_EVERY_LANE
+    for (int p = 0; p < kPages; ++p) {
+      const uint32_t* words = pages[p].values(layout) + t * dim;
+      found[p] = words[d] | static_cast<uint64_t>(words[second]) << 32;
+    }
+  }
+  TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
+  // Which dimension column 2t + i of the product of operand `half` is.
+  TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit * 16 + 4 * t + 2 * i + half; }
+  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
+};
+
+// Of int4 pages: a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
+struct NibblePages {
+  static constexpr int32_t kKeyZero = 8, kKeyLoads = 1;
+  static constexpr bool kValuesSigned = false;
+  struct Keys {
+    Words4 words[kKeyLoads];
+  };
+  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
+    const int32_t last = (dim - 1) / 8, pair = i < last ? i : last;
+    return {{load_once(page.keys + pair * 64 + quarter * 16)}};
+  }
+  TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
+    b[0] = keys.words[0][position] & 0x0f0f0f0fu;
+    b[1] = keys.words[0][position] >> 4 & 0x0f0f0f0fu;
+  }
+  template <int kPages>
+  TS_MEMBER_INLINE static void values(const KVLayout& layout, const WholePage (&pages)[kPages], int32_t dim, int32_t unit, int32_t g, int32_t t,
+                                      uint64_t (&found)[kPages]) {
+    const int32_t blocks = (dim + 31) / 32, block = unit / 2 < blocks ? unit / 2 : blocks - 1, at = (t * blocks + block) * 16 + unit % 2 * 8 + g;
+    TS_EVERY_LANE
+    for (int p = 0; p < kPages; ++p) found[p] = pages[p].values(layout)[at];
+  }
+  TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded) >> (4 * half) & 0x0f0f0f0fu; }
+  TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit / 2 * 32 + half * 16 + unit % 2 * 8 + 2 * t + i; }
+  TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 31) / 32 * 2; }
+};
+
+}  // namespace cuda
+}  // namespace twostroke

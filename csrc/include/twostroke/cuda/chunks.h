@@ -1,0 +1,77 @@
+// Chunks of a matrix of whole numbers: at most 128 columns of one group, which is what a warp works on at once; and the way of a block
+// through the strips of a matrix. Sums of chunks are whole numbers, so a group's may be added in any order.
+// Knows: packed panels. Must not know: rows of activations, kernels.
+#pragma once
+#include "twostroke/cuda/products.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int32_t kChunkSteps = 2;  // steps of 64 columns
+
+// One matrix of int8 or int4.
+struct ChunkedMatrix {
+  const uint8_t* data;
+  const uint16_t* scales;
+  int64_t panel_bytes;
+  int32_t groups, group_steps, steps, group_chunks, chunks;
+
+  TS_MEMBER_INLINE ChunkedMatrix(const LinearArgs& args, int64_t matrix)
+      : data(panel_of(args, matrix, 0)), scales(args.scales + matrix * args.panels * args.groups * kPanel), panel_bytes(args.panel_bytes),
+        groups(static_cast<int32_t>(args.groups)), group_steps(static_cast<int32_t>(args.group / kStep)),
+        steps(static_cast<int32_t>(args.padded / kStep)), group_chunks((group_steps + kChunkSteps - 1) / kChunkSteps),
+        chunks(0) {
+    const int32_t last = steps - (groups - 1) * group_steps;  // steps of the last group
+    chunks = (groups - 1) * group_chunks + (last + kChunkSteps - 1) / kChunkSteps;
+  }
+  TS_MEMBER_INLINE int32_t group_of(int32_t chunk) const { return group_chunks == 1 ? chunk : chunk / group_chunks; }
+  TS_MEMBER_INLINE bool ends_group(int32_t chunk) const {
+    return group_chunks == 1 || chunk % group_chunks == group_chunks - 1 || chunk == chunks - 1;
+  }
+  // The chunk's first step, and one behind its last.
+  TS_MEMBER_INLINE int32_t first_step(int32_t chunk) const {
+    if (group_chunks == 1) return chunk * group_steps;
+    return chunk / group_chunks * group_steps + chunk % group_chunks * kChunkSteps;
+  }
+  TS_MEMBER_INLINE int32_t end_step(int32_t chunk, int32_t first) const {
+    const int32_t group_end = (group_of(chunk) + 1) * group_steps, end = first + kChunkSteps < group_end ? first + kChunkSteps : group_end;
+    return end < steps ? end : steps;
+  }
+};
+
+// Where a block is: some chunks of a strip from `span` on; of a gated product first in the gate's strip, then in that of what it gates.
+struct StripPlace {
+  int64_t unit;
+  int32_t half, span;
+
+  // spans: chunks of one.
+  TS_MEMBER_INLINE void next(const LinearArgs& args, const ChunkedMatrix& matrix, int32_t spans) {
+    span += spans;
+    if (span < matrix.chunks) return;
+    span = 0;
+    half = args.gated != 0 ? 1 - half : 0;
+    if (half == 0) unit += args.parts;
+  }
+  // The matrix row where its strip begins.
+  TS_MEMBER_INLINE int64_t row(const LinearArgs& args, int64_t strip) const { return unit * strip + half * (args.rows / 2); }
+};
+
+// Strips of a matrix, or of half of it where the other half is gated by them.
+TS_DEVICE_INLINE int64_t strips_of(const LinearArgs& args, int64_t strip) {
+  return ((args.gated != 0 ? args.rows / 2 : args.rows) + strip - 1) / strip;
+}
+
+// What becomes of a row's sum, which is number `own` of its half. gate: keeps the gate until what it gates is there.
+TS_DEVICE_INLINE void finish_half(const LinearArgs& args, int64_t matrix, int64_t token, int64_t own, int32_t half, float sum, float& gate) {
+  if (args.gated == 0) {
+    if (own < args.rows) finish(args, matrix, token, own, sum);
+    return;
+  }
+  if (own >= args.rows / 2) return;
+  const float biased = args.bias == nullptr ? sum : sum + args.bias[matrix * args.rows + half * (args.rows / 2) + own];
+  if (half == 0) gate = biased;
+  else args.out[token * args.out_stride + own] = activated(0, gate) * biased;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

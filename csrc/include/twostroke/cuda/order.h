@@ -1,0 +1,35 @@
+// Numbers in order: keys that are compared as whole numbers, where a larger key is a larger value, of equal values the lower number. No two
+// are equal.
+// Knows: simt.h. Must not know: what is in order.
+#pragma once
+#include "twostroke/cuda/simt.h"
+
+namespace twostroke {
+namespace cuda {
+
+// Larger for a larger number, equal for 0 and -0, the largest for NaN. Never 0.
+TS_DEVICE_INLINE uint32_t rank_of(float value) {
+  if (value != value) return 0xffffffffu;
+  const uint32_t bits = bits_of(value + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+TS_DEVICE_INLINE uint64_t key_of(uint32_t rank, int64_t number) { return static_cast<uint64_t>(rank) << 32 | (0xffffffffu - static_cast<uint32_t>(number)); }
+TS_DEVICE_INLINE uint32_t rank_in(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
+TS_DEVICE_INLINE uint32_t number_in(uint64_t key) { return 0xffffffffu - static_cast<uint32_t>(key); }
+
+// The sum, or the largest, of what the threads of a warp give.
+TS_DEVICE_INLINE uint64_t warp_sum(uint64_t own) {
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) own += shuffle64(own, warp_lane() ^ mask);
+  return own;
+}
+TS_DEVICE_INLINE uint64_t warp_most(uint64_t own) {
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
+    const uint64_t other = shuffle64(own, warp_lane() ^ mask);
+    own = other > own ? other : own;
+  }
+  return own;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

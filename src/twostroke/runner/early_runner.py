@@ -1,0 +1,180 @@
+"""Steps that a device begins early, so that it does not wait for the host between two steps.
+
+    host     plan n   | wait for n | commit n, plan n+1 | wait for n+1 | ...
+    device   n        | n+1                             | n+2
+
+While a step runs, the next one is started behind it on a guess of its plan (`early_steps`): its token ids are copied on
+the device from the results of the step before. The executor's interface stays: a plan comes, its result is returned.
+Rows that were begun and are not asked for, because their sequence has ended, are dropped; what a plan has beside those
+that were begun is computed behind them. Rows do not depend on one another, so all tokens are those of whole steps.
+
+A dropped row has written K and V of one position that no sequence has computed. The device runs steps in the order in
+which they were started, so whoever gets the page later writes it later.
+
+Knows: a bound model on a device that samples.
+Must not know: which device, the scheduler, text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from twostroke.ops.operands import I32Array, U8Array
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.runner.device_sampler import DeviceSampler, SampledRows
+from twostroke.runner.early_steps import following, is_same
+from twostroke.runner.runner import ModelRunner, no_delay
+from twostroke.runner.samplers import Sampled
+from twostroke.runner.step_inputs import write_sequences
+from twostroke.sampling.device_rows import SAMPLE_RESULT, Rows
+from twostroke.types.errors import BackendError
+from twostroke.types.plan import Plan, PlannedSequence
+from twostroke.types.result import StepResult
+
+SLOTS = 4
+"""Steps whose results are on their way: one that was begun early, what its plan has beside it, and the next one."""
+
+
+class EarlyForward(Protocol):
+    """A program bound to its memory on a device that runs what is started in order, and does not make the host wait."""
+
+    def begin(
+        self,
+        asked: Rows,
+        lists: U8Array,
+        follows: Sequence[tuple[int, I32Array]],
+        sizes: StepSizes,
+        slot: int,
+        result_bytes: int,
+    ) -> None:
+        """Start a step and the sampling of its rows; see SamplingForward.sampled. Its results, of result_bytes each,
+        are those of `slot`.
+
+        follows: (slot of an earlier step, pairs (N, 2)): the token of each row pairs[i, 0] is what row pairs[i, 1] of
+        that step gave. The pairs lie between asked and lists.
+        """
+
+    def results(self, slot: int, row_results: Rows) -> float:
+        """Wait for a step and fill in its results; for how many seconds the device worked on it."""
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known."""
+
+    slot: int
+    sequences: Mapping[str, PlannedSequence]
+    found: Sequence[SampledRows]
+    row_results: Rows
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    device_s: float = 0.0
+
+    def keep(self, plan: Plan) -> set[str]:
+        """Drop what the plan does not ask for; the ids of the rest."""
+        tokens, begun = self.tokens, self.sequences
+        same = {
+            name
+            for each in plan.sequences
+            if (name := each.request.request_id) in begun and is_same(each, begun[name], tokens.get(name))
+        }
+        self.found = [each for each in self.found if each.sequence.request.request_id in same]
+        return same
+
+
+class EarlyRunner:
+    """Satisfies `engine.executor.Executor`. plain: runs the plans that need more than tokens of device rows.
+
+    kept, dropped: rows that were begun early and asked for, and those that were not.
+    """
+
+    def __init__(
+        self,
+        plain: ModelRunner,
+        forward: EarlyForward,
+        sampler: DeviceSampler,
+        memory: StepMemory,
+        clock: Callable[[], float],
+        delay: Callable[[], float] = no_delay,
+    ) -> None:
+        self._plain, self._forward, self._sampler, self._memory = plain, forward, sampler, memory
+        self._clock, self._delay = clock, delay
+        self._early: _Begun | None = None
+        self._slot = 0
+        self.kept = self.dropped = 0
+
+    def execute(self, plan: Plan) -> StepResult:
+        """See ModelRunner.execute."""
+        early, self._early = self._early, None
+        self.dropped += 0 if early is None else len(early.found)
+        if plan.state_copies or plan.page_copies or any(each.scores for each in plan.sequences):
+            return self._plain.execute(plan)
+        asked_s = self._clock()
+        same = set[str]() if early is None else early.keep(plan)
+        behind = following(plan)
+        if not (same or behind):
+            return self._plain.execute(plan)
+        parts = [early] if early is not None and same else []
+        self.kept += len(same)
+        self.dropped -= len(same)
+        rest = [each for each in plan.sequences if each.request.request_id not in same]
+        if rest:
+            made = self._begin(rest, ())
+            if made is None:
+                return self._plain.execute(plan)
+            parts.append(made)
+        following_step = self._begin_early(behind, parts)
+        for part in parts:
+            part.device_s = self._forward.results(part.slot, part.row_results)
+        model_end_s = self._clock()
+        if not all(self._sampler.has_all(part.found, part.row_results) for part in parts):
+            return self._plain.execute(plan)  # it needs logits, which the early step has overwritten
+        sampled = Sampled({}, {})
+        for part in parts:
+            tokens, failed = self._sampler.choose(plan, (list(part.found), part.row_results))
+            sampled.tokens.update(tokens)
+            sampled.failed.update(failed)
+        if following_step is not None:
+            following_step.tokens = {name: tokens[-1].token_id for name, tokens in sampled.tokens.items()}
+        self._early = following_step
+        waited_s = model_end_s - asked_s
+        # What a prompt's step did before the prompt came is not its own.
+        early_s = 0.0 if rest else max(0.0, parts[0].device_s - waited_s)
+        sampling_s = self._clock() - model_end_s
+        return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
+
+    def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
+        """Start the next step behind these parts; None where it cannot be started: its plan will say why."""
+        if not behind:
+            return None
+        try:
+            return self._begin(behind, parts)
+        except BackendError:
+            return None
+
+    def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
+        """Start a step. parts: the one ahead of it, where tokens are not known yet. None where logits are needed."""
+        follows = _follows(sequences, parts)
+        wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
+        if any(each.reason is not None for each in wanted.found):
+            return None
+        slot = self._slot = (self._slot + 1) % SLOTS
+        sizes = write_sequences(sequences, self._memory)
+        self._forward.begin(wanted.asked, wanted.lists, follows, sizes, slot, SAMPLE_RESULT.itemsize)
+        by_id = {each.request.request_id: each for each in sequences}
+        return _Begun(slot, by_id, wanted.found, np.zeros(len(wanted.asked), SAMPLE_RESULT))
+
+
+def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:
+    """(slot of a part, pairs): the row of each sequence that has one row, and the row of the part that gives its
+    token."""
+    rows = {each.request.request_id: row for row, each in enumerate(sequences)} if parts else {}
+    found: list[tuple[int, I32Array]] = []
+    for part in parts:
+        pairs = [(rows[name], each.first) for each in part.found if (name := each.sequence.request.request_id) in rows]
+        if pairs:
+            found.append((part.slot, np.array(pairs, np.int32)))
+    return found

@@ -1,0 +1,33 @@
+"""Products of whole-number weights with few rows in the emulator: groups of every size, rows longer than a block holds,
+gates inside the kernel; bit for bit as on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cuda.same_bits import same_bits
+from tests.ops.native import format_id, random_rows, random_weight
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cuda.device import CudaDevice
+from twostroke.spec.formats import WeightFormat, WeightKind
+
+FORMATS = [WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 64), WeightFormat(WeightKind.INT4, 192)]
+
+
+@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
+@pytest.mark.parametrize(("rows", "columns", "count"), [(128, 700, 1), (128, 1300, 2), (70, 700, 16)])
+def test_products(
+    cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
+) -> None:
+    weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
+    same_bits(cpu, gpu, "linear_add", (np.array(random_rows(count, rows)), x, weight), tolerance=None)
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((count, rows // 2), np.float32), x, weight), tolerance=None)
+
+
+@pytest.mark.parametrize("weight_format", FORMATS[1:], ids=format_id)
+@pytest.mark.parametrize("columns", [17000, 30000])
+def test_a_long_row(cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, columns: int) -> None:
+    """Of more groups than are folded at once, and of more columns than a block holds."""
+    weight, x = random_weight(20, columns, weight_format, False), np.ascontiguousarray(random_rows(1, columns))
+    same_bits(cpu, gpu, "linear", (np.zeros((1, 20), np.float32), x, weight), tolerance=None)

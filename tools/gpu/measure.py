@@ -280,13 +280,19 @@ def report(found: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
+def served_on(flags: tuple[str, ...], gguf: str | None) -> tuple[Served, ...]:
+    """What is served: a checkpoint of 8B and one of 1B, or the file alone that --gguf asks for as SHAPE:MIX."""
+    shape, _, mix = (gguf or "").partition(":")
+    if mix in MIXES:
+        return (Served(f"{shape} {mix}", shapes.SHAPES[shape], flags, mix=mix),)
+    return tuple(Served(f"{name} int8", shapes.SHAPES[name], flags) for name in ("8B", "1B"))
+
+
 def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
     """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
         real: Row = {"model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
-        on_it, eight = ("--device", f"cuda:{device}"), shapes.SHAPES["8B"]
-        stored = Served("8B Q4_K_M", eight, on_it, mix="Q4_K_M")
-        real["served"] = (Served("8B int8", eight, on_it), stored, Served("1B int8", shapes.SHAPES["1B"], on_it))
+        real["served"] = served_on(("--device", f"cuda:{device}"), gguf)
         return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf, every=every)
     from tests.cuda import fake  # compiles it
 

@@ -226,14 +226,12 @@ def _load(served: Served, server: Server, name: str, has_time: Callable[[], bool
 
 
 def _together(answers: list[Answer], what: str) -> Row:
-    """Tokens a second of all, from when the last one has begun to when the first one ends; TTFT in the middle."""
-    begin, end = max(each.pieces_s[0] for each in answers), min(each.pieces_s[-1] for each in answers)
-    pieces = sum(begin < moment <= end for each in answers for moment in each.pieces_s)
-    if end <= begin:  # some had ended before others began
-        begin, end = min(each.pieces_s[0] for each in answers), max(each.pieces_s[-1] for each in answers)
-        pieces = sum(each.tokens for each in answers)
-    whole = sum(each.tokens for each in answers) / (max(e.pieces_s[-1] for e in answers) - answers[0].asked_s)
-    row = {"what": f"{what} (all of it {whole:,.0f} tok/s)", "rows_per_s": pieces / (end - begin)}
+    """Tokens a second of all in the middle half of the time, when all of them run; TTFT in the middle."""
+    begin, end = min(each.asked_s for each in answers), max(each.pieces_s[-1] for each in answers)
+    first, last = begin + (end - begin) / 4, end - (end - begin) / 4
+    pieces = sum(first < moment <= last for each in answers for moment in each.pieces_s)
+    whole = sum(each.tokens for each in answers) / (end - begin)
+    row = {"what": f"{what} (all of it {whole:,.0f} tok/s)", "rows_per_s": pieces / (last - first)}
     return row | {"seconds": statistics.median(each.ttft_s for each in answers)}
 
 

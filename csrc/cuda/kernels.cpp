@@ -19,7 +19,6 @@
 #include "kernels/latents/latent_write.cpp"
 #include "kernels/norm.cpp"
 #include "kernels/products/embed.cpp"
-#include "kernels/products/linear.cpp"
 #include "kernels/products/linear_few.cpp"
 #include "kernels/products/linear_one.cpp"
 #include "kernels/products/linear_float.cpp"

@@ -21,7 +21,7 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
-constexpr int32_t kFewRows = 64;         // of a sequence; above it a warp goes over the whole context
+constexpr int32_t kFewQueryRows = 64;         // of a sequence; above it a warp goes over the whole context
 constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
 
 // Positions that are the same for many steps: the longest context, rounded up to a power of two.
@@ -133,11 +133,11 @@ int32_t launch(ts_context& device, const ts_attention_args& a) {
   if (status != TS_OK) return status;
   bool few = false, many = false;
   for (int64_t s = 0; s < a.batch.count; ++s) {
-    const bool above = has_scales(a.layer->kind) && a.batch.row_starts[s + 1] - a.batch.row_starts[s] > kFewRows;
+    const bool above = has_scales(a.layer->kind) && a.batch.row_starts[s + 1] - a.batch.row_starts[s] > kFewQueryRows;
     few = few || !above;
     many = many || above;
   }
-  args.few = has_scales(a.layer->kind) ? kFewRows : INT32_MAX;
+  args.few = has_scales(a.layer->kind) ? kFewQueryRows : INT32_MAX;
   if (many) status = start_prompts(device, a, args);
   return few && status == TS_OK ? start_segments(device, a, args) : status;
 }

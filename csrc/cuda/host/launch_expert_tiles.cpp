@@ -88,7 +88,9 @@ struct TiledRows {
 
 }  // namespace
 
-bool fits_tiles(const ts_experts_args& a) { return a.x.rows > kFewRows && is_tiled(*a.gate_up) && is_tiled(*a.down); }
+bool fits_tiles(const ts_experts_args& a) {
+  return a.x.rows > kFewRows && is_integer_kind(a.gate_up->kind) && is_integer_kind(a.down->kind);
+}
 
 int32_t run_in_tiles(ts_context& device, const ts_experts_args& a) {
   const TiledRoom room(a);

@@ -66,11 +66,10 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false).kernel; }
 
-bool is_tiled(const ts_weight& w) { return is_integer_kind(w.kind) && reinterpret_cast<uint64_t>(w.data) % 16 == 0; }
-
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 
 int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows, const TilePlaces* places) {
+  if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const TileRoom room(w, rows.count);
   RoundArgs round = round_args(w, scratch, room, rows);
   if (places != nullptr) {

@@ -31,9 +31,8 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 // out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
-// The same for more rows than most_few, in tiles (launch_tiles.cpp): whether it can, the kernel, its scratch memory, its start.
+// The same for more rows than most_few, in tiles (launch_tiles.cpp): the kernel, its scratch memory, its start.
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
-bool is_tiled(const ts_weight& weight);
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
 

@@ -18,9 +18,19 @@ struct TileShape {
   int32_t threads;
 };
 
+KernelNumber steps_kernel(int32_t kind) {
+  switch (kind) {
+    case TS_W_FLAT4: return kKernel_linear_steps_flat4;
+    case TS_W_FLAT8: return kKernel_linear_steps_flat8;
+    case TS_W_SUPER4_MIN: return kKernel_linear_steps_super4_min;
+    case TS_W_SUPER6: return kKernel_linear_steps_super6;
+    default: return kKernel_linear_steps;
+  }
+}
+
 TileShape shape_of(int32_t kind, int64_t rows, bool bank) {
   const bool int4 = kind == TS_W_INT4;
-  if (is_stored_kind(kind)) return {kKernel_linear_steps, kStepTokens, 1, kStepThreads};
+  if (is_stored_kind(kind)) return {steps_kernel(kind), kStepTokens, 1, kStepThreads};
   if (bank) return {int4 ? kKernel_linear_bank_int4 : kKernel_linear_bank_int8, kNarrowTokens, 1, kNarrowTileThreads};
   if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};

@@ -1,5 +1,6 @@
 // Products of weights that keep a file's codes with many rows of activations, on the matrix units: the sums of linear_stored, so the same
-// bits. Activations go through shared memory in stages of 64 columns, codes straight into registers.
+// bits. Activations go through shared memory in stages of 64 columns, codes straight into registers: those of 128 columns are on their way
+// at once. A kernel for each kind that is met often, whose layout the compiler knows, and one for the others.
 // Knows: packed panels, the layout of quantize_steps. Must not know: what asked.
 #include "twostroke/cuda/products.h"
 #include "twostroke/cuda/stored_rows.h"
@@ -8,18 +9,24 @@ namespace twostroke {
 namespace cuda {
 
 // A block one panel and 64 tokens, a warp 32 rows and 16 tokens. A thread is lane 4g + t: of 32 columns it has 8t .. 8t + 7, rows
-// 4g .. 4g + 3, and of each eight tokens number g as an operand, 2t and 2t + 1 as results.
+// 4g .. 4g + 3, and of each eight tokens number g as an operand, 2t and 2t + 1 as results. kKind: of the weights, or kAnyKind.
+constexpr int32_t kAnyKind = -1;
+
+template <int32_t kKind>
 struct StepTile {
+  static constexpr StoredLayout kLayout = stored_layout(kKind == kAnyKind ? TS_W_FLAT8 : kKind);
+  static constexpr int kAhead = 2;  // stages whose codes are loaded at once
   static constexpr int kEights = 2, kTokenWarps = 4, kWords = kStepTokens * kStep / 16;  // kWords: 16-byte words of a stage
   static constexpr int kStages = kTileRoom / kWords < 8 ? kTileRoom / kWords : 8;
 
   const TileArgs& args;
+  const StoredLayout& layout;
   int32_t g, t, row, token;  // row: the first of four, in the panel; token: the first of the warp, in the block
   int32_t panel, first_token, matrix;
   int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
   float totals[2][kEights][4], sums[2][kEights][4];
 
-  TS_MEMBER_INLINE explicit StepTile(const TileArgs& of) : args(of) {
+  TS_MEMBER_INLINE explicit StepTile(const TileArgs& of) : args(of), layout(kKind == kAnyKind ? of.stored : kLayout) {
     const int32_t warp = warp_index(), block = static_cast<int32_t>(block_index());
     g = warp_lane() / 4;
     t = warp_lane() % 4;
@@ -52,8 +59,8 @@ struct StepTile {
   TS_MEMBER_INLINE void add_step(const StoredRows& weights, int64_t step, int64_t column) {
     float scales[4], minima[4];
     weights.steps(step, scales);
-    if (args.stored.minimum != 0) weights.minimums(step, minima);
-    const TilePair* pairs = args.pairs + column / args.stored.sub * args.room + first_token + token + 2 * t;
+    if (layout.minimum != 0) weights.minimums(step, minima);
+    const TilePair* pairs = args.pairs + column / layout.sub * args.room + first_token + token + 2 * t;
     TS_EVERY_LANE
     for (int n = 0; n < kEights; ++n) {
       const Words4 words = load16(pairs + n * 8);
@@ -62,7 +69,7 @@ struct StepTile {
         const int m = i / 4, c = i % 4, r = 2 * m + c / 2;
         const float value = float_of(static_cast<uint32_t>(whole[m][n][c]) + (c % 2 == 0 ? words.y : words.w)) - kRounder;
         float total = fma(value, scales[r], totals[m][n][c]);
-        if (args.stored.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? words.x : words.z), total);
+        if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? words.x : words.z), total);
         totals[m][n][c] = total;
         whole[m][n][c] = 0;
       }
@@ -79,12 +86,12 @@ struct StepTile {
     }
   }
 
-  // Columns k .. k + 31 of a group that begins at column `first`. b: this thread's operands of these columns.
-  TS_MEMBER_INLINE void add_columns(const StoredRows& weights, int64_t first, int64_t k, const uint32_t (&b)[kEights][2]) {
+  // Columns k .. k + 31 of a group that begins at column `first`. raw: what is stored of this thread's eight; b: its operands.
+  TS_MEMBER_INLINE void add_columns(const StoredRows& weights, int64_t first, int64_t k, const Words4 (&raw)[2], const uint32_t (&b)[kEights][2]) {
     uint32_t low[4], high[4];
-    weights.eight(k + 8 * t, low, high);
+    weights.unpack_eight(k + 8 * t, raw, low, high);
     const uint32_t a[2][4] = {{low[0], low[1], high[0], high[1]}, {low[2], low[3], high[2], high[3]}};
-    const int64_t sub = args.stored.sub;
+    const int64_t sub = layout.sub;
     if (sub == 16) {  // half of the columns at a time
       TS_EVERY_LANE
       for (int half = 0; half < 2; ++half) {
@@ -100,15 +107,16 @@ struct StepTile {
     if ((k + 32) % sub == 0) add_step(weights, k / sub, first + k / sub * sub);
   }
 
-  TS_MEMBER_INLINE void add_stage(const StoredRows& weights, int32_t step, int64_t first) {
+  // raw: of both halves of the stage.
+  TS_MEMBER_INLINE void add_stage(const StoredRows& weights, int32_t step, int64_t first, const Words4 (&raw)[2][2]) {
     Words4 words[kEights];
     TS_EVERY_LANE
     for (int n = 0; n < kEights; ++n) words[n] = tile_room[step % kStages * kWords + (token + n * 8 + g) * 4 + t];
     const int64_t k = step * kStep - first;
     const uint32_t low[kEights][2] = {{words[0].x, words[0].y}, {words[1].x, words[1].y}};
     const uint32_t high[kEights][2] = {{words[0].z, words[0].w}, {words[1].z, words[1].w}};
-    add_columns(weights, first, k, low);
-    add_columns(weights, first, k + 32, high);
+    add_columns(weights, first, k, raw[0], low);
+    add_columns(weights, first, k + 32, raw[1], high);
   }
 
   TS_MEMBER_INLINE void store() const {
@@ -134,13 +142,22 @@ struct StepTile {
     constexpr int32_t kSteps = kStoredGroup / kStep;
     for (int32_t group = 0; group < args.groups; ++group) {
       const int32_t from = group * kSteps, left = args.steps - from, steps = left < kSteps ? left : kSteps;
-      const StoredRows weights(args.stored, data + group * args.stored.group_bytes, steps * kStep, row);
-      for (int32_t step = from; step < from + steps; ++step) {
-        wait_copies<kStages - 2>();
-        barrier();
-        if (step + kStages - 1 < args.steps) copy_stage(step + kStages - 1);
-        commit_copies();
-        add_stage(weights, step, group * kStoredGroup);
+      const StoredRows weights(layout, data + group * layout.group_bytes, steps * kStep, row);
+      for (int32_t begin = 0; begin < steps; begin += kAhead) {
+        Words4 raw[kAhead][2][2];
+        TS_EVERY_LANE
+        for (int i = 0; i < 2 * kAhead; ++i)
+          if (begin + i / 2 < steps) weights.load_eight((begin + i / 2) * kStep + i % 2 * 32 + 8 * t, raw[i / 2][i % 2]);
+        TS_EVERY_LANE
+        for (int i = 0; i < kAhead; ++i) {
+          const int32_t step = from + begin + i;
+          if (begin + i >= steps) continue;
+          wait_copies<kStages - 2>();
+          barrier();
+          if (step + kStages - 1 < args.steps) copy_stage(step + kStages - 1);
+          commit_copies();
+          add_stage(weights, step, group * kStoredGroup, raw[i]);
+        }
       }
       add_group(group);
     }
@@ -148,10 +165,17 @@ struct StepTile {
   }
 };
 
-TS_KERNEL(linear_steps, TileArgs) {
-  at_most_threads<kStepThreads>();
-  StepTile(args).run();
-}
+#define TS_STEPS(name, kind)            \
+  TS_KERNEL(name, TileArgs) {           \
+    at_most_threads<kStepThreads>();    \
+    StepTile<kind>(args).run();         \
+  }
+TS_STEPS(linear_steps, kAnyKind)
+TS_STEPS(linear_steps_flat4, TS_W_FLAT4)
+TS_STEPS(linear_steps_flat8, TS_W_FLAT8)
+TS_STEPS(linear_steps_super4_min, TS_W_SUPER4_MIN)
+TS_STEPS(linear_steps_super6, TS_W_SUPER6)
+#undef TS_STEPS
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -221,6 +221,10 @@ struct FollowArgs {
   K(linear_narrow_int4, TileArgs)     \
   K(linear_narrow_int8, TileArgs)     \
   K(linear_steps, TileArgs)           \
+  K(linear_steps_flat4, TileArgs)     \
+  K(linear_steps_flat8, TileArgs)     \
+  K(linear_steps_super4_min, TileArgs)\
+  K(linear_steps_super6, TileArgs)    \
   K(linear_float_some, LinearArgs)    \
   K(linear_float_many, LinearArgs)    \
   K(linear_stored, LinearArgs)        \

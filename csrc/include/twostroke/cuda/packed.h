@@ -15,7 +15,7 @@ struct StoredLayout {
   int32_t nibbles, super, minimum, floats, table, high;
 };
 
-inline StoredLayout stored_layout(int32_t kind) {
+constexpr StoredLayout stored_layout(int32_t kind) {
   if (!is_stored_kind(kind)) return {};
   const StoredShape shape = stored_shape(kind);
   const int64_t offset = shape.table ? 128 : shape.offset;  // E2M1 is unpacked to its code + 128

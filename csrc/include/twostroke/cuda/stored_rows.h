@@ -51,15 +51,26 @@ struct StoredRows {
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) found[r] = static_cast<float>(bytes >> (8 * r) & 0xff) * minimum_scale[r];
   }
-  // Codes of columns k .. k + 3 and k + 4 .. k + 7 of each row, each layout.offset too much; k: a multiple of 8.
-  TS_MEMBER_INLINE void eight(int64_t k, uint32_t (&low)[4], uint32_t (&high)[4]) const {
+  // What is stored of columns k .. k + 7 of each row: their words, and their plane of high bits; k: a multiple of 8.
+  TS_MEMBER_INLINE void load_eight(int64_t k, Words4 (&raw)[2]) const {
     constexpr int64_t kBytes = kPanel * 4;  // of the words of a panel
-    if (layout.nibbles == 0) return apart(load16(codes + k / 4 * kBytes), low), apart(load16(codes + (k / 4 + 1) * kBytes), high);
+    if (layout.nibbles == 0) {
+      raw[0] = load16(codes + k / 4 * kBytes);
+      raw[1] = load16(codes + (k / 4 + 1) * kBytes);
+      return;
+    }
     const int64_t block = layout.high != 0 ? 32 / layout.high : 8, at = k % block;
     const uint8_t* begin = codes + k / block * (layout.high != 0 ? 1 + block / 8 : 1) * kBytes;
+    raw[0] = load16(begin + (layout.high != 0 ? 1 + at / 8 : 0) * kBytes);
+    if (layout.high != 0) raw[1] = load16(begin);
+  }
+  // Codes of columns k .. k + 3 and k + 4 .. k + 7 of each row, each layout.offset too much.
+  TS_MEMBER_INLINE void unpack_eight(int64_t k, const Words4 (&raw)[2], uint32_t (&low)[4], uint32_t (&high)[4]) const {
+    if (layout.nibbles == 0) return apart(raw[0], low), apart(raw[1], high);
     uint32_t both[4], plane[4] = {0, 0, 0, 0};
-    apart(load16(begin + (layout.high != 0 ? 1 + at / 8 : 0) * kBytes), both);
-    if (layout.high != 0) apart(load16(begin), plane);
+    apart(raw[0], both);
+    if (layout.high != 0) apart(raw[1], plane);
+    const int64_t at = layout.high != 0 ? k % (32 / layout.high) : 0;
     const uint32_t mask = layout.high == 1 ? 0x01010101u : 0x03030303u;
     TS_EVERY_LANE
     for (int r = 0; r < 4; ++r) {

@@ -69,10 +69,12 @@ struct FewChunk {
   float scale;
   int32_t correction;
   uint16_t factor;
+  int32_t steps;
 
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t chunk) {
+  // Where there is no such chunk, the last one once more: a branch around loads would wait for them where it ends.
+  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t number) {
+    const int32_t chunk = number < matrix.chunks ? number : matrix.chunks - 1;
     const int32_t panel = row / kPanel, lane = row % kPanel, g = warp_lane() / 4, t = warp_lane() % 4;
-    if (chunk >= matrix.chunks) return;
     const int32_t step = matrix.first_step(chunk), end = matrix.end_step(chunk, step), group = matrix.group_of(chunk);
     const int32_t tokens = static_cast<int32_t>(args.tokens), last = tokens - 1;
     weights.load(matrix.data + panel * matrix.panel_bytes, step, end, lane + 4 * g);
@@ -83,9 +85,9 @@ struct FewChunk {
         const int32_t token = tile * 8 + g < tokens ? tile * 8 + g : last;  // what is beyond is not stored
         const int32_t at = step + i < end ? step + i : step;
         rows[tile][i] = load16(args.q + token * args.padded + at * kStep + 16 * t);
-        if (step + i >= end) rows[tile][i] = Words4{0, 0, 0, 0};
       }
     }
+    steps = end - step;
     factor = matrix.scales[(panel * matrix.groups + group) * kPanel + lane + warp_lane()];
     const int64_t pair = (warp_lane() < tokens ? warp_lane() : last) * args.groups + group;
     scale = args.x_scales[pair];
@@ -96,6 +98,7 @@ struct FewChunk {
     int32_t sums[kTiles][2][4] = {};
     TS_EVERY_LANE
     for (int i = 0; i < 2 * kChunkSteps; ++i) {
+      if (!kWhole && i / 2 >= steps) continue;
       Words4 first, second;
       weights.quads(i / 2, i % 2, first, second);
       const uint32_t lower[4] = {first[0], first[1], second[0], second[1]}, upper[4] = {first[2], first[3], second[2], second[3]};
@@ -189,7 +192,7 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
     StripPlace next = place;
     next.next(args, matrix.chunks, coming.kChunks);
     coming.multiply(matrix.chunks - place.span);
-    if (next.unit < strips) coming.load(args, matrix, next);  // on their way while sums are folded
+    coming.load(args, matrix, next.unit < strips ? next : place);  // on their way while sums are folded
     barrier();
     if (thread_index() < args.tokens * kFewQuads) {
       fold.add(matrix, place.span, end);

@@ -112,7 +112,8 @@ struct OneSpan {
   int32_t column, first, end;
 };
 
-// The chunks that a warp has at once. As soon as one is multiplied, the next one in its place is on its way.
+// The chunks that a warp has at once. As soon as one is multiplied, the next one in its place is on its way; where there is none, the last one
+// once more: a branch around loads would wait for them where it ends.
 template <class Chunk, bool kWhole>
 struct OneBatch {
   static constexpr int32_t kRound = kOneWarps * Chunk::kAtOnce;  // chunks of all warps
@@ -123,8 +124,7 @@ struct OneBatch {
   static TS_MEMBER_INLINE int32_t number(int32_t first, int i) { return first + warp_index() + kOneWarps * i; }
 
   TS_MEMBER_INLINE void load(const Matrix& matrix, const OneSpan& span, int i) {
-    const int32_t chunk = number(span.first, i);
-    if (chunk >= span.end) return;
+    const int32_t own = number(span.first, i), chunk = own < span.end ? own : span.end - 1;
     const int32_t step = matrix.first_step(chunk);
     chunks[i].load(span.panel, span.column, step, matrix.end_step(chunk, step));
     scales[i] = span.scales[matrix.group_of(chunk) * static_cast<int32_t>(kPanel)];
@@ -209,7 +209,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
     const uint32_t row = static_cast<uint32_t>(at.row(args, kOneStrip));
     const int32_t panel = row / kPanel, column = row % kPanel;
     return OneSpan{matrix.data + panel * matrix.panel_bytes, matrix.scales + panel * matrix.groups * kPanel + column + strip_row(),
-                   column + warp_lane() % 4 * 4, at.span, at.unit < strips ? end : 0};
+                   column + warp_lane() % 4 * 4, at.span, end};
   };
   StripPlace place = {block_index() % args.parts, 0, 0};
   if (place.unit >= strips) return;
@@ -223,7 +223,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
     const int32_t end = now.end, room = turn - place.span, held = whole ? 0 : place.span / matrix.group_chunks;
     StripPlace behind = place;
     behind.next(args, matrix.chunks, span);
-    const OneSpan next = span_of(behind);
+    const OneSpan next = span_of(behind.unit < strips ? behind : place);
     if (!whole) hold_row<true>(args, token, held, span_groups);
     for (; now.first < end; now.first += Batch::kRound) {
       OneSpan coming = now;

@@ -9,6 +9,7 @@
 #include "kernels/entries/entry_select.cpp"
 #include "kernels/entries/entry_write.cpp"
 #include "kernels/experts/pairs.cpp"
+#include "kernels/experts/place_pairs.cpp"
 #include "kernels/experts/route.cpp"
 #include "kernels/experts/sparse_mixer.cpp"
 #include "kernels/follow.cpp"

@@ -35,7 +35,19 @@ int32_t product(ts_context& device, const ts_value& out, const ts_value& x, cons
 constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
 KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
-int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
+
+// Rows in the order of a bank's matrices, whole tiles of kNarrowTokens for each: see RoundArgs and TileArgs.
+struct TilePlaces {
+  const int32_t *order, *tiles;
+  const float* weights;
+  int64_t chosen;
+};
+
+int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
+
+// experts of many rows.
+bool fits_tiles(const ts_experts_args& args);
+int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 
 // out = or += x @ W.T + bias where W is of floats.
 int32_t start_float(ts_context& device, const LinearArgs& args);

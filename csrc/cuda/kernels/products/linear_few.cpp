@@ -23,9 +23,9 @@ struct FewInt8 {
 
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
     const uint8_t* from = panel + ((static_cast<int64_t>(step) * 16 + warp_lane() % 4 * 4) * kPanel + column) * 4;
+    const int32_t second = step + 1 < end ? 16 * kPanel * 4 : 0;
     TS_EVERY_LANE
-    for (int i = 0; i < 4 * kChunkSteps; ++i)
-      words[i] = step + i / 4 < end ? load_once(from + (i / 4 * 16 + i % 4) * kPanel * 4) : Words4{0, 0, 0, 0};
+    for (int i = 0; i < 4 * kChunkSteps; ++i) words[i] = load_once(from + (i / 4 * second + i % 4 * kPanel * 4));
   }
   // Quads 4t + pair * 2 and the next one of a step.
   TS_MEMBER_INLINE void quads(int step, int pair, Words4& first, Words4& second) const {
@@ -42,13 +42,12 @@ struct FewInt4 {
   TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
     const int32_t t = warp_lane() % 4;
     const uint8_t* from = panel + static_cast<int64_t>(step) * kInt4StepBytes;
+    const int32_t second = step + 1 < end ? kInt4StepBytes : 0;
     TS_EVERY_LANE
-    for (int i = 0; i < kChunkSteps; ++i, from += kInt4StepBytes) {
-      const bool there = step + i < end;
+    for (int i = 0; i < kChunkSteps; ++i, from += second) {
       TS_EVERY_LANE
-      for (int j = 0; j < 2; ++j)
-        words[2 * i + j] = there ? load_once(from + kMultiplierBytes + ((2 * t + j) * kPanel + column) * 4) : Words4{0, 0, 0, 0};
-      multipliers[i] = there ? *reinterpret_cast<const uint32_t*>(from + t / 2 * kPanel + column) : 0;
+      for (int j = 0; j < 2; ++j) words[2 * i + j] = load_once(from + kMultiplierBytes + ((2 * t + j) * kPanel + column) * 4);
+      multipliers[i] = *reinterpret_cast<const uint32_t*>(from + t / 2 * kPanel + column);
     }
   }
   TS_MEMBER_INLINE void quads(int step, int pair, Words4& first, Words4& second) const {
@@ -63,39 +62,43 @@ struct FewInt4 {
 };
 
 // A chunk of a strip and of rows of activations, kTiles tiles of eight rows, with what its group is multiplied by.
-template <class Weights, int kTiles>
+template <class Weights, int kTiles, bool kWhole>
 struct FewChunk {
   Weights weights;
   Words4 rows[kTiles][kChunkSteps];
   float scale;
   int32_t correction;
   uint16_t factor;
+  int32_t steps;
 
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix& matrix, int64_t row, int32_t chunk) {
-    const int32_t lane = static_cast<int32_t>(row % kPanel), g = warp_lane() / 4, t = warp_lane() % 4;
-    const int64_t panel = row / kPanel;
-    const bool there = chunk < matrix.chunks;
-    const int32_t step = matrix.first_step(chunk), end = there ? matrix.end_step(chunk, step) : step, group = matrix.group_of(chunk);
+  // Where there is no such chunk, the last one once more: a branch around loads would wait for them where it ends.
+  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t number) {
+    const int32_t chunk = number < matrix.chunks ? number : matrix.chunks - 1;
+    const int32_t panel = row / kPanel, lane = row % kPanel, g = warp_lane() / 4, t = warp_lane() % 4;
+    const int32_t step = matrix.first_step(chunk), end = matrix.end_step(chunk, step), group = matrix.group_of(chunk);
+    const int32_t tokens = static_cast<int32_t>(args.tokens), last = tokens - 1;
     weights.load(matrix.data + panel * matrix.panel_bytes, step, end, lane + 4 * g);
     TS_EVERY_LANE
     for (int tile = 0; tile < kTiles; ++tile) {
       TS_EVERY_LANE
       for (int i = 0; i < kChunkSteps; ++i) {
-        const int64_t token = tile * 8 + g;
-        const int8_t* from = args.q + token * args.padded + (step + i) * kStep + 16 * t;
-        rows[tile][i] = step + i < end && token < args.tokens ? load16(from) : Words4{0, 0, 0, 0};
+        const int32_t token = tile * 8 + g < tokens ? tile * 8 + g : last;  // what is beyond is not stored
+        const int32_t at = step + i < end ? step + i : step;
+        rows[tile][i] = load16(args.q + token * args.padded + at * kStep + 16 * t);
       }
     }
-    factor = there ? matrix.scales[(panel * matrix.groups + group) * kPanel + lane + warp_lane()] : 0;
-    const bool pair = there && warp_lane() < args.tokens;
-    scale = pair ? args.x_scales[warp_lane() * args.groups + group] : 0.0f;
-    correction = pair ? args.corrections[warp_lane() * args.groups + group] : 0;
+    steps = end - step;
+    factor = matrix.scales[(panel * matrix.groups + group) * kPanel + lane + warp_lane()];
+    const int64_t pair = (warp_lane() < tokens ? warp_lane() : last) * args.groups + group;
+    scale = args.x_scales[pair];
+    correction = args.corrections[pair];
   }
   // at: the chunk's place in its round.
   TS_MEMBER_INLINE void multiply(int32_t at) const {
     int32_t sums[kTiles][2][4] = {};
     TS_EVERY_LANE
     for (int i = 0; i < 2 * kChunkSteps; ++i) {
+      if (!kWhole && i / 2 >= steps) continue;
       Words4 first, second;
       weights.quads(i / 2, i % 2, first, second);
       const uint32_t lower[4] = {first[0], first[1], second[0], second[1]}, upper[4] = {first[2], first[3], second[2], second[3]};
@@ -123,19 +126,21 @@ struct FewChunk {
   }
 };
 
-template <class Weights, int kTiles>
+template <class Weights, int kTiles, bool kWhole>
 struct FewRound {
   static constexpr int32_t kAtOnce = kTiles == 1 ? Weights::kMostAtOnce : 1, kChunks = kFewWarps * kAtOnce;
-  FewChunk<Weights, kTiles> chunks[kAtOnce];
+  FewChunk<Weights, kTiles, kWhole> chunks[kAtOnce];
 
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix& matrix, const StripPlace& place) {
+  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const StripPlace& place) {
     TS_EVERY_LANE
     for (int i = 0; i < kAtOnce; ++i)
-      chunks[i].load(args, matrix, place.row(args, kFewStrip), place.span + warp_index() + kFewWarps * i);
+      chunks[i].load(args, matrix, static_cast<uint32_t>(place.row(args, kFewStrip)), place.span + warp_index() + kFewWarps * i);
   }
-  TS_MEMBER_INLINE void multiply() const {
+  // left: chunks from the first of the round on.
+  TS_MEMBER_INLINE void multiply(int32_t left) const {
     TS_EVERY_LANE
-    for (int i = 0; i < kAtOnce; ++i) chunks[i].multiply(warp_index() + kFewWarps * i);
+    for (int i = 0; i < kAtOnce; ++i)
+      if (warp_index() + kFewWarps * i < left) chunks[i].multiply(warp_index() + kFewWarps * i);
   }
 };
 
@@ -144,7 +149,8 @@ struct FewFold {
   float sums[4], gates[4];
   int32_t whole[4];
 
-  TS_MEMBER_INLINE void add(const ChunkedMatrix& matrix, int32_t span, int32_t end) {
+  template <bool kWhole>
+  TS_MEMBER_INLINE void add(const ChunkedMatrix<kWhole>& matrix, int32_t span, int32_t end) {
     const int32_t quad = thread_index() % kFewQuads, token = thread_index() / kFewQuads;
     _Pragma("clang loop unroll_count(4)")
     for (int32_t chunk = span; chunk < end; ++chunk) {
@@ -172,21 +178,21 @@ struct FewFold {
   }
 };
 
-template <class Weights, int kTiles>
+template <class Weights, int kTiles, bool kWhole>
 TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
-  const ChunkedMatrix matrix(args, 0);
+  const ChunkedMatrix<kWhole> matrix(args, 0);
   const int64_t strips = strips_of(args, kFewStrip);
   StripPlace place = {block_index(), 0, 0};
   if (place.unit >= strips) return;
-  FewRound<Weights, kTiles> coming;
+  FewRound<Weights, kTiles, kWhole> coming;
   coming.load(args, matrix, place);
   FewFold fold = {};
   while (place.unit < strips) {
     const int32_t behind = place.span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
     StripPlace next = place;
     next.next(args, matrix.chunks, coming.kChunks);
-    coming.multiply();
-    if (next.unit < strips) coming.load(args, matrix, next);  // on their way while sums are folded
+    coming.multiply(matrix.chunks - place.span);
+    coming.load(args, matrix, next.unit < strips ? next : place);  // on their way while sums are folded
     barrier();
     if (thread_index() < args.tokens * kFewQuads) {
       fold.add(matrix, place.span, end);
@@ -197,15 +203,21 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
   }
 }
 
+template <class Weights, int kTiles>
+TS_DEVICE_INLINE void linear_few_by_chunks(const LinearArgs& args) {
+  if (has_whole_chunks(args)) linear_few_of<Weights, kTiles, true>(args);
+  else linear_few_of<Weights, kTiles, false>(args);
+}
+
 // A block every parts-th strip by all rows.
 TS_KERNEL(linear_few, LinearArgs) {
   at_most_threads<2 * kFewThreads>();  // so that two blocks fit a multiprocessor
   if (args.kind == TS_W_INT8) {
-    if (args.tokens <= 8) linear_few_of<FewInt8, 1>(args);
-    else linear_few_of<FewInt8, 2>(args);
+    if (args.tokens <= 8) linear_few_by_chunks<FewInt8, 1>(args);
+    else linear_few_by_chunks<FewInt8, 2>(args);
   } else {
-    if (args.tokens <= 8) linear_few_of<FewInt4, 1>(args);
-    else linear_few_of<FewInt4, 2>(args);
+    if (args.tokens <= 8) linear_few_by_chunks<FewInt4, 1>(args);
+    else linear_few_by_chunks<FewInt4, 2>(args);
   }
 }
 

@@ -10,7 +10,7 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int32_t kOneWarps = kOneThreads / kWarp;
-constexpr int32_t kOneSpan = 128;  // chunks between two folds
+constexpr int32_t kOneSpan = 128;  // chunks between two folds; where a row has no more than half of them, they take turns with the next
 constexpr int32_t kOneGroups = kOneColumns / static_cast<int32_t>(kStep);
 
 TS_SHARED(uint32_t, one_row, kOneColumns / 4);
@@ -27,17 +27,19 @@ struct SharedRow {
   }
 };
 
-// What a thread has of a chunk. Four threads have the 16 rows of one word's columns, four rows each: `column` is the first, in the panel.
+// What a thread has of a chunk. Four threads have the 16 rows of one word's columns, four rows each. kCorrected: bytes are 128 more than
+// meant, which the correction of the group takes off.
 struct Int8Chunk {
-  static constexpr int kAtOnce = 1;
+  static constexpr int kAtOnce = 2;
+  static constexpr bool kCorrected = true;
   Words4 words[2 * kChunkSteps];
 
-  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
-    const int32_t quad = warp_lane() / 4;
-    const uint8_t* from = panel + ((static_cast<int64_t>(step) * 16 + quad) * kPanel + column) * 4;
+  // column: of this thread's first row, in the panel. Where the chunk has one step it is loaded twice: no branch stands between the loads.
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t column, int32_t step, int32_t end) {
+    const int32_t second = step + 1 < end ? 16 * kPanel * 4 : 0;
+    const uint8_t* from = panel + static_cast<int64_t>((step * 16 + warp_lane() / 4) * kPanel + column) * 4;
     TS_EVERY_LANE
-    for (int i = 0; i < 2 * kChunkSteps; ++i)
-      words[i] = step + i / 2 < end ? load_once(from + i * 8 * kPanel * 4) : Words4{0, 0, 0, 0};
+    for (int i = 0; i < 2 * kChunkSteps; ++i) words[i] = load_once(from + (i / 2 * second + i % 2 * 8 * kPanel * 4));
   }
   // x: the word of the held row where the chunk begins.
   TS_MEMBER_INLINE void multiply(int32_t x, int32_t steps, int32_t (&sums)[4]) const {
@@ -54,19 +56,20 @@ struct Int8Chunk {
 
 struct Int4Chunk {
   static constexpr int kAtOnce = 2;
+  static constexpr bool kCorrected = false;
   Words4 words[kChunkSteps];
   uint32_t multipliers[kChunkSteps];  // a byte each row, of which one half is meant
 
-  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t step, int32_t end, int32_t column) {
-    const int32_t oct = warp_lane() / 4;
+  TS_MEMBER_INLINE void load(const uint8_t* panel, int32_t column, int32_t step, int32_t end) {
+    const int32_t oct = warp_lane() / 4, second = step + 1 < end ? kInt4StepBytes : 0;
     const uint8_t* from = panel + static_cast<int64_t>(step) * kInt4StepBytes;
     TS_EVERY_LANE
-    for (int i = 0; i < kChunkSteps; ++i, from += kInt4StepBytes) {
-      const bool there = step + i < end;
-      words[i] = there ? load_once(from + kMultiplierBytes + (oct * kPanel + column) * 4) : Words4{0, 0, 0, 0};
-      multipliers[i] = there ? *reinterpret_cast<const uint32_t*>(from + oct / 4 * kPanel + column) : 0;
+    for (int i = 0; i < kChunkSteps; ++i, from += second) {
+      words[i] = load_once(from + (kMultiplierBytes + (oct * kPanel + column) * 4));
+      multipliers[i] = *reinterpret_cast<const uint32_t*>(from + (oct / 4 * kPanel + column));
     }
   }
+  // A thread's columns of a step have one multiplier: it multiplies the sum of element * x, where an element is 8 more than meant.
   TS_MEMBER_INLINE void multiply(int32_t x, int32_t steps, int32_t (&sums)[4]) const {
     const int32_t oct = warp_lane() / 4;
     TS_EVERY_LANE
@@ -74,12 +77,13 @@ struct Int4Chunk {
       if (i >= steps) continue;
       const int32_t at = x + i * 16 + 2 * oct, low = static_cast<int32_t>(static_cast<uint32_t>(one_row[at]));
       const int32_t high = static_cast<int32_t>(static_cast<uint32_t>(one_row[at + 1]));
+      const int32_t more = -8 * dot4(0x01010101u, high, dot4(0x01010101u, low, 0));
       const uint32_t four = multipliers[i] >> (oct / 2 % 2 * 4) & 0x0f0f0f0fu;
       TS_EVERY_LANE
       for (int j = 0; j < 4; ++j) {
-        const uint32_t multiplier = four >> (8 * j) & 255, word = words[i][j];
-        sums[j] = dot4(unpacked(word & 0x0f0f0f0fu, multiplier), low, sums[j]);
-        sums[j] = dot4(unpacked(word >> 4 & 0x0f0f0f0fu, multiplier), high, sums[j]);
+        const int32_t multiplier = static_cast<int32_t>(four >> (8 * j) & 255);
+        const uint32_t word = words[i][j];
+        sums[j] += multiplier * dot4(word >> 4 & 0x0f0f0f0fu, high, dot4(word & 0x0f0f0f0fu, low, more));
       }
     }
   }
@@ -101,53 +105,69 @@ TS_DEVICE_INLINE int32_t strip_sum(const int32_t (&sums)[4]) {
   return static_cast<int32_t>(one + shuffle_across(one, 4));
 }
 
-// The chunks of [first, end) that a warp works on at once.
-template <class Chunk>
+// A span of chunks of a strip: its panel, where this thread's rows are in that, the scales of the row that it sums.
+struct OneSpan {
+  const uint8_t* panel;
+  const uint16_t* scales;
+  int32_t column, first, end;
+};
+
+// The chunks that a warp has at once. As soon as one is multiplied, the next one in its place is on its way; where there is none, the last one
+// once more: a branch around loads would wait for them where it ends.
+template <class Chunk, bool kWhole>
 struct OneBatch {
   static constexpr int32_t kRound = kOneWarps * Chunk::kAtOnce;  // chunks of all warps
+  typedef ChunkedMatrix<kWhole> Matrix;
   Chunk chunks[Chunk::kAtOnce];
   uint16_t scales[Chunk::kAtOnce];
 
-  TS_MEMBER_INLINE void load(const ChunkedMatrix& matrix, int64_t row, int32_t first, int32_t end) {
-    const int32_t lane = static_cast<int32_t>(row % kPanel);
-    const int64_t panel = row / kPanel;
-    TS_EVERY_LANE
-    for (int i = 0; i < Chunk::kAtOnce; ++i) {
-      const int32_t chunk = first + warp_index() + kOneWarps * i;
-      const int32_t step = matrix.first_step(chunk), end_step = chunk < end ? matrix.end_step(chunk, step) : step;
-      chunks[i].load(matrix.data + panel * matrix.panel_bytes, step, end_step, lane + warp_lane() % 4 * 4);
-      const int64_t scale = (panel * matrix.groups + matrix.group_of(chunk)) * kPanel + lane + strip_row();
-      scales[i] = chunk < end ? matrix.scales[scale] : 0;
-    }
+  static TS_MEMBER_INLINE int32_t number(int32_t first, int i) { return first + warp_index() + kOneWarps * i; }
+
+  TS_MEMBER_INLINE void load(const Matrix& matrix, const OneSpan& span, int i) {
+    const int32_t own = number(span.first, i), chunk = own < span.end ? own : span.end - 1;
+    const int32_t step = matrix.first_step(chunk);
+    chunks[i].load(span.panel, span.column, step, matrix.end_step(chunk, step));
+    scales[i] = span.scales[matrix.group_of(chunk) * static_cast<int32_t>(kPanel)];
   }
-  // held: the group where the held row begins.
-  TS_MEMBER_INLINE void multiply(const ChunkedMatrix& matrix, const StripPlace& place, int32_t first, int32_t end, int32_t held) const {
-    TS_EVERY_LANE
-    for (int i = 0; i < Chunk::kAtOnce; ++i) {
-      const int32_t chunk = first + warp_index() + kOneWarps * i;
-      if (chunk >= end) continue;
-      int32_t sums[4] = {0, 0, 0, 0};
-      const int32_t step = matrix.first_step(chunk), group = matrix.group_of(chunk) - held, at = (chunk - place.span) * kOneStrip + strip_row();
-      chunks[i].multiply((step - held * matrix.group_steps) * 16, matrix.end_step(chunk, step) - step, sums);
-      const int32_t sum = strip_sum(sums);
-      if (warp_lane() / 4 % 2 != 0) continue;
-      const bool ends = matrix.ends_group(chunk);
-      one_sums[at] = ends ? sum + one_corrections[group] : sum;
-      if (ends) one_factors[at] = one_scales[group] * widen(scales[i]);
-    }
+  // room + chunk: where its sums are; held: the group where the held row begins.
+  TS_MEMBER_INLINE void multiply(const Matrix& matrix, const OneSpan& span, int i, int32_t room, int32_t held) const {
+    const int32_t chunk = number(span.first, i);
+    if (chunk >= span.end) return;
+    int32_t sums[4] = {0, 0, 0, 0};
+    const int32_t step = matrix.first_step(chunk), group = matrix.group_of(chunk) - held, at = (room + chunk) * kOneStrip + strip_row();
+    chunks[i].multiply((step - held * matrix.group_steps) * 16, matrix.end_step(chunk, step) - step, sums);
+    const int32_t sum = strip_sum(sums);
+    if (warp_lane() / 4 % 2 != 0) return;
+    const bool ends = matrix.ends_group(chunk);
+    one_sums[at] = ends && Chunk::kCorrected ? sum + one_corrections[group] : sum;
+    if (ends) one_factors[at] = one_scales[group] * widen(scales[i]);
   }
 };
 
 // What a thread that folds has of its row.
 struct OneFold {
+  static constexpr int kAtOnce = 8;
   float sum, gate;
   int32_t whole;
 
-  TS_MEMBER_INLINE void add(const ChunkedMatrix& matrix, int32_t span, int32_t end) {
+  // The chunks [first, end) of a span, whose sums are at room + chunk.
+  template <bool kWhole>
+  TS_MEMBER_INLINE void add(const ChunkedMatrix<kWhole>& matrix, int32_t room, int32_t first, int32_t end) {
     const int32_t lane = thread_index();
-    _Pragma("clang loop unroll_count(8)")
-    for (int32_t chunk = span; chunk < end; ++chunk) {
-      const int32_t at = (chunk - span) * kOneStrip + lane;
+    int32_t chunk = first;
+    for (; kWhole && chunk + kAtOnce <= end; chunk += kAtOnce) {  // read before they are needed: a sum waits for the one before it alone
+      float wholes[kAtOnce], factors[kAtOnce];
+      TS_EVERY_LANE
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int32_t at = (room + chunk + i) * kOneStrip + lane;
+        wholes[i] = static_cast<float>(static_cast<int32_t>(one_sums[at]));
+        factors[i] = one_factors[at];
+      }
+      TS_EVERY_LANE
+      for (int i = 0; i < kAtOnce; ++i) sum = fma(wholes[i], factors[i], sum);
+    }
+    for (; chunk < end; ++chunk) {
+      const int32_t at = (room + chunk) * kOneStrip + lane;
       whole += one_sums[at];
       if (!matrix.ends_group(chunk)) continue;
       sum = fma(static_cast<float>(whole), one_factors[at], sum);
@@ -161,60 +181,83 @@ struct OneFold {
 };
 
 // Rounds the row's groups from `first` on, as many as there are at most, for the block to hold.
+// kBetween: between strips, where few registers are free.
+template <bool kBetween>
 TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int64_t first, int64_t most) {
   const int64_t begin = first * args.group, rest = args.groups - first, groups = most < rest ? most : rest;
   const int64_t columns = args.columns > begin ? args.columns - begin : 0;
   const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, args.group, groups);
   SharedRow held;
-  round_row(x, warp_index(), kOneWarps, held);
+  if (kBetween) {
+    for (int32_t g = warp_index(); g < x.groups; g += kOneWarps) round_wide_group(x, g, held);
+  } else {
+    round_row(x, warp_index(), kOneWarps, held);
+  }
   barrier();
 }
 
-template <class Chunk>
+template <class Chunk, bool kWhole>
 TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
-  typedef OneBatch<Chunk> Batch;
-  const int64_t token = block_index() / args.parts, number = matrix_of(args, token);
-  const int64_t strips = strips_of(args, kOneStrip);
-  const ChunkedMatrix matrix(args, number);
+  typedef OneBatch<Chunk, kWhole> Batch;
+  const int64_t token = block_index() / args.parts, number = matrix_of(args, token), strips = strips_of(args, kOneStrip);
+  const ChunkedMatrix<kWhole> matrix(args, number);
   const int32_t span_groups = kOneSpan / matrix.group_chunks, span = span_groups * matrix.group_chunks;
   const bool whole = args.padded <= kOneColumns;  // else each span's columns are rounded anew
+  const bool turns = matrix.chunks <= kOneSpan / 2;
+  const auto span_of = [&](const StripPlace& at) {
+    const int32_t behind = at.span + span, end = behind < matrix.chunks ? behind : matrix.chunks;
+    const uint32_t row = static_cast<uint32_t>(at.row(args, kOneStrip));
+    const int32_t panel = row / kPanel, column = row % kPanel;
+    return OneSpan{matrix.data + panel * matrix.panel_bytes, matrix.scales + panel * matrix.groups * kPanel + column + strip_row(),
+                   column + warp_lane() % 4 * 4, at.span, end};
+  };
   StripPlace place = {block_index() % args.parts, 0, 0};
   if (place.unit >= strips) return;
-  Batch coming;
-  coming.load(matrix, place.row(args, kOneStrip), 0, span < matrix.chunks ? span : matrix.chunks);
-  if (whole) hold_row(args, token, 0, args.groups);
+  OneSpan now = span_of(place);
+  Batch batch;
+  TS_EVERY_LANE
+  for (int i = 0; i < Chunk::kAtOnce; ++i) batch.load(matrix, now, i);
+  if (whole) hold_row<false>(args, token, 0, args.groups);
   OneFold fold = {0.0f, 0.0f, 0};
-  while (place.unit < strips) {
-    const int32_t end = place.span + span < matrix.chunks ? place.span + span : matrix.chunks;
-    const int32_t held = whole ? 0 : place.span / matrix.group_chunks;
+  for (int32_t turn = 0; place.unit < strips;) {
+    const int32_t end = now.end, room = turn - place.span, held = whole ? 0 : place.span / matrix.group_chunks;
     StripPlace behind = place;
     behind.next(args, matrix.chunks, span);
-    if (!whole) hold_row(args, token, held, span_groups);
-    for (int32_t first = place.span; first < end; first += Batch::kRound) {
-      const Batch now = coming;
-      if (first + Batch::kRound < end) {
-        coming.load(matrix, place.row(args, kOneStrip), first + Batch::kRound, end);
-      } else if (behind.unit < strips) {
-        const int32_t next = behind.span + span;
-        coming.load(matrix, behind.row(args, kOneStrip), behind.span, next < matrix.chunks ? next : matrix.chunks);
+    const OneSpan next = span_of(behind.unit < strips ? behind : place);
+    if (!whole) hold_row<true>(args, token, held, span_groups);
+    for (; now.first < end; now.first += Batch::kRound) {
+      OneSpan coming = now;
+      coming.first += Batch::kRound;
+      if (coming.first >= end) coming = next;
+      TS_EVERY_LANE
+      for (int i = 0; i < Chunk::kAtOnce; ++i) {
+        batch.multiply(matrix, now, i, room, held);
+        batch.load(matrix, coming, i);
       }
-      now.multiply(matrix, place, first, end, held);
     }
     barrier();
     if (thread_index() < kOneStrip) {
-      fold.add(matrix, place.span, end);
+      fold.add(matrix, room, place.span, end);
       if (end == matrix.chunks) fold.end(args, number, token, place);
     }
-    barrier();
+    if (turns) turn = kOneSpan / 2 - turn;  // the others need not wait for those that fold
+    else barrier();
     place = behind;
+    now = next;
   }
+}
+
+template <class Chunk>
+TS_DEVICE_INLINE void linear_one_by_chunks(const LinearArgs& args) {
+  if (has_whole_chunks(args)) linear_one_of<Chunk, true>(args);
+  else linear_one_of<Chunk, false>(args);
 }
 
 // A block one row of x by every parts-th strip.
 TS_KERNEL(linear_one, LinearArgs) {
   at_most_threads<kOneThreads>();
-  if (args.kind == TS_W_INT8) linear_one_of<Int8Chunk>(args);
-  else linear_one_of<Int4Chunk>(args);
+  if (args.kind == TS_W_INT8) linear_one_by_chunks<Int8Chunk>(args);
+  else linear_one_by_chunks<Int4Chunk>(args);
 }
 
 }  // namespace cuda

@@ -65,27 +65,27 @@ struct StoredHead {
     const uint8_t* from = group + (layout.super != 0 ? matrix.kinds * 2 * static_cast<int32_t>(kPanel) : 0) + matrix.step_of(piece) * bytes +
                           column * matrix.scale_bytes;
     const bool two = matrix.halves(), minimum = layout.minimum != 0;
-    steps[0] = steps[1] = minima[0] = minima[1] = more[0] = more[1] = 0;
-    if (layout.super != 0) {
+    const uint8_t *second = from + (two ? bytes : 0), *taken = from + (minimum ? all : 0), *taken_second = second + (minimum ? all : 0);
+    if (layout.super != 0) {  // what a kind does not have is loaded from where something is, and not used: no branch for each load
       more[0] = load_eight(group + column * 2);
-      if (minimum) more[1] = load_eight(group + (kPanel + column) * 2);
+      more[1] = load_eight(group + (minimum ? kPanel + column : column) * 2);
       steps[0] = load_four(from);
-      if (two) steps[1] = load_four(from + bytes);
-      if (minimum) minima[0] = load_four(from + all);
-      if (minimum && two) minima[1] = load_four(from + all + bytes);
+      steps[1] = load_four(second);
+      minima[0] = load_four(taken);
+      minima[1] = load_four(taken_second);
     } else if (layout.floats == 0) {
       steps[0] = load_eight(from);
-      if (two) steps[1] = load_eight(from + bytes);
-      if (minimum) minima[0] = load_eight(from + all);
-      if (minimum && two) minima[1] = load_eight(from + all + bytes);
+      steps[1] = load_eight(second);
+      minima[0] = load_eight(taken);
+      minima[1] = load_eight(taken_second);
+      more[0] = more[1] = 0;
     } else {  // those with minima have one step
-      const uint8_t* second = minimum ? from + all : from + bytes;
+      const uint8_t* other = minimum ? taken : second;
       steps[0] = load_eight(from);
       more[0] = load_eight(from + 8);
-      if (minimum || two) {
-        steps[1] = minima[0] = load_eight(second);
-        more[1] = load_eight(second + 8);
-      }
+      steps[1] = minima[0] = load_eight(other);
+      more[1] = load_eight(other + 8);
+      minima[1] = 0;
     }
   }
   static TS_MEMBER_INLINE uint32_t half_bits(uint64_t four, int row) { return bits_of(widen_half(static_cast<uint16_t>(four >> (16 * row)))); }
@@ -127,11 +127,11 @@ struct StoredPiece {
   Words4 words[kWords];
   StoredHead head;
 
-  // column: of the first row, in the panel.
-  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, int64_t row, int32_t number, bool there) {
-    const int32_t piece = warp_lane() / kStoredQuads, column = static_cast<int32_t>(row % kPanel) + warp_lane() % kStoredQuads * 4;
-    const int32_t columns = there ? matrix.columns(number) : 0;
-    if (piece * kPieceColumns >= columns) return;
+  // Where there is no such group or piece, the last one once more.
+  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, int64_t row, int32_t asked) {
+    const int32_t number = asked < matrix.groups ? asked : matrix.groups - 1;
+    const int32_t own = warp_lane() / kStoredQuads, column = static_cast<int32_t>(row % kPanel) + warp_lane() % kStoredQuads * 4;
+    const int32_t columns = matrix.columns(number), last = columns / kPieceColumns - 1, piece = own < last ? own : last;
     const uint8_t* group = matrix.data + row / kPanel * matrix.panel_bytes + number * matrix.layout.group_bytes;
     const int32_t steps = columns / matrix.layout.sub * static_cast<int32_t>(kPanel) * matrix.scale_bytes;
     const int32_t heads = matrix.kinds * (steps + (matrix.layout.super != 0 ? 2 * static_cast<int32_t>(kPanel) : 0));
@@ -233,13 +233,18 @@ struct StoredFold {
   }
 };
 
-// Rounds the row's groups from `first` on for the block to hold, as many as it can.
+// Rounds the row's groups from `first` on for the block to hold, as many as it can. kBetween: between strips, where few registers are free.
+template <bool kBetween>
 TS_DEVICE_INLINE void hold_stored(const LinearArgs& args, int64_t token, int64_t first) {
   const int64_t begin = first * kStoredGroup, rest = args.groups - first;
   const int64_t columns = args.columns > begin ? args.columns - begin : 0;
   const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, kStoredGroup, rest < kStoredGroups ? rest : kStoredGroups);
   StoredHeld held;
-  round_row(x, warp_index(), kStoredWarps, held);
+  if (kBetween) {
+    for (int32_t g = warp_index(); g < x.groups; g += kStoredWarps) round_wide_group(x, g, held);
+  } else {
+    round_row(x, warp_index(), kStoredWarps, held);
+  }
   barrier();
 }
 
@@ -251,18 +256,18 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   StripPlace place = {block_index() % args.parts, 0, 0};
   if (place.unit >= strips) return;
   StoredPiece<kWords> coming;
-  coming.load(matrix, place.row(args, kStoredStrip), warp_index(), warp_index() < matrix.groups);
+  coming.load(matrix, place.row(args, kStoredStrip), warp_index());
   const bool whole = matrix.groups <= kStoredGroups;  // else parts of the row are rounded for each strip
-  if (whole) hold_stored(args, token, 0);
+  if (whole) hold_stored<false>(args, token, 0);
   StoredFold fold = {};
   while (place.unit < strips) {
     const int32_t held = whole ? 0 : place.span / kStoredGroups * kStoredGroups, own = place.span + warp_index();
-    if (!whole && place.span == held) hold_stored(args, token, held);
+    if (!whole && place.span == held) hold_stored<true>(args, token, held);
     StripPlace behind = place;
     behind.next(args, matrix.groups, kStoredWarps);
     if (own < matrix.groups) coming.multiply(matrix, (own - held) * static_cast<int32_t>(kStoredGroup), matrix.columns(own));
-    const int32_t coming_group = behind.span + warp_index();
-    coming.load(matrix, behind.row(args, kStoredStrip), coming_group, behind.unit < strips && coming_group < matrix.groups);
+    const StripPlace& there = behind.unit < strips ? behind : place;
+    coming.load(matrix, there.row(args, kStoredStrip), there.span + warp_index());
     barrier();
     if (warp_index() == 0) {
       fold.add(matrix, place.span, held);

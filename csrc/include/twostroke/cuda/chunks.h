@@ -9,7 +9,13 @@ namespace cuda {
 
 constexpr int32_t kChunkSteps = 2;  // steps of 64 columns
 
-// One matrix of int8 or int4.
+// Whether every group is one whole chunk, as in groups of 128.
+TS_DEVICE_INLINE bool has_whole_chunks(const LinearArgs& args) {
+  return args.group == kChunkSteps * kStep && args.padded % args.group == 0;
+}
+
+// One matrix of int8 or int4. kWhole: has_whole_chunks, so that nothing is asked of a chunk.
+template <bool kWhole>
 struct ChunkedMatrix {
   const uint8_t* data;
   const uint16_t* scales;
@@ -24,16 +30,17 @@ struct ChunkedMatrix {
     const int32_t last = steps - (groups - 1) * group_steps;  // steps of the last group
     chunks = (groups - 1) * group_chunks + (last + kChunkSteps - 1) / kChunkSteps;
   }
-  TS_MEMBER_INLINE int32_t group_of(int32_t chunk) const { return group_chunks == 1 ? chunk : chunk / group_chunks; }
+  TS_MEMBER_INLINE int32_t group_of(int32_t chunk) const { return kWhole ? chunk : chunk / group_chunks; }
   TS_MEMBER_INLINE bool ends_group(int32_t chunk) const {
-    return group_chunks == 1 || chunk % group_chunks == group_chunks - 1 || chunk == chunks - 1;
+    return kWhole || chunk % group_chunks == group_chunks - 1 || chunk == chunks - 1;
   }
   // The chunk's first step, and one behind its last.
   TS_MEMBER_INLINE int32_t first_step(int32_t chunk) const {
-    if (group_chunks == 1) return chunk * group_steps;
+    if (kWhole) return chunk * kChunkSteps;
     return chunk / group_chunks * group_steps + chunk % group_chunks * kChunkSteps;
   }
   TS_MEMBER_INLINE int32_t end_step(int32_t chunk, int32_t first) const {
+    if (kWhole) return first + kChunkSteps;
     const int32_t group_end = (group_of(chunk) + 1) * group_steps, end = first + kChunkSteps < group_end ? first + kChunkSteps : group_end;
     return end < steps ? end : steps;
   }

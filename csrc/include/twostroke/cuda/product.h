@@ -36,7 +36,7 @@ int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
 
 // out = or += x @ W.T + bias where W is of floats.
-int32_t start_float(ts_context& device, const LinearArgs& args);
+int32_t start_float(ts_context& device, LinearArgs args);
 
 // The kernel for so many rows and weights of this kind, of one matrix or of a bank.
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);

@@ -46,7 +46,8 @@ TS_KERNEL(add_pairs, PairArgs) {
   Four sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
   for (int64_t pair = e.row * args.chosen; pair < (e.row + 1) * args.chosen; ++pair) {
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
-    const Four x = load_four(args.x + pair * args.x_stride + e.at, e.count);
+    const int64_t place = args.places == nullptr ? pair : args.places[pair];
+    const Four x = load_four(args.x + place * args.x_stride + e.at, e.count);
     TS_EACH_OF_FOUR sum.v[i] += weight * x.v[i];
   }
   store_four(args.out + e.row * args.out_stride + e.at, sum, e.count);

@@ -123,7 +123,7 @@ struct LinearArgs {  // out = or += x @ W.T + bias
 };
 
 // Rows of x of a block of linear_float, _some and _more, of 32 rows of the matrix; of _many and _wide, of 64 and 128 rows of it.
-constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 64;
+constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 32, kFloatWide = 64;
 constexpr int kFloatFewThreads = 128, kFloatThreads = 256;  // of linear_float, of the others
 
 struct LatentWriteArgs {

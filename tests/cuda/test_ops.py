@@ -25,6 +25,11 @@ from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat
 
 LEVEL = same_level()
 KINDS = [F32, BF16, *(each for each in FORMATS if each.group)]
+PRODUCTS_OF_FLOATS = [
+    *((70, 1201, 1), (33, 1164, 2), (40, 700, 7), (130, 600, 37), (6337, 136, 33)),
+    pytest.param(12801, 100, 65, marks=pytest.mark.slow),
+]
+"""Rows of the matrix, columns, rows of x: one for each shape of block."""
 PRODUCTS = [(1, 1, 1), (65, 127, 5), (200, 300, 3), (64, 600, 9), (130, 64, 130)]
 SEEDS = range(1, fewer(3, 2))
 
@@ -85,11 +90,11 @@ def test_products(
 
 
 @pytest.mark.parametrize("weight_format", [F32, BF16], ids=format_id)
-@pytest.mark.parametrize(("rows", "columns", "count"), [(70, 1201, 1), (33, 1164, 3), (130, 600, 37), (3072, 136, 65)])
+@pytest.mark.parametrize(("rows", "columns", "count"), PRODUCTS_OF_FLOATS)
 def test_products_of_floats(
     cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
 ) -> None:
-    """Rows of which a block has few, some or many; columns that do not fit shared memory at once."""
+    """Columns that do not fit shared memory at once."""
     weight, x = random_weight(rows, columns, weight_format, True), np.ascontiguousarray(random_rows(count, columns))
     same(cpu, gpu, "linear", np.zeros((count, rows), np.float32), x, weight, tolerance=1e-4)
 

@@ -118,13 +118,13 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
   int64_t parts;  // blocks that share the rows of a matrix, in all but linear_float
   int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
+  int32_t aligned;           // of products with floats: rows of x are whole fours at multiples of 16 bytes
   StoredLayout stored;
 };
 
-// Blocks of products with float weights: their threads, and how many rows of x by how many rows of the matrix a block has.
-constexpr int kFloatFew = 2, kFloatSome = 16, kFloatMany = 64;  // rows of x of linear_float, linear_float_some, linear_float_many
-constexpr int kFloatFewThreads = 128, kFloatSomeThreads = 128, kFloatManyThreads = 256;
-constexpr int kFloatHalf = TS_PANEL_ROWS / 2;                   // rows of the matrix of the first two; of the last a whole panel
+// Rows of x of a block of linear_float, _some and _more, of 32 rows of the matrix; of _many and _wide, of 64 and 128 rows of it.
+constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 32, kFloatWide = 64;
+constexpr int kFloatFewThreads = 128, kFloatThreads = 256;  // of linear_float, of the others
 
 struct LatentWriteArgs {
   ts_kv_layer layer;
@@ -225,8 +225,10 @@ struct FollowArgs {
   K(linear_steps_flat8, TileArgs)     \
   K(linear_steps_super4_min, TileArgs)\
   K(linear_steps_super6, TileArgs)    \
-  K(linear_float_some, LinearArgs)    \
   K(linear_float_many, LinearArgs)    \
+  K(linear_float_more, LinearArgs)    \
+  K(linear_float_some, LinearArgs)    \
+  K(linear_float_wide, LinearArgs)    \
   K(linear_stored, LinearArgs)        \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \

@@ -50,7 +50,7 @@ bool fits_tiles(const ts_experts_args& args);
 int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 
 // out = or += x @ W.T + bias where W is of floats.
-int32_t start_float(ts_context& device, const LinearArgs& args);
+int32_t start_float(ts_context& device, LinearArgs args);
 
 // The kernel for so many rows and weights of this kind, of one matrix or of a bank.
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);

@@ -1,0 +1,41 @@
+// What blocks of products with float weights have. A word: 32 bits of a panel, which are two k of bf16 or one of f32. A stage: words of k
+// that are copied to shared memory together, into one of kSlots places.
+// Knows: nothing. Must not know: panels.
+#pragma once
+#include <stdint.h>
+
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/words.h"
+
+namespace twostroke {
+namespace cuda {
+
+// Threads that copy: those that add up too; others, because each instruction that a warp with few chains issues delays them.
+enum FloatCopiers { kTheSame, kOthers };
+
+// Own: rows of the matrix of a thread. Rows: rows of x of a warp. Tokens: rows of x of the block. Chunk: k that a thread reads together.
+template <int Own, int Rows, int Tokens, int StageWords, int Slots, int Chunk, FloatCopiers Copiers>
+struct FloatShape {
+  static constexpr int kOwn = Own, kRows = Rows, kTokens = Tokens, kStageWords = StageWords, kSlots = Slots, kChunk = Chunk;
+  static constexpr int kMatrixRows = kOwn * kWarp;            // of the block
+  static constexpr int kStep = kMatrixRows / 4;               // Words4 of one word of all these rows
+  static constexpr int kStageWeights = kStageWords * kStep;   // Words4
+  static constexpr int kStageX = kTokens * kStageWords / 2;   // Words4 where a word is two k, the most
+  static constexpr int kAdders = kTokens / kRows * kWarp;     // threads with chains
+  static constexpr bool kApart = Copiers == kOthers;
+  static constexpr int kCopiers = kAdders, kFirstCopier = kApart ? kAdders : 0, kThreads = kFirstCopier + kCopiers;
+  static constexpr bool kAhead = kOwn * kRows <= 4;           // a chunk is read before the one before it is added
+  static_assert(kStageWeights % kCopiers == 0 && kStageWords % kChunk == 0 && kChunk % 4 == 0, "whole parts");
+  static_assert((kStageWeights + kStageX) * kSlots * 16 <= 48 * 1024, "what a block may have of shared memory");
+};
+
+typedef FloatShape<1, 1, kFloatFew, 48, 7, 16, kOthers> FewRows;
+typedef FloatShape<1, 2, kFloatSome, 32, 8, 16, kOthers> SomeRows;
+typedef FloatShape<1, 2, kFloatMore, 32, 6, 16, kTheSame> MoreRows;
+typedef FloatShape<2, 4, kFloatMany, 16, 6, 8, kTheSame> ManyRows;
+typedef FloatShape<4, 8, kFloatWide, 16, 3, 4, kTheSame> WideRows;
+static_assert(FewRows::kThreads == kFloatFewThreads && SomeRows::kThreads == kFloatThreads && MoreRows::kThreads == kFloatThreads, "as started");
+static_assert(ManyRows::kThreads == kFloatThreads && WideRows::kThreads == kFloatThreads, "as started");
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -68,9 +68,40 @@ int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* ar
   return args->together == 1 ? a.q.rows : a.q.rows / args->together + a.batch.count;
 }
 
-// Warps that go over the whole context.
+// How a prompt's tiles lie in the memory that a block shares; no stages where they do not: their rows of V are copied 16 bytes at a time, and
+// sums of 256 dimensions still are exact as floats.
+StageShape stage_of(const ts_kv_layer& layer) {
+  StageShape shape = {};
+  const bool nibbles = layer.kind == TS_KV_INT4;
+  const int32_t dim = layer.head_dim, values = layer.value_dim < kPromptDims ? layer.value_dim : kPromptDims;
+  if (!has_scales(layer.kind) || dim > 256 || layer.value_dim % values != 0 || (!nibbles && values % 4 != 0)) return shape;
+  const KVLayout layout(&layer);
+  shape.steps = static_cast<int32_t>(divide_up(dim, 32));
+  shape.key_rows = static_cast<int32_t>(layout.key_bytes / 64);
+  shape.value_row = nibbles ? (values + 31) / 32 * 4 : values / 4;
+  shape.row_bytes = static_cast<int32_t>(4 * layout.value_row_bytes);
+  shape.values = 4 * shape.key_rows;
+  shape.scales = shape.values + 4 * shape.value_row;
+  shape.page = (shape.scales + 4 + 6) / 8 * 8 + 1;
+  shape.tiles = kPromptThreads * shape.steps;
+  shape.stages = kPromptRoom < shape.tiles ? 0 : (kPromptRoom - shape.tiles) / (4 * shape.page);
+  shape.stages = shape.stages > 2 ? 2 : shape.stages;
+  shape.units = nibbles ? (values + 31) / 32 * 2 : (values + 15) / 16;
+  shape.swap = shape.value_row % 8 == 0 ? 2 : 0;
+  shape.key_bytes = static_cast<int32_t>(layout.key_bytes);
+  shape.scale_offset = static_cast<int32_t>(layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes);
+  shape.head_bytes = layout.head_bytes;
+  return shape;
+}
+
+// Blocks that go over the whole context.
 int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
-  args.prompt_blocks = divide_up(share_rows(a, way, &args), way.threads / kWarp);
+  const int64_t group = a.q.heads / a.layer->kv_heads;
+  args.above = way.above;
+  args.few = way.few;
+  args.chunks = static_cast<int32_t>(divide_up(group, way.columns));
+  args.together = way.threads / kWarp * static_cast<int32_t>(group < way.columns ? way.columns / group : 1);
+  args.prompt_blocks = a.q.rows / args.together + a.batch.count;
   const int64_t parts = a.layer->kv_heads * args.chunks * divide_up(a.layer->value_dim, kPromptDims);
   return start(device, way.kernel, args.prompt_blocks * parts, way.threads, &args);
 }
@@ -99,17 +130,21 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way
 }
 
 int32_t start_attention(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
-  const Way few = few_rows(a.layer->kind), many = many_rows(a.layer->kind);
+  args.stage = stage_of(*a.layer);
+  const bool whole = args.stage.stages > 0;
+  const Way many = many_rows(a.layer->kind);
+  Way few = few_rows(a.layer->kind);
+  if (has_scales(a.layer->kind) && !whole) few.few = INT32_MAX;
   bool any_few = false, any_many = false, one_each = true;
   for (int64_t s = 0; s < a.batch.count; ++s) {
     const int32_t rows = a.batch.row_starts[s + 1] - a.batch.row_starts[s];
     any_few = any_few || rows <= few.few;
-    any_many = any_many || rows > many.above;
+    any_many = any_many || (rows > many.above && rows > few.few);
     one_each = one_each && rows == 1;
   }
   args.one_each = one_each ? 1 : 0;
   int32_t status = TS_OK;
-  if (any_many) status = has_scales(a.layer->kind) ? start_whole(device, a, many, args) : start_segments(device, a, many, args);
+  if (any_many) status = whole ? start_whole(device, a, many, args) : start_segments(device, a, many, args);
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
 }
 

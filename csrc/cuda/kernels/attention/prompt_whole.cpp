@@ -1,20 +1,17 @@
-// attention of many rows of a sequence over pages of int8 and int4: a warp has 16 pairs of a row and a query head that share a KV head,
-// which are the 16 rows of small products, and goes over all tiles that they see. Its scores come as the operand that the weights are, so
-// threads exchange no more than peaks. Warps of a block have neighbouring rows, so what one loads the others find in the cache.
-// The sums of finished segments lie in the output until the last one.
-// Knows: attention/whole.h. Must not know: batches.
-#include "twostroke/cuda/attention/whole.h"
+// attention of many rows of a sequence over pages of int8 and int4: a warp has 16 pairs of a row and a query head that share a KV head, its
+// columns, which are the 16 rows of small products, and goes over all tiles that they see. Its scores come as the operand that the weights
+// are, so threads exchange no more than peaks. The warps of a block have neighbouring rows and read tiles from shared memory, where the next
+// one is copied meanwhile. The sums of finished segments lie in the output until the last one.
+// Knows: attention/prompt_tiles.h, attention/whole.h. Must not know: batches.
+#include "twostroke/cuda/attention/prompt_tiles.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kPromptWarps = kPromptThreads / kWarp;
-constexpr int kQuerySteps = kMostDim / 32;
 constexpr int kPromptUnits = kPromptDims / 16;
 constexpr int kRowState = 1 + 4;  // the peak and four totals
 
-TS_SHARED(Words4, prompt_queries, kPromptWarps* kQuerySteps* kWarp);             // operand A of 32 dimensions; each thread has its own
-TS_SHARED(float, prompt_wholes, 2 * kRowState * kPromptThreads);                 // of finished segments; each thread has its own
+TS_SHARED(float, prompt_wholes, 2 * kRowState * kPromptThreads);  // of finished segments; each thread has its own
 
 #define TS_BOTH_ROWS TS_EVERY_LANE for (int r = 0; r < 2; ++r)
 #define TS_EVERY_PLACE                               \
@@ -29,47 +26,53 @@ struct PromptColumn {
   float scale;
 };
 
-struct PromptTile {
-  RowTile rows;
-  int32_t kv_head, first_dim;
+// The rows of one warp, some of those of the block.
+struct PromptRows {
+  int32_t first, count, kv_head, first_dim;
   PromptColumn columns[2];
 
-  TS_MEMBER_INLINE PromptTile(const AttentionArgs& args, int32_t number, int32_t index) : rows(row_tile(args, number)), kv_head(0), first_dim(0), columns() {
-    const int32_t group = static_cast<int32_t>(args.heads) / args.layer.kv_heads, g = warp_lane() / 4;
+  TS_MEMBER_INLINE PromptRows(const AttentionArgs& args, const RowTile& block, int32_t index) : first(0), count(0), kv_head(0), first_dim(0), columns() {
+    const int32_t group = static_cast<int32_t>(args.heads) / args.layer.kv_heads, g = warp_lane() / 4, most = args.together / kPromptWarps;
     const int32_t first_head = index % args.chunks * kPromptColumns;
     index /= args.chunks;
     kv_head = index % args.layer.kv_heads;
     first_dim = index / args.layer.kv_heads * kPromptDims;
+    first = warp_index() * most;
+    count = block.rows - first < most ? block.rows - first : most;
     TS_BOTH_ROWS {
       const int32_t column = g + 8 * r, row = args.chunks > 1 ? 0 : column / group, place = args.chunks > 1 ? first_head + column : column % group;
-      const bool there = row < rows.rows && place < group;
-      columns[r] = {there, kv_head * group + (there ? place : 0), rows.first + (there ? row : 0), 0, rows.seen(args, there ? row : 0), 0.0f};
+      const bool there = row < count && place < group;
+      const int32_t of_tile = there ? first + row : 0;
+      columns[r] = {there, kv_head * group + (there ? place : 0), block.first + of_tile, 0, block.seen(args, of_tile), 0.0f};
     }
   }
 };
 
 // The queries of the thread's columns as bytes, to its own place in shared memory.
-TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptTile& tile, int32_t key_zero) {
+template <class Pages>
+TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptRows& rows) {
   const int32_t dim = args.layer.head_dim, t = warp_lane() % 4, steps = (dim + 31) / 32;
   const float scale = args.scale * kLog2E;
   float inverses[2];
   int32_t sums[2] = {0, 0};
-  const auto query = [&](int r, int32_t d) {
-    const PromptColumn& column = tile.columns[r];
-    return column.there && d < dim ? args.q[static_cast<int64_t>(column.row) * args.q_stride + static_cast<int64_t>(column.head) * dim + d] * scale : 0.0f;
+  const auto query = [&](int r, int32_t step, int k) {
+    const PromptColumn& column = rows.columns[r];
+    const int32_t d = Pages::query_quad(step, t, k / 4) * 4 + k % 4;
+    const float* from = args.q + static_cast<int64_t>(column.row) * args.q_stride + static_cast<int64_t>(column.head) * dim;
+    return column.there && d < dim ? from[d] * scale : 0.0f;
   };
   TS_BOTH_ROWS {
     uint32_t most = 0;
     for (int32_t step = 0; step < steps; ++step) {
       TS_EVERY_LANE
       for (int k = 0; k < 8; ++k) {
-        const uint32_t bits = bits_of(query(r, step * 32 + t * 8 + k)) & 0x7fffffffu;
+        const uint32_t bits = bits_of(query(r, step, k)) & 0x7fffffffu;
         most = bits > most ? bits : most;
       }
     }
     most = most_of_four(most);
     const Scaling scaling(float_of(most), kLargestByte);
-    tile.columns[r].scale = scaling.scale;
+    rows.columns[r].scale = scaling.scale;
     inverses[r] = scaling.inverse;
   }
   for (int32_t step = 0; step < steps; ++step) {
@@ -77,48 +80,18 @@ TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptTile& tile,
     TS_BOTH_ROWS {
       TS_EVERY_LANE
       for (int k = 0; k < 8; ++k)
-        operand[r + k / 4 * 2] |= (static_cast<uint32_t>(rounded(query(r, step * 32 + t * 8 + k), inverses[r])) & 0xffu) << (k % 4 * 8);
+        operand[r + k / 4 * 2] |= (static_cast<uint32_t>(rounded(query(r, step, k), inverses[r])) & 0xffu) << (k % 4 * 8);
       sums[r] = dot4(0x01010101u, static_cast<int32_t>(operand[r]), dot4(0x01010101u, static_cast<int32_t>(operand[r + 2]), sums[r]));
     }
-    prompt_queries[(warp_index() * kQuerySteps + step) * kWarp + warp_lane()] = operand;
+    prompt_room[(step * kPromptWarps + warp_index()) * kWarp + warp_lane()] = operand;
   }
-  TS_BOTH_ROWS tile.columns[r].zeros = -key_zero * sum_of_four(sums[r]);
-}
-
-// Four pages of K and V; a thread of a warp has its own of each two for K.
-struct TilePages {
-  int32_t own;  // the page of this thread's place among four
-
-  TS_MEMBER_INLINE int32_t operator[](int32_t page) const { return static_cast<int32_t>(shuffle(static_cast<uint32_t>(own), page)); }
-};
-
-template <class Pages>
-TS_DEVICE_INLINE void multiply_prompt_keys(const AttentionArgs& args, const PromptTile& tile, const TilePages& ids, int32_t (&sums)[2][4][4]) {
-  const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, dim = args.layer.head_dim, steps = (dim + 31) / 32;
-  const KVLayout layout(&args.layer);
-  const WholePage pages[2] = {{layout, ids[g % 2], tile.kv_head}, {layout, ids[2 + g % 2], tile.kv_head}};
-  for (int32_t step = 0; step < steps; ++step) {
-    typename Pages::Keys keys[2];
-    TS_EVERY_LANE
-    for (int pair = 0; pair < 2; ++pair) keys[pair] = Pages::keys(pages[pair], dim, step * 4 + t, g / 2);
-    const Words4 query = prompt_queries[(warp_index() * kQuerySteps + step) * kWarp + lane];
-    const uint32_t a[4] = {query.x, query.y, query.z, query.w};
-    TS_EVERY_LANE
-    for (int pair = 0; pair < 2; ++pair) {
-      TS_EVERY_LANE
-      for (int j = 0; j < 4; ++j) {
-        uint32_t b[2];
-        Pages::key_operand(keys[pair], j, b);
-        mma_by_unsigned(sums[pair][j], a, b);
-      }
-    }
-  }
+  TS_BOTH_ROWS rows.columns[r].zeros = -Pages::kKeyZero * sum_of_four(sums[r]);
 }
 
 // What a thread has of one tile: scores, then weights, of position 4t + j of page 2 * pair + side, of columns g (0, 1) and g + 8 (2, 3).
 struct PromptScores {
   float at[2][4][4];
-  FourScales value_scales[2][2];
+  int32_t scales;             // where those of V lie in shared memory, of the thread's positions of the first page
   int32_t first[2], last[2];  // positions of the tile that each column sees
 
   template <bool kAll>
@@ -126,48 +99,78 @@ struct PromptScores {
     const int32_t position = (2 * pair + side) * TS_PAGE_TOKENS + 4 * (warp_lane() % 4) + j;
     return kAll || (position >= first[r] && position < last[r]);
   }
+  TS_MEMBER_INLINE FourScales value_scales(const AttentionArgs& args, int32_t page) const { return {pair_of(prompt_room, scales + 2 * page * args.stage.page)}; }
+  // Where a score is NaN its weight is, and so is the row.
   template <bool kAll>
   TS_MEMBER_INLINE float peak(int r) const {
     float most = kLowest;
-    TS_EVERY_PLACE most = larger(sees<kAll>(r, pair, j, side) ? at[pair][j][2 * r + side] : kLowest, most);
-    return most_of_four(most);
+    TS_EVERY_PLACE most = larger_number(sees<kAll>(r, pair, j, side) ? at[pair][j][2 * r + side] : kLowest, most);
+    most = larger_number(most, shuffle_across(most, 1));
+    return larger_number(most, shuffle_across(most, 2));
   }
   // The largest magnitude among V's scales that the column sees; NaN where one is NaN.
   template <bool kAll>
-  TS_MEMBER_INLINE float largest_scale(int r) const {
+  TS_MEMBER_INLINE float largest_scale(const AttentionArgs& args, int r) const {
     uint32_t most = 0;
-    TS_EVERY_PLACE {
-      const uint32_t bits = sees<kAll>(r, pair, j, side) ? bits_of(value_scales[pair][side][j]) & 0x7fffffffu : 0;
-      most = bits > most ? bits : most;
+    TS_EVERY_LANE
+    for (int page = 0; page < kTilePages; ++page) {
+      const FourScales four = value_scales(args, page);
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) {
+        const uint32_t bits = sees<kAll>(r, page / 2, j, page % 2) ? bits_of(four[j]) & 0x7fffffffu : 0;
+        most = bits > most ? bits : most;
+      }
     }
     return float_of(most_of_four(most));
   }
 };
 
+// stage: where the tile lies in shared memory; start: its first position.
 template <class Pages>
-TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const PromptTile& tile, const TilePages& ids, int32_t start) {
-  const int32_t t = warp_lane() % 4;
-  const KVLayout layout(&args.layer);
-  FourScales key_scales[2][2];
-  PromptScores found;
+TS_DEVICE_INLINE PromptScores score_prompt_tile(const AttentionArgs& args, const PromptRows& rows, int32_t stage, int32_t start) {
+  const StageShape& shape = args.stage;
+  const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4;
+  int32_t sums[2][4][4];
   TS_EVERY_LANE
-  for (int page = 0; page < kTilePages; ++page) {
-    const WholePage at(layout, ids[page], tile.kv_head);
-    key_scales[page / 2][page % 2] = at.key_scales(layout, t);
-    found.value_scales[page / 2][page % 2] = at.value_scales(layout, t);
+  for (int i = 0; i < 32; ++i) sums[i / 16][i / 4 % 4][i % 4] = rows.columns[i / 2 % 2].zeros + static_cast<int32_t>(bits_of(kRounder));
+  for (int32_t step = 0; step < shape.steps; ++step) {
+    const Words4 query = prompt_room[(step * kPromptWarps + warp_index()) * kWarp + lane];
+    const uint32_t a[4] = {query.x, query.y, query.z, query.w};
+    TS_EVERY_LANE
+    for (int pair = 0; pair < 2; ++pair) {
+      typename Pages::Keys keys;
+      TS_EVERY_LANE
+      for (int part = 0; part < Pages::kKeyLoads; ++part) {
+        const int32_t row = Pages::key_row(step, t, part);
+        keys.words[part] = prompt_room[stage + (2 * pair + g % 2) * shape.page + swapped_key(row < shape.key_rows ? row : 0, g / 2)];
+      }
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) {
+        uint32_t b[2];
+        Pages::key_operand(keys, j, b);
+        mma_by_unsigned(sums[pair][j], a, b);
+      }
+    }
   }
-  int32_t sums[2][4][4] = {};
-  multiply_prompt_keys<Pages>(args, tile, ids, sums);
+  PromptScores found;
+  found.scales = 2 * (stage + shape.scales) + t + 4;
   TS_BOTH_ROWS {
-    const PromptColumn& column = tile.columns[r];
+    const PromptColumn& column = rows.columns[r];
     found.first[r] = column.there ? clipped(column.seen.begin - start) : kTile;
     found.last[r] = column.there ? clipped(column.seen.end - start) : 0;
-    TS_EVERY_PLACE found.at[pair][j][2 * r + side] =
-        static_cast<float>(sums[pair][j][2 * r + side] + column.zeros) * column.scale * key_scales[pair][side][j];
+    TS_EVERY_LANE
+    for (int page = 0; page < kTilePages; ++page) {
+      const FourScales key_scales = {pair_of(prompt_room, found.scales - 4 + 2 * page * shape.page)};
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) {
+        const float sum = float_of(static_cast<uint32_t>(sums[page / 2][j][2 * r + page % 2])) - kRounder;  // exact below 2^22
+        found.at[page / 2][j][2 * r + page % 2] = sum * column.scale * key_scales[j];
+      }
+    }
   }
   if (args.soft_cap > 0.0f || args.slopes != nullptr) {
     TS_BOTH_ROWS {
-      const PromptColumn& column = tile.columns[r];
+      const PromptColumn& column = rows.columns[r];
       TS_EVERY_PLACE {
         const int32_t away = start + (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j - column.seen.position;
         found.at[pair][j][2 * r + side] = adjusted(args, column.head, away, found.at[pair][j][2 * r + side]);
@@ -202,23 +205,31 @@ struct PromptWeights {
 
 // Scores to weights; raises peaks, adds totals.
 template <class Pages, bool kAll>
-TS_DEVICE_INLINE PromptWeights weigh_prompt_tile(PromptScores& own, PromptSums& sums) {
+TS_DEVICE_INLINE PromptWeights weigh_prompt_tile(const AttentionArgs& args, PromptScores& own, PromptSums& sums) {
   PromptWeights made = {};
   TS_BOTH_ROWS {
     const float found = own.peak<kAll>(r), before = sums.peaks[r], peak = larger(found, before);
     made.rescales[r] = exp2_negative(before - peak);
     sums.peaks[r] = peak;
-    const Scaling scaling(exp2_negative(found - peak) * own.largest_scale<kAll>(r), kLargestWhole);
+    const Scaling scaling(exp2_negative(found - peak) * own.largest_scale<kAll>(args, r), kLargestWhole);
     made.scales[r] = scaling.scale;
     int32_t sum = 0;
-    TS_EVERY_PLACE {
-      const bool sees = own.sees<kAll>(r, pair, j, side);
-      const float weight = sees ? exp2_negative(own.at[pair][j][2 * r + side] - peak) : 0.0f;
-      const int32_t whole = sees ? rounded(weight * own.value_scales[pair][side][j], scaling.inverse) : 0;
-      own.at[pair][j][2 * r + side] = weight;
-      made.low[pair][r + 2 * side] |= static_cast<uint32_t>(whole & 127) << (8 * j);
-      made.high[pair][r + 2 * side] |= (static_cast<uint32_t>(whole >> 7) & 0xffu) << (8 * j);
-      sum += whole;
+    TS_EVERY_LANE
+    for (int page = 0; page < kTilePages; ++page) {
+      const int pair = page / 2, side = page % 2;
+      const FourScales value_scales = own.value_scales(args, page);
+      uint32_t bits[4];
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) {
+        const bool sees = own.sees<kAll>(r, pair, j, side);
+        const float weight = sees ? exp2_negative(own.at[pair][j][2 * r + side] - peak) : 0.0f;
+        bits[j] = sees ? rounded_bits(weight * value_scales[j], scaling.inverse) : 0;
+        own.at[pair][j][2 * r + side] = weight;
+        if (!Pages::kValuesSigned) sum += static_cast<int16_t>(bits[j] & 0xffffu);
+      }
+      const FourDigits digits(bits);
+      made.high[pair][r + 2 * side] = digits.high;
+      made.low[pair][r + 2 * side] = digits.low;
     }
     TS_EVERY_LANE
     for (int j = 0; j < 4; ++j) {
@@ -231,16 +242,14 @@ TS_DEVICE_INLINE PromptWeights weigh_prompt_tile(PromptScores& own, PromptSums& 
 }
 
 template <class Pages>
-TS_DEVICE_INLINE void add_prompt_values(const AttentionArgs& args, const PromptTile& tile, const TilePages& ids, const PromptWeights& weights, PromptSums& own) {
-  const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, dim = args.layer.value_dim;
-  const KVLayout layout(&args.layer);
-  const WholePage pages[4] = {{layout, ids[0], tile.kv_head}, {layout, ids[1], tile.kv_head}, {layout, ids[2], tile.kv_head}, {layout, ids[3], tile.kv_head}};
-  const int32_t first = tile.first_dim / 16, units = Pages::value_units(dim);
-  TS_EVERY_LANE
-  for (int unit = 0; unit < kPromptUnits; ++unit) {
-    if (first + unit >= units) break;
+TS_DEVICE_INLINE void add_prompt_values(const AttentionArgs& args, int32_t stage, const PromptWeights& weights, PromptSums& own) {
+  const StageShape& shape = args.stage;
+  const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, swap = t * shape.swap;
+  const auto add_unit = [&](int32_t unit, float (&sums)[2][4]) {
     uint64_t values[kTilePages];
-    Pages::values(layout, pages, dim, first + unit, g, t, values);
+    TS_EVERY_LANE
+    for (int page = 0; page < kTilePages; ++page)
+      values[page] = Pages::shared_values(prompt_room, stage + page * shape.page + shape.values + t * shape.value_row, shape.value_row, swap, unit, g);
     TS_EVERY_LANE
     for (int half = 0; half < 2; ++half) {
       int32_t high[4] = {}, low[4] = {};
@@ -257,20 +266,22 @@ TS_DEVICE_INLINE void add_prompt_values(const AttentionArgs& args, const PromptT
       }
       TS_EVERY_LANE
       for (int i = 0; i < 4; ++i) {
-        float& sum = own.sums[unit][half][i];
         const int32_t whole = 128 * high[i] + low[i] + weights.starts[i / 2];
-        sum = fma(static_cast<float>(whole), weights.scales[i / 2], sum * weights.rescales[i / 2]);
+        sums[half][i] = fma(static_cast<float>(whole), weights.scales[i / 2], sums[half][i] * weights.rescales[i / 2]);
       }
     }
-  }
+  };
+  TS_EVERY_LANE
+  for (int unit = 0; unit < kPromptUnits; ++unit)
+    if (unit < shape.units) add_unit(unit, own.sums[unit]);
 }
 
 // Merges a segment into those before it, which lie in the output and in the thread's shared memory. first, last: whether it is.
 template <class Pages>
-TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile& tile, PromptSums& own, bool first, bool last) {
+TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptRows& rows, PromptSums& own, bool first, bool last) {
   const int32_t t = warp_lane() % 4, dim = args.layer.value_dim, thread = thread_index();
   TS_BOTH_ROWS {
-    const PromptColumn& column = tile.columns[r];
+    const PromptColumn& column = rows.columns[r];
     float keep = 0.0f, add = 1.0f;
     if (!first) {
       const float before = prompt_wholes[r * kRowState * kPromptThreads + thread], now = larger(own.peaks[r], before);
@@ -289,7 +300,7 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile
     float* out = args.out + static_cast<int64_t>(column.row) * args.out_stride + static_cast<int64_t>(column.head) * dim;
     TS_EVERY_LANE
     for (int i = 0; i < kPromptUnits * 4; ++i) {
-      const int32_t d = Pages::value_dim(tile.first_dim / 16 + i / 4, t, i / 2 % 2, i % 2);
+      const int32_t d = Pages::value_dim(rows.first_dim / 16 + i / 4, t, i / 2 % 2, i % 2);
       if (!column.there || d >= dim) continue;
       float sum = own.sums[i / 4][i / 2 % 2][2 * r + i % 2];
       if (!first) sum = fma(sum, add, out[d] * keep);
@@ -298,34 +309,45 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile
   }
 }
 
+// A block is some rows of one sequence, one KV head, some dimensions of V; its warps have as many rows each.
 template <class Pages>
 TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
   const int32_t blocks = static_cast<int32_t>(args.prompt_blocks), block = static_cast<int32_t>(block_index());
-  const int32_t number = (blocks - 1 - block % blocks) * kPromptWarps + warp_index();  // the last rows, which see most, come first
-  PromptTile tile(args, number, block / blocks);
-  if (tile.rows.rows == 0) return;
-  round_queries(args, tile, Pages::kKeyZero);
-  const int32_t begin = tile.rows.begin(args), begin_last = tile.rows.seen(args, tile.rows.rows - 1).begin;
-  const int32_t end = tile.rows.end(args), end_first = tile.rows.seen(args, 0).end;
-  const int32_t first_segment = begin / kSegment, last_segment = (end - 1) / kSegment;
-  for (int32_t segment = first_segment; segment <= last_segment; ++segment) {
-    PromptSums own;
-    own.clear();
-    const int32_t from = segment == first_segment ? begin / kTile * kTile : segment * kSegment;
-    const int32_t to = segment == last_segment ? end : (segment + 1) * kSegment;
-    for (int32_t start = from; start < to; start += kTile) {
-      const TilePages ids = {tile.rows.page(start / TS_PAGE_TOKENS + warp_lane() % 4, begin, end)};
-      PromptScores scores = score_prompt_tile<Pages>(args, tile, ids, start);
-      const bool all = start >= begin_last && start + kTile <= end_first;
-      const PromptWeights weights = all ? weigh_prompt_tile<Pages, true>(scores, own) : weigh_prompt_tile<Pages, false>(scores, own);
-      add_prompt_values<Pages>(args, tile, ids, weights, own);
+  const RowTile tile = row_tile(args, blocks - 1 - block % blocks);  // the last rows, which see most, come first
+  if (tile.rows == 0) return;
+  PromptRows rows(args, tile, block / blocks);
+  TileCopies<Pages> copies(args, tile, rows.kv_head, rows.first_dim);
+  round_queries<Pages>(args, rows);
+  const bool any = rows.count > 0;
+  const Seen first = tile.seen(args, any ? rows.first : 0), last = tile.seen(args, any ? rows.first + rows.count - 1 : 0);
+  const int32_t first_segment = first.begin / kSegment, last_segment = (last.end - 1) / kSegment;
+  PromptSums own;
+  own.clear();
+  for (int32_t start = copies.first; start < copies.end; start += kTile) {
+    copies.wait(start);
+    if (any && start + kTile > first.begin && start < last.end) {
+      PromptScores scores = score_prompt_tile<Pages>(args, rows, copies.stage, start);
+      const bool all = start >= last.begin && start + kTile <= first.end;
+      const PromptWeights weights = all ? weigh_prompt_tile<Pages, true>(args, scores, own) : weigh_prompt_tile<Pages, false>(args, scores, own);
+      add_prompt_values<Pages>(args, copies.stage, weights, own);
+      const int32_t segment = start / kSegment;
+      if ((start + kTile) % kSegment == 0 || start + kTile >= last.end) {
+        finish_segment<Pages>(args, rows, own, segment == first_segment, segment == last_segment);
+        own.clear();
+      }
     }
-    finish_segment<Pages>(args, tile, own, segment == first_segment, segment == last_segment);
+    copies.leave(start);
   }
 }
 
-TS_KERNEL(attention_prompt_int8, AttentionArgs) { attend_prompt<BytePages>(args); }
-TS_KERNEL(attention_prompt_int4, AttentionArgs) { attend_prompt<NibblePages>(args); }
+TS_KERNEL(attention_prompt_int8, AttentionArgs) {
+  at_most_threads<2 * kPromptThreads>();  // so that two blocks fit a multiprocessor
+  attend_prompt<BytePages>(args);
+}
+TS_KERNEL(attention_prompt_int4, AttentionArgs) {
+  at_most_threads<2 * kPromptThreads>();
+  attend_prompt<NibblePages>(args);
+}
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -25,7 +25,8 @@ TS_SHARED(Words4, weight_digits, kSegmentTiles * 2 * kWarp);        // operand A
 TS_SHARED(Words4, tile_totals, kSegmentTiles* kWholeColumns* kLanes / 4);
 
 // The warp's column of queries as bytes, four lanes of zeros behind them.
-TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block, int32_t key_zero) {
+template <class Pages>
+TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;
   const bool there = column < block.columns;
   const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = block.head(there ? column : 0);
@@ -35,7 +36,7 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
   uint32_t most = 0;
   TS_EVERY_LANE
   for (int i = 0; i < 16; ++i) {
-    const int32_t d = (lane + i / 8 * kWarp) * 8 + i % 8;
+    const int32_t pair = lane + i / 8 * kWarp, d = Pages::query_quad(pair / 4, pair % 4, i / 4 % 2) * 4 + i % 4;
     const float number = there && d < dim ? q[d] * scale : 0.0f;
     const uint32_t bits = bits_of(number) & 0x7fffffffu;
     numbers[i / 8][i % 8] = number;
@@ -56,7 +57,7 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
   for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), mask));
   if (lane != 0) return;
   query_scales[column] = scaling.scale;
-  query_starts[column] = -key_zero * sum;
+  query_starts[column] = -Pages::kKeyZero * sum;
 }
 
 // A tile's scores and V's scales as a thread of the tile's warp has them: of column g, positions 4t + j of page 2 * pair + side.
@@ -89,7 +90,7 @@ TS_DEVICE_INLINE void multiply_keys(const AttentionArgs& args, const SegmentBloc
     TS_EVERY_LANE
     for (int s = 0; s < kStepsAtOnce; ++s) {
       TS_EVERY_LANE
-      for (int pair = 0; pair < 2; ++pair) keys[s][pair] = Pages::keys(pages[pair], dim, (step + s) * 4 + t, g / 2);
+      for (int pair = 0; pair < 2; ++pair) keys[s][pair] = load_keys<Pages>(pages[pair], dim, step + s, t, g / 2);
     }
     TS_EVERY_LANE
     for (int s = 0; s < kStepsAtOnce; ++s) {
@@ -170,20 +171,22 @@ TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, fl
   const int32_t lane = warp_lane(), g = lane / 4, t = lane % 4, at = tile * kWholeColumns + g;
   const float before = peak_before(g, first, tile), peak = larger(found, before);
   const Scaling scaling(exp2_negative(found - peak) * largest_scale(own), kLargestWhole);
-  uint32_t digits[2][2][2] = {};  // pair, side, low or high
   int32_t sum = 0;
-  TS_EVERY_SCORE {
-    const bool sees = own.sees(t, pair, j, side);
-    const float weight = sees ? exp2_negative(own.scores[pair][j][side] - peak) : 0.0f;
-    const int32_t whole = sees ? rounded(weight * own.value_scales[pair][side][j], scaling.inverse) : 0;
-    own.scores[pair][j][side] = weight;
-    digits[pair][side][0] |= static_cast<uint32_t>(whole & 127) << (8 * j);
-    digits[pair][side][1] |= (static_cast<uint32_t>(whole >> 7) & 0xffu) << (8 * j);
-    sum += whole;
-  }
   TS_EVERY_LANE
-  for (int pair = 0; pair < 2; ++pair)
-    weight_digits[(tile * 2 + pair) * kWarp + lane] = Words4{digits[pair][0][1], digits[pair][0][0], digits[pair][1][1], digits[pair][1][0]};
+  for (int pair = 0; pair < 2; ++pair) {
+    uint32_t bits[2][4];
+    TS_EVERY_LANE
+    for (int i = 0; i < 8; ++i) {
+      const int side = i / 4, j = i % 4;
+      const bool sees = own.sees(t, pair, j, side);
+      const float weight = sees ? exp2_negative(own.scores[pair][j][side] - peak) : 0.0f;
+      bits[side][j] = sees ? rounded_bits(weight * own.value_scales[pair][side][j], scaling.inverse) : 0;
+      own.scores[pair][j][side] = weight;
+      if (!Pages::kValuesSigned) sum += static_cast<int16_t>(bits[side][j] & 0xffffu);
+    }
+    const FourDigits first(bits[0]), second(bits[1]);
+    weight_digits[(tile * 2 + pair) * kWarp + lane] = Words4{first.high, first.low, second.high, second.low};
+  }
   uint32_t totals[4];
   TS_EVERY_LANE
   for (int j = 0; j < 4; ++j) totals[j] = bits_of((own.scores[0][j][0] + own.scores[0][j][1]) + (own.scores[1][j][0] + own.scores[1][j][1]));
@@ -276,7 +279,7 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   const int32_t begin = block.tile.begin(args) - block.segment * kSegment, end = block.tile.end(args) - block.segment * kSegment;
   const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
   fetch_segment(args, block, first * kTile, last * kTile);
-  round_query(args, block, Pages::kKeyZero);
+  round_query<Pages>(args, block);
   barrier();
   const int32_t tile = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4;
   const bool seen = tile >= first && tile < last;

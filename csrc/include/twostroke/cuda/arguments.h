@@ -7,6 +7,7 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
+#include "twostroke/cuda/arguments/stage.h"
 #include "twostroke/cuda/arguments/samples.h"
 #include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/arguments/tiles.h"
@@ -40,9 +41,6 @@ constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
 constexpr int kHeldNumbers = 64;     // of a column of a state that one thread keeps in registers
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
-constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows
-constexpr int kPromptDims = 128;     // of V
-constexpr int kPromptThreads = 128;
 constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
 constexpr int kOneRowColumns = 4;
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
@@ -149,6 +147,7 @@ struct AttentionArgs {
   float* partials;
   int64_t first_tile, prompt_blocks;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
+  StageShape stage;
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of

@@ -51,6 +51,19 @@ inline uint32_t word_of(S& shared, int32_t index) {
   const Words4 four = shared[index / 4];
   return four[index % 4];
 }
+template <class S>
+inline uint64_t pair_of(S& shared, int32_t index) {
+  const Words4 four = shared[index / 2];
+  return four[index % 2 * 2] | static_cast<uint64_t>(four[index % 2 * 2 + 1]) << 32;
+}
+template <uint32_t kWhich>
+inline uint32_t chosen_bytes(uint32_t a, uint32_t b) {
+  const uint64_t both = a | static_cast<uint64_t>(b) << 32;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) result |= static_cast<uint32_t>(both >> (8 * (kWhich >> (4 * i) & 7)) & 0xff) << (8 * i);
+  return result;
+}
+inline float larger_number(float a, float b) { return a > b || b != b ? a : b; }
 // Not inline: watch.cpp does not look at it, since no other access orders it.
 uint32_t atomic_add(uint32_t* to, uint32_t value);
 

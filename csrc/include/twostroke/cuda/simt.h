@@ -127,6 +127,23 @@ TS_DEVICE_INLINE uint32_t word_of(__attribute__((address_space(3))) Words4* shar
   return reinterpret_cast<__attribute__((address_space(3))) Word*>(shared)[index];
 }
 
+// The 64 bits that begin at 8 * index bytes.
+TS_DEVICE_INLINE uint64_t pair_of(__attribute__((address_space(3))) Words4* shared, int32_t index) {
+  typedef uint64_t __attribute__((may_alias)) Pair;
+  return reinterpret_cast<__attribute__((address_space(3))) Pair*>(shared)[index];
+}
+
+// Four bytes of a (0 to 3) and b (4 to 7): the i-th is the one that hexadecimal digit i of `which`, from the right, says.
+template <uint32_t kWhich>
+TS_DEVICE_INLINE uint32_t chosen_bytes(uint32_t a, uint32_t b) {
+  uint32_t result;
+  __asm__("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "n"(kWhich));
+  return result;
+}
+
+// The larger one; where one is NaN the other.
+TS_DEVICE_INLINE float larger_number(float a, float b) { return __builtin_fmaxf(a, b); }
+
 // Memory around this address will be read soon, by some block.
 TS_DEVICE_INLINE void fetch_ahead(const void* from) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 

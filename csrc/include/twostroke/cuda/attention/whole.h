@@ -22,9 +22,9 @@ struct Scaling {
   }
 };
 
-TS_DEVICE_INLINE int32_t rounded(float number, float inverse) {
-  return static_cast<int16_t>(bits_of(fma(number, inverse, kRounder)) & 0xffffu);
-}
+// The whole number in the low half.
+TS_DEVICE_INLINE uint32_t rounded_bits(float number, float inverse) { return bits_of(fma(number, inverse, kRounder)); }
+TS_DEVICE_INLINE int32_t rounded(float number, float inverse) { return static_cast<int16_t>(rounded_bits(number, inverse) & 0xffffu); }
 
 TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) {
@@ -33,6 +33,17 @@ TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
   }
   return own;
 }
+
+// Four weights as digits, of what rounding left: the low halves of their bits.
+struct FourDigits {
+  uint32_t high, low;
+
+  TS_MEMBER_INLINE explicit FourDigits(const uint32_t (&bits)[4]) : high(0), low(0) {
+    const uint32_t first = chosen_bytes<0x5410>(bits[0], bits[1]), second = chosen_bytes<0x5410>(bits[2], bits[3]);
+    high = chosen_bytes<0x6420>(first >> 7, second >> 7);
+    low = chosen_bytes<0x6420>(first, second) & 0x7f7f7f7fu;
+  }
+};
 
 // Of four threads that follow each other, which have the same column.
 TS_DEVICE_INLINE float most_of_four(float own) {
@@ -86,7 +97,7 @@ struct WholePage {
   TS_MEMBER_INLINE explicit WholePage(const uint8_t* from) : keys(from) {}
 };
 
-// How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions; the thread's dimensions are 8t .. 8t + 7.
+// How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions.
 // Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is behind the last dimension is anything: it meets zeros, or
 // its sums are not kept.
 struct BytePages {
@@ -95,17 +106,10 @@ struct BytePages {
   struct Keys {
     Words4 words[kKeyLoads];
   };
-  // Eight dimensions, the i-th of the page's; positions 4 * quarter and the three behind it.
-  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
-    Keys found;
-    const int32_t last = (dim - 1) / 4;
-    TS_EVERY_LANE
-    for (int part = 0; part < 2; ++part) {
-      const int32_t quad = 2 * i + part < last ? 2 * i + part : last;
-      found.words[part] = load_once(page.keys + quad * 64 + quarter * 16);
-    }
-    return found;
-  }
+  // Which of the page's rows of K (64 bytes) has the thread's part of 32 dimensions, and the quad of dimensions that its bytes meet.
+  TS_MEMBER_INLINE static int32_t key_row(int32_t step, int32_t t, int32_t part) { return 8 * step + 4 * part + t; }
+  TS_MEMBER_INLINE static int32_t query_quad(int32_t step, int32_t t, int32_t part) { return key_row(step, t, part); }
+  TS_MEMBER_INLINE static int32_t key_rows(int32_t dim) { return (dim + 3) / 4; }
   TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
     b[0] = keys.words[0][position];
     b[1] = keys.words[1][position];
@@ -128,11 +132,32 @@ struct BytePages {
       found[p] = words[d] | static_cast<uint64_t>(words[second]) << 32;
     }
   }
+  // Words of V in a row before dimension d, a multiple of 32.
+  TS_MEMBER_INLINE static int32_t words_before(int32_t d) { return d; }
+  // As values, of a row of `length` times 16 bytes in shared memory, which change places by `swap`.
+  template <class Room>
+  TS_MEMBER_INLINE static uint64_t shared_values(Room& room, int32_t row, int32_t length, int32_t swap, int32_t unit, int32_t g) {
+    const int32_t at = unit * 4 + g / 2;
+    return pair_of(room, 2 * (row + (at < length ? at ^ swap : 0)) + g % 2);
+  }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded >> (32 * half)); }
   // Which dimension column 2t + i of the product of operand `half` is.
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit * 16 + 4 * t + 2 * i + half; }
   TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
 };
+
+// Positions 4 * quarter and the three behind it, of the thread's part of 32 dimensions; what is behind the last row is the last row.
+template <class Pages>
+TS_DEVICE_INLINE typename Pages::Keys load_keys(const WholePage& page, int32_t dim, int32_t step, int32_t t, int32_t quarter) {
+  typename Pages::Keys found;
+  const int32_t last = Pages::key_rows(dim) - 1;
+  TS_EVERY_LANE
+  for (int part = 0; part < Pages::kKeyLoads; ++part) {
+    const int32_t row = Pages::key_row(step, t, part);
+    found.words[part] = load_once(page.keys + (row < last ? row : last) * 64 + quarter * 16);
+  }
+  return found;
+}
 
 // Of int4 pages: a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
 struct NibblePages {
@@ -141,10 +166,9 @@ struct NibblePages {
   struct Keys {
     Words4 words[kKeyLoads];
   };
-  TS_MEMBER_INLINE static Keys keys(const WholePage& page, int32_t dim, int32_t i, int32_t quarter) {
-    const int32_t last = (dim - 1) / 8, pair = i < last ? i : last;
-    return {{load_once(page.keys + pair * 64 + quarter * 16)}};
-  }
+  TS_MEMBER_INLINE static int32_t key_row(int32_t step, int32_t t, int32_t) { return 4 * step + t; }
+  TS_MEMBER_INLINE static int32_t query_quad(int32_t step, int32_t t, int32_t part) { return 2 * (4 * step + t) + part; }
+  TS_MEMBER_INLINE static int32_t key_rows(int32_t dim) { return (dim + 7) / 8; }
   TS_MEMBER_INLINE static void key_operand(const Keys& keys, int position, uint32_t (&b)[2]) {
     b[0] = keys.words[0][position] & 0x0f0f0f0fu;
     b[1] = keys.words[0][position] >> 4 & 0x0f0f0f0fu;
@@ -155,6 +179,11 @@ struct NibblePages {
     const int32_t blocks = (dim + 31) / 32, block = unit / 2 < blocks ? unit / 2 : blocks - 1, at = (t * blocks + block) * 16 + unit % 2 * 8 + g;
     TS_EVERY_LANE
     for (int p = 0; p < kPages; ++p) found[p] = pages[p].values(layout)[at];
+  }
+  TS_MEMBER_INLINE static int32_t words_before(int32_t d) { return d / 2; }
+  template <class Room>
+  TS_MEMBER_INLINE static uint64_t shared_values(Room& room, int32_t row, int32_t, int32_t swap, int32_t unit, int32_t g) {
+    return word_of(room, 4 * (row + ((unit * 2 + g / 4) ^ swap)) + g % 4);
   }
   TS_MEMBER_INLINE static uint32_t value_operand(uint64_t loaded, int half) { return static_cast<uint32_t>(loaded) >> (4 * half) & 0x0f0f0f0fu; }
   TS_MEMBER_INLINE static int32_t value_dim(int32_t unit, int32_t t, int half, int i) { return unit / 2 * 32 + half * 16 + unit % 2 * 8 + 2 * t + i; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -187,3 +188,15 @@ def test_steps_of_an_engine_are_graphs_and_give_the_same_answers() -> None:
         # One list of launches; where results of four steps in turn lie, and whose tokens come from there, is changed.
         assert new == ((1, 8, 6 * 7) if call == b"" else (0, 0, 0))
     assert found[0] == found[1] and counted("graphs_held") == 0
+
+
+def test_weights_may_be_written_while_a_step_is_collected(gpu: CudaDevice) -> None:
+    arrays = ones(gpu, 4)
+    calls, other = doubling(gpu, *arrays), gpu.put(np.zeros((64, 8), np.float32))
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [gpu.write(other, np.full((64, 8), each, np.float32)) for each in range(40)])
+        for _ in range(20):
+            gpu.collect(calls)
+        gpu.wait()
+        writing.result()
+    assert values(gpu, [*arrays, other]) == [2.0**20] * 4 + [39.0]

@@ -191,6 +191,7 @@ int32_t ts_cuda_graphs(ts_context* device, int32_t most) {
   if (device == nullptr) return TS_BAD_POINTER;
   if (most < 0 || most > kMostGraphs) return TS_BAD_SHAPE;
   const int32_t status = ts_cuda_wait(device);
+  const Held held(*device);
   drop_graphs(*device);
   device->graphs.most = device->graphs.driver.create == nullptr ? 0 : most;
   return status;

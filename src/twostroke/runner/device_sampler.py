@@ -35,6 +35,7 @@ from twostroke.sampling.device_rows import (
     why_host,
     with_lists,
 )
+from twostroke.sampling.random_draw import WORD, draws
 from twostroke.sampling.verify import FAULTS, as_if_right, sample_rows
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, TokenLogprob
@@ -193,6 +194,17 @@ class DeviceSampler:
             return SampledRows(sequence, first, reason=reason or NO_ROOM)
         asked += found
         return SampledRows(sequence, first, tuple(changed))
+
+    def wanted_next(self, before: WantedRows, sequences: Sequence[PlannedSequence]) -> WantedRows | None:
+        """`wanted`, where `before` was what was asked for the same sequences, of one row each, one position back, and
+        none of them needs the token before it here. None where more than draws may differ."""
+        if before.asked["changed"].any():
+            return None
+        asked = before.asked.copy()
+        seeds = np.array([each.request.seed & WORD for each in sequences], np.uint64)
+        positions = np.array([each.num_output_tokens for each in sequences], np.uint64)
+        asked["draw"] = np.where(asked["drawn"] != 0, draws(seeds, positions), np.uint64(0))
+        return WantedRows(before.found, asked, before.lists)
 
     def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
         """Whether `choose` needs no logits for these sequences."""

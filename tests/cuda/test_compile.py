@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -68,21 +67,14 @@ def test_kernels_that_may_begin_early_wait_first() -> None:
                 assert first[:2] == ["griddepcontrol.launch_dependents;", "griddepcontrol.wait;"], name
 
 
-def assembler() -> Path | None:
-    found = importlib.util.find_spec("nvidia")
-    folders = [] if found is None else list(found.submodule_search_locations or [])
-    return next((path for folder in folders for path in Path(folder).glob("cu*/bin/ptxas")), None)
-
-
 FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")
 
 
 def reported(ptx: Path, chip: str, made: Path) -> dict[str, tuple[int, int, int]]:
     """What the assembler says of each kernel: registers of a thread, bytes of stack, bytes of spills."""
-    ptxas = assembler()
+    ptxas = build.assembler()
     if ptxas is None:
         pytest.skip("not assembled: pip install nvidia-cuda-nvcc==13.0.88 (of the test extra) brings ptxas")
-    ptxas.chmod(ptxas.stat().st_mode | 0o111)  # some installers drop it
     command = [str(ptxas), "-v", f"-arch={chip}", str(ptx), "-o", str(made)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     parts = re.split(r"Function properties for ts_kernel_(\w+)", text)

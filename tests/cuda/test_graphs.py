@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,31 @@ def test_kernels_of_its_own_that_the_driver_refuses_are_those_of_every_device() 
         gpu = CudaDevice(0, str(fake_driver()), built_folder())
         assert gpu.image_name == "kernels_sm_80.ptx"
         check_device(gpu)
+        gpu.close()
+
+
+def test_machine_code_is_taken_where_it_is_for_the_chip(tmp_path: Path) -> None:
+    """And the driver need not read it."""
+    for chip in ("sm_80", "sm_86", "sm_90a"):
+        (tmp_path / f"kernels_{chip}.cubin").write_bytes(b"\x7fELF")
+    for path in built_folder().iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    for capability, call, name in (
+        ((9, 0), b"", "sm_90a.cubin"),
+        ((9, 0), b"cuModuleLoadData", "sm_90a.ptx"),
+        ((8, 9), b"", "sm_86.cubin"),
+        ((8, 0), b"", "sm_80.cubin"),
+        ((12, 0), b"", "sm_80.ptx"),
+    ):
+        controls().fake_reset(1, MEMORY_BYTES, 1)
+        controls().fake_describe(*capability, 13000)
+        controls().fake_fail(call, 0)
+        gpu = CudaDevice(0, str(fake_driver()), tmp_path)
+        assert gpu.image_name == f"kernels_{name}"
+        calls = doubling(gpu, *ones(gpu, 4))
+        gpu.run(calls)
+        gpu.run(calls)
+        assert counted("early_edges") == (3 if capability == (9, 0) else 0)
         gpu.close()
 
 

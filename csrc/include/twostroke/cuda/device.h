@@ -158,7 +158,7 @@ int32_t launch_each(ts_context& device);
 
 // The graph of these launches; NULL where they are to run one by one.
 KeptGraph* graph_of(ts_context& device, const LaunchList& list);
-void find_graphs(ts_context& device, const char* image);  // of the driver's library, for the kernels of this PTX
+void find_graphs(ts_context& device, bool waits);  // of the driver's library. waits: see ts_cuda_load
 void drop_graphs(ts_context& device);  // behind all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.

@@ -56,15 +56,12 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
 
 def test_kernels_that_may_begin_early_wait_first() -> None:
     """Every one, or a grid could read what one before has not written: each waits for the one before alone."""
-    for chip in build.CHIPS:
-        for name, text in bodies(chip).items():
-            code = [line.strip() for line in text.partition("{")[2].splitlines()]
-            orders = [line for line in code if line.endswith(";") and not line.startswith((".", "ld.param"))]
-            first = [line for line in orders if "griddepcontrol" in line or not line.startswith(("mov.", "cvta."))]
-            if chip == "sm_80":
-                assert "griddepcontrol" not in text, name
-            else:
-                assert first[:2] == ["griddepcontrol.launch_dependents;", "griddepcontrol.wait;"], name
+    for name, text in bodies("sm_90a").items():
+        before, _, behind = text.partition("griddepcontrol.wait;")
+        assert behind and before.count("griddepcontrol.launch_dependents;") == 1, name
+        touched = re.findall(r"\b(?:ld\.global|ld\.shared|st|atom|red|cp|bar|shfl|mma|bra|call)\b.*", before)
+        assert touched == [], name
+    assert not any("griddepcontrol" in text for text in bodies("sm_80").values())
 
 
 FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")

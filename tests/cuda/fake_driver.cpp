@@ -223,7 +223,9 @@ CUresult cuCtxSetCurrent(CUcontext) { return 0; }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   *module = reinterpret_cast<CUmodule>(&fake);
   const char* target = strstr(static_cast<const char*>(image), ".target ");
-  const bool is_known = target != nullptr && sscanf(target, ".target %15s", fake.target) == 1;
+  const bool is_code = memcmp(image, "\177ELF", 4) == 0;
+  if (is_code) snprintf(fake.target, sizeof fake.target, "machine code");
+  const bool is_known = is_code || (target != nullptr && sscanf(target, ".target %15s", fake.target) == 1);
   return is_known && !fails_once("cuModuleLoadData") ? 0 : kInvalidImage;
 }
 CUresult cuModuleUnload(CUmodule) { return 0; }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,31 @@ def test_kernels_of_its_own_that_the_driver_refuses_are_those_of_every_device() 
         gpu.close()
 
 
+def test_machine_code_is_taken_where_it_is_for_the_chip(tmp_path: Path) -> None:
+    """And the driver need not read it."""
+    for chip in ("sm_80", "sm_86", "sm_90a"):
+        (tmp_path / f"kernels_{chip}.cubin").write_bytes(b"\x7fELF")
+    for path in built_folder().iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    for capability, call, name in (
+        ((9, 0), b"", "sm_90a.cubin"),
+        ((9, 0), b"cuModuleLoadData", "sm_90a.ptx"),
+        ((8, 9), b"", "sm_86.cubin"),
+        ((8, 0), b"", "sm_80.cubin"),
+        ((12, 0), b"", "sm_80.ptx"),
+    ):
+        controls().fake_reset(1, MEMORY_BYTES, 1)
+        controls().fake_describe(*capability, 13000)
+        controls().fake_fail(call, 0)
+        gpu = CudaDevice(0, str(fake_driver()), tmp_path)
+        assert gpu.image_name == f"kernels_{name}"
+        calls = doubling(gpu, *ones(gpu, 4))
+        gpu.run(calls)
+        gpu.run(calls)
+        assert counted("early_edges") == (3 if capability == (9, 0) else 0)
+        gpu.close()
+
+
 def test_kernels_that_cannot_begin_early_begin_late(gpu: CudaDevice) -> None:
     arrays = ones(gpu, 4)
     calls = doubling(gpu, *arrays)
@@ -187,3 +214,15 @@ def test_steps_of_an_engine_are_graphs_and_give_the_same_answers() -> None:
         # One list of launches; where results of four steps in turn lie, and whose tokens come from there, is changed.
         assert new == ((1, 8, 6 * 7) if call == b"" else (0, 0, 0))
     assert found[0] == found[1] and counted("graphs_held") == 0
+
+
+def test_weights_may_be_written_while_a_step_is_collected(gpu: CudaDevice) -> None:
+    arrays = ones(gpu, 4)
+    calls, other = doubling(gpu, *arrays), gpu.put(np.zeros((64, 8), np.float32))
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [gpu.write(other, np.full((64, 8), each, np.float32)) for each in range(40)])
+        for _ in range(20):
+            gpu.collect(calls)
+        gpu.wait()
+        writing.result()
+    assert values(gpu, [*arrays, other]) == [2.0**20] * 4 + [39.0]

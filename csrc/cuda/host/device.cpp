@@ -106,6 +106,7 @@ int32_t checked(const ts_context& device, const char* call, CUresult result) {
 int32_t begin(ts_context* device) {
   if (device == nullptr) return TS_BAD_POINTER;
   const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  const Held held(*device);
   return status == TS_OK && device->collected.count > 0 ? run_collected(*device) : status;
 }
 
@@ -137,6 +138,11 @@ int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out) {
   *out = nullptr;
   ts_context* device = static_cast<ts_context*>(calloc(1, sizeof(ts_context)));
   if (device == nullptr) return TS_NO_MEMORY;
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&device->lock, &kind);
+  pthread_mutexattr_destroy(&kind);
   const int32_t status = open_all(*device, driver, ordinal);
   if (status != TS_OK) {
     ts_context_destroy(device);
@@ -146,13 +152,13 @@ int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out) {
   return TS_OK;
 }
 
-int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes) {
+int32_t ts_cuda_load(ts_context* device, const void* image, int64_t bytes, int32_t waits) {
   const int32_t status = begin(device);
   if (status != TS_OK) return status;
   if (image == nullptr) return TS_BAD_POINTER;
   const char* text = static_cast<const char*>(image);
   if (device->module != nullptr || bytes < 1 || text[bytes - 1] != 0) return TS_BAD_FORMAT;  // the driver reads up to a zero
-  find_graphs(*device, text);
+  find_graphs(*device, waits != 0);
   const int32_t loaded = load_kernels(*device, image);
   if (loaded != TS_OK && device->module != nullptr) {
     device->driver.unload_module(device->module);
@@ -177,6 +183,7 @@ void ts_context_destroy(ts_context* device) {
   }
   if (device->retained) driver.release(device->device);
   free(device->collected.data);
+  pthread_mutex_destroy(&device->lock);
   free(device);  // the driver's library stays open: it may not be closed safely
 }
 

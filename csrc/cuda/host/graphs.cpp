@@ -154,7 +154,7 @@ KeptGraph* kept_graph(ts_context& device, const LaunchList& list) {
 
 }  // namespace
 
-void find_graphs(ts_context& device, const char* image) {
+void find_graphs(ts_context& device, bool waits) {
   bool all = true;
 #define F(symbol, name, arguments)                                                                                     \
   device.graphs.driver.name = reinterpret_cast<CUresult(*) arguments>(find(device.driver.library, #symbol));           \
@@ -162,8 +162,7 @@ void find_graphs(ts_context& device, const char* image) {
   TS_CUDA_GRAPHS(F)
 #undef F
   device.graphs.most = all ? kMostGraphs : 0;
-  const bool wait = strstr(image, "griddepcontrol.wait") != nullptr;  // all of its kernels do, or none
-  device.graphs.join = wait ? reinterpret_cast<CUaddDependencies>(dlsym(device.driver.library, kAddDependencies)) : nullptr;
+  device.graphs.join = waits ? reinterpret_cast<CUaddDependencies>(dlsym(device.driver.library, kAddDependencies)) : nullptr;
 }
 
 KeptGraph* graph_of(ts_context& device, const LaunchList& list) {
@@ -191,6 +190,7 @@ int32_t ts_cuda_graphs(ts_context* device, int32_t most) {
   if (device == nullptr) return TS_BAD_POINTER;
   if (most < 0 || most > kMostGraphs) return TS_BAD_SHAPE;
   const int32_t status = ts_cuda_wait(device);
+  const Held held(*device);
   drop_graphs(*device);
   device->graphs.most = device->graphs.driver.create == nullptr ? 0 : most;
   return status;

@@ -84,6 +84,7 @@ int32_t ts_cuda_has_op(int32_t op) { return op >= 0 && op < kOpCount && kOps[op]
 int32_t ts_cuda_collect(ts_context* device, const int64_t* words, int64_t count, int64_t* ran) {
   *ran = 0;
   if (device == nullptr || (words == nullptr && count > 0)) return TS_BAD_POINTER;
+  const Held held(*device);
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
   if (status == TS_OK) status = collect(*device, words, count, ran);
   if (status != TS_OK) forget(device->collected);
@@ -91,6 +92,9 @@ int32_t ts_cuda_collect(ts_context* device, const int64_t* words, int64_t count,
 }
 
 int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t* ran) {
+  *ran = 0;
+  if (device == nullptr) return TS_BAD_POINTER;
+  const Held held(*device);
   const int32_t status = ts_cuda_collect(device, words, count, ran);
   if (status != TS_OK) return status;
   device->call = *ran;

@@ -65,6 +65,32 @@ uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, boo
   return scratch.at - at;
 }
 
+// Collects the launches for all rows and runs everything. args: what is the same for them; told, afterwards, where the results are.
+int32_t sample_all(ts_context& device, SampleArgs& args, const SampleRow* all, const float* logits, int64_t rows, int32_t slot) {
+  const Held held(device);
+  bool changed = false;
+  for (int64_t r = 0; r < rows; ++r) changed = changed || all[r].changed != 0;
+  const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce;
+  int32_t status = TS_OK;
+  device.call = 0;
+  const uint64_t scratch = scratch_of(device, static_cast<int64_t>(place(args, 0, at_once, rows, changed)), &status);
+  if (status == TS_OK) place(args, scratch, at_once, rows, changed);
+  if (status == TS_OK && slot >= 0) args.told = reinterpret_cast<SampledRow*>(results_of(device, slot, rows * sizeof(SampledRow), &status));
+  for (args.first = 0; args.first < rows && status == TS_OK; args.first += at_once) {
+    const int64_t some = rows - args.first < at_once ? rows - args.first : at_once;
+    Wanted wanted = {};
+    for (int64_t r = args.first; r < args.first + some; ++r) {
+      const bool some = all[r].top_k > 0 && all[r].top_k < args.count;
+      wanted.sums = wanted.sums || all[r].num_top >= 0 || (all[r].drawn != 0 && !some);
+      wanted.scored = wanted.scored || all[r].num_top >= 0;
+    }
+    args.logits = logits + args.first * args.stride;
+    status = sample_some(device, args, some, wanted);
+  }
+  if (status != TS_OK) forget(device.collected);
+  return status == TS_OK ? run_collected(device) : status;
+}
+
 }  // namespace
 }  // namespace cuda
 }  // namespace twostroke
@@ -87,10 +113,6 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   for (int64_t r = 0; r < rows && status == TS_OK; ++r) status = check_row(*device, all, all[r], count);
   if (status != TS_OK) return status;
 
-  bool changed = false;
-  for (int64_t r = 0; r < rows; ++r) changed = changed || all[r].changed != 0;
-  const int64_t at_once = rows < kRowsAtOnce ? rows : kRowsAtOnce;
-  device->call = 0;
   SampleArgs args = {};
   args.rows = reinterpret_cast<const SampleRow*>(mirror);
   args.stride = stride;
@@ -98,22 +120,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   args.parts = divide_up(count, kThreads * kPartTokens);
   args.scale = scale;
   memcpy(args.series, series, sizeof args.series);
-  const uint64_t scratch = scratch_of(*device, static_cast<int64_t>(place(args, 0, at_once, rows, changed)), &status);
-  if (status == TS_OK) place(args, scratch, at_once, rows, changed);
-  if (status == TS_OK && slot >= 0) args.told = reinterpret_cast<SampledRow*>(results_of(*device, slot, rows * told_bytes, &status));
-  for (args.first = 0; args.first < rows && status == TS_OK; args.first += at_once) {
-    const int64_t some = rows - args.first < at_once ? rows - args.first : at_once;
-    Wanted wanted = {};
-    for (int64_t r = args.first; r < args.first + some; ++r) {
-      const bool some = all[r].top_k > 0 && all[r].top_k < count;
-      wanted.sums = wanted.sums || all[r].num_top >= 0 || (all[r].drawn != 0 && !some);
-      wanted.scored = wanted.scored || all[r].num_top >= 0;
-    }
-    args.logits = logits + args.first * stride;
-    status = sample_some(*device, args, some, wanted);
-  }
-  if (status != TS_OK) forget(device->collected);
-  if (status == TS_OK) status = run_collected(*device);
+  status = sample_all(*device, args, all, logits, rows, slot);
   if (status == TS_OK && slot >= 0) return end_results(*device, slot, rows * told_bytes);
   return status == TS_OK ? ts_cuda_get(device, told, reinterpret_cast<uint64_t>(args.told), rows * told_bytes) : status;
 }

@@ -127,6 +127,7 @@ int32_t ts_cuda_follow(ts_context* device, const int32_t* tokens, int64_t rows, 
   if (to == nullptr || from == nullptr) return TS_BAD_POINTER;
   for (int64_t i = 0; i < count; ++i)
     if (pairs[2 * i] < 0 || pairs[2 * i] >= rows || pairs[2 * i + 1] < 0 || (pairs[2 * i + 1] + 1) * told_bytes > results.bytes) return TS_BAD_INDEX;
+  const Held held(*device);
   const FollowArgs args = {const_cast<int32_t*>(to), from, reinterpret_cast<const SampledRow*>(results.there), count};
   return start(*device, kKernel_follow, divide_up(count, kThreads), kThreads, &args);
 }

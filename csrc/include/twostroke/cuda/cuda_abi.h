@@ -23,9 +23,9 @@ typedef struct {
 
 // driver: the library to open, usually "libcuda.so.1".
 int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out);
-// Before anything runs; again, with another one, where it failed. image: PTX with a zero behind it, of `bytes` in all; it is compiled by the
-// driver.
-int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes);
+// Before anything runs; again, with another one, where it failed. image: machine code, or PTX, which is compiled by the driver; a zero
+// behind it, of `bytes` in all. waits: whether each of its kernels waits by itself for the one before, so that it may begin early.
+int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes, int32_t waits);
 int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);
 const char* ts_cuda_error(void);  // of the last call of this thread that failed: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
 

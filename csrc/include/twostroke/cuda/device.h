@@ -1,6 +1,8 @@
 // One device as the launching code sees it: the driver's functions, kernels, scratch memory, the mirrors of inputs.
 // Knows: the driver. Must not know: ops.
 #pragma once
+#include <pthread.h>
+
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/cuda_abi.h"
 #include "twostroke/cuda/driver_types.h"
@@ -119,6 +121,7 @@ struct ts_context {
   uint64_t scratch;
   int64_t scratch_bytes;
   twostroke::cuda::InputBlock inputs[twostroke::cuda::kMostInputs];
+  pthread_mutex_t lock;  // of what is collected, and of the graphs: weights may be written by one thread while another one steps
   int64_t call;  // that is being started, or that failed
   twostroke::cuda::LaunchList collected;
   twostroke::cuda::Graphs graphs;
@@ -137,6 +140,15 @@ void set_error(const char* what, const char* detail);
 // Collects a launch of `kernel` with a copy of args; a grid without blocks is nothing to do.
 int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t threads, const void* args);
 
+// Holds the lock, which one thread may take more than once; nothing waits for the device meanwhile.
+struct Held {
+  ts_context& device;
+
+  explicit Held(ts_context& of) : device(of) { pthread_mutex_lock(&device.lock); }
+  ~Held() { pthread_mutex_unlock(&device.lock); }
+  Held(const Held&) = delete;
+};
+
 // Makes the calling thread ready; what was collected runs first.
 int32_t begin(ts_context* device);
 
@@ -146,7 +158,7 @@ int32_t launch_each(ts_context& device);
 
 // The graph of these launches; NULL where they are to run one by one.
 KeptGraph* graph_of(ts_context& device, const LaunchList& list);
-void find_graphs(ts_context& device, const char* image);  // of the driver's library, for the kernels of this PTX
+void find_graphs(ts_context& device, bool waits);  // of the driver's library. waits: see ts_cuda_load
 void drop_graphs(ts_context& device);  // behind all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.

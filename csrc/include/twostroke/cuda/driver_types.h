@@ -87,7 +87,7 @@ struct CUgraphEdge {  // CUgraphEdgeData
 // An edge behind which a kernel takes its place before the one before has ended: it waits for that by itself.
 constexpr CUgraphEdge kProgrammaticEdge = {1, 0, 1, {}};
 
-// Of CUDA 12.3; without it every kernel begins behind the end of the one before.
+// It came with CUDA 12.3; without it every kernel begins behind the end of the one before.
 typedef CUresult (*CUaddDependencies)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edges, size_t count);
 constexpr char kAddDependencies[] = "cuGraphAddDependencies_v2";
 

@@ -1,9 +1,10 @@
 """Compile csrc/cuda: the kernels to PTX, and the host library that starts them. Needs the `ziglang` package, no CUDA.
 
-    python src/twostroke/backends/cuda/build.py [--out FOLDER]
+    python src/twostroke/backends/cuda/build.py [--out FOLDER] [--machine-code CHIP ...]
 
 PTX is text that the driver compiles for the device at hand and keeps compiled: that of sm_80 for every newer one, too,
-that of sm_90a for compute capability 9.0 alone. Wheels contain all files; an editable installation does not build them
+that of sm_90a for compute capability 9.0 alone. A driver takes seconds for that, once; machine code, where there is an
+assembler to make it, saves them. Wheels contain all files; an editable installation does not build them
 (setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.
@@ -15,7 +16,10 @@ Must not know: what the kernels compute.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +28,9 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
 CHIPS = ("sm_80", "sm_90a")
-"""Of the PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
+"""The PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
+ASSEMBLED = {"sm_80": "sm_80", "sm_86": "sm_80", "sm_89": "sm_80", "sm_90a": "sm_90a"}
+"""Chips with machine code of their own (A100; RTX 30; RTX 40, L4; H100, H200), and the PTX that it is made of."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -78,6 +84,35 @@ def with_threads(ptx: str) -> str:
     return "".join(entries)
 
 
+def assembler() -> Path | None:
+    """ptxas, of the package nvidia-cuda-nvcc or of an installed toolkit; None where there is none."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [] if found is None else list(found.submodule_search_locations or [])
+    of_package = next((path for folder in folders for path in Path(folder).glob("cu*/bin/ptxas")), None)
+    if of_package is not None:
+        of_package.chmod(of_package.stat().st_mode | 0o111)  # some installers drop it
+        return of_package
+    installed = shutil.which("ptxas")
+    return None if installed is None else Path(installed)
+
+
+def assemble(chip: str) -> Path:
+    """Machine code for one chip, from the cache or assembled. Raises RuntimeError."""
+    ptxas, ptx = assembler(), compile_ptx(ASSEMBLED[chip])
+    if ptxas is None:
+        raise RuntimeError("there is no ptxas: pip install nvidia-cuda-nvcc brings it")
+    version = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=True).stdout
+
+    def make(path: Path) -> None:
+        command = [str(ptxas), f"-arch={chip}", str(ptx), "-o", str(path)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"assembling for {chip} failed:\n{result.stderr}")
+
+    made: Path = cpu_build().shared_cache().get(".cubin", (version, chip, ptx.read_bytes()), make)
+    return made
+
+
 def build_host(target: str) -> Path:
     """The host library. Raises RuntimeError."""
     base = cpu_build()
@@ -92,14 +127,17 @@ def build_host(target: str) -> Path:
     return made
 
 
-def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None) -> list[Path]:
-    """Put all files into `out`; returns them. Raises RuntimeError."""
+def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None, machine_code: Sequence[str] = ()) -> list[Path]:
+    """Put all files into `out`; returns them. machine_code: chips, of ASSEMBLED. Raises RuntimeError."""
     base = cpu_build()
     out.mkdir(parents=True, exist_ok=True)
     built = {
         out / "libtwostroke_cuda.so": build_host(target or base.machine()),
         **{out / f"kernels_{chip}.ptx": compile_ptx(chip) for chip in CHIPS},
+        **{out / f"kernels_{chip}.cubin": assemble(chip) for chip in machine_code},
     }
+    for old in out.glob("*.cubin"):  # made from other sources
+        old.unlink()
     for path, made in built.items():
         path.write_bytes(made.read_bytes())
     return list(built)
@@ -109,9 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Compile the CUDA backend.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
+    parser.add_argument("--machine-code", nargs="*", default=(), choices=ASSEMBLED, help="chips; needs ptxas")
     asked = parser.parse_args(arguments)
     try:
-        for path in build_all(asked.out):
+        for path in build_all(asked.out, machine_code=asked.machine_code):
             print(path)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)

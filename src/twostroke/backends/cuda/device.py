@@ -69,10 +69,12 @@ class CudaDevice:
 
     def _load(self, folder: Path) -> int:
         """The kernels that suit the device; those of every device where the driver refuses its own. A status."""
+        native.require_built(folder)
         found, status = self.facts, 0
-        for self.image_name in native.image_names(found.capability, found.driver_version):
-            code = native.image(folder, self.image_name)
-            status = self._library.ts_cuda_load(self._context, code, len(code))
+        for image in native.images(folder, found.capability, found.driver_version):
+            self.image_name, code = image.name, (folder / image.name).read_bytes() + b"\0"
+            waits = b"griddepcontrol.wait" in (folder / image.source).read_bytes()  # all of its kernels do, or none
+            status = self._library.ts_cuda_load(self._context, code, len(code), waits)
             if status != native.FAILED:
                 break
         return int(status)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ctypes import POINTER, Structure, c_char, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from twostroke.backends.cpu.library import ABI_VERSION, STATUSES, OpNumbers, Signatures, declared
 from twostroke.types.errors import BackendError
@@ -55,7 +56,7 @@ _SIGNATURES: Signatures = {
     "ts_run": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_context_destroy": (None, [_P]),
     "ts_cuda_open": (_I, [c_char_p, _I, POINTER(c_void_p)]),
-    "ts_cuda_load": (_I, [_P, c_char_p, _L]),
+    "ts_cuda_load": (_I, [_P, c_char_p, _L, _I]),
     "ts_cuda_describe": (_I, [_P, POINTER(DeviceStruct)]),
     "ts_cuda_error": (c_char_p, []),
     "ts_cuda_allocate": (_I, [_P, _L, POINTER(c_uint64)]),
@@ -106,16 +107,22 @@ def load_host_library(folder: Path) -> ctypes.CDLL:
     return declared(library, _SIGNATURES)
 
 
-def image_names(capability: tuple[int, int], driver_version: int) -> tuple[str, ...]:
-    """The files of kernels that suit a device, the best first."""
-    is_hopper = capability == HOPPER and driver_version >= HOPPER_VERSION
-    return (HOPPER_IMAGE_NAME, IMAGE_NAME) if is_hopper else (IMAGE_NAME,)
+class Image(NamedTuple):
+    """Kernels in a file of the backend's folder. source: the PTX that they are, or were made of."""
+
+    name: str
+    source: str
 
 
-def image(folder: Path, name: str) -> bytes:
-    """Kernels as PTX, with the zero behind them that the driver wants."""
-    require_built(folder)
-    return (folder / name).read_bytes() + b"\0"
+def images(folder: Path, capability: tuple[int, int], driver_version: int) -> list[Image]:
+    """What suits a device, the best first. Machine code runs on the chip that it is for and on newer ones of its
+    generation, that of an `a` on its own chip alone."""
+    major, minor = capability
+    chips = [f"sm_{major}{each}" for each in range(minor, -1, -1)]
+    found = [Image(f"kernels_{chip}.cubin", IMAGE_NAME) for chip in chips]
+    if capability == HOPPER and driver_version >= HOPPER_VERSION:
+        found = [Image("kernels_sm_90a.cubin", HOPPER_IMAGE_NAME), Image(HOPPER_IMAGE_NAME, HOPPER_IMAGE_NAME)]
+    return [each for each in [*found, Image(IMAGE_NAME, IMAGE_NAME)] if (folder / each.name).is_file()]
 
 
 @cache

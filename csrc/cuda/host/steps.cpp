@@ -25,13 +25,6 @@ int32_t make_event(ts_context& device, CUevent* event) {
 
 int32_t record(ts_context& device, CUevent event) { return checked(device, "cuEventRecord", device.driver.record(event, device.stream)); }
 
-// What was collected runs first: events and copies stand behind it.
-int32_t entered(ts_context* device) {
-  if (device == nullptr) return TS_BAD_POINTER;
-  const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
-  return status == TS_OK ? run_collected(*device) : status;
-}
-
 }  // namespace
 
 int32_t pinned_room(ts_context& device, void** memory, int64_t* room, int64_t bytes) {
@@ -64,7 +57,7 @@ int32_t end_results(ts_context& device, int32_t slot, int64_t bytes) {
   if (!is_slot(slot)) return TS_BAD_INDEX;
   ResultSlot& results = device.results[slot];
   results.bytes = bytes;
-  int32_t status = entered(&device);
+  int32_t status = begin(&device);
   if (status == TS_OK) status = make_event(device, &results.ended);
   if (status == TS_OK && bytes > 0)
     status = checked(device, "cuMemcpyDtoHAsync",
@@ -117,7 +110,7 @@ int32_t ts_cuda_begin_step(ts_context* device, int32_t slot) {
 
 int32_t ts_cuda_follow(ts_context* device, const int32_t* tokens, int64_t rows, const int32_t* pairs, int64_t count, int64_t told_bytes,
                        int32_t slot) {
-  int32_t status = entered(device);
+  int32_t status = begin(device);
   if (status != TS_OK || count == 0) return status;
   if (tokens == nullptr || pairs == nullptr) return TS_BAD_POINTER;
   if (!is_slot(slot)) return TS_BAD_INDEX;
@@ -133,7 +126,7 @@ int32_t ts_cuda_follow(ts_context* device, const int32_t* tokens, int64_t rows, 
 }
 
 int32_t ts_cuda_results(ts_context* device, int32_t slot, void* told, int64_t bytes, double* seconds) {
-  int32_t status = entered(device);
+  int32_t status = begin(device);
   if (status != TS_OK) return status;
   if (!is_slot(slot) || device->results[slot].ended == nullptr || device->results[slot].begun == nullptr) return TS_BAD_INDEX;
   const ResultSlot& results = device->results[slot];

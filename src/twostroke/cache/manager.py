@@ -271,9 +271,9 @@ class CacheManager:
         self._holdings[sequence_id] = Holding(source.salt, tables, state, full, filled, copied_tokens)
         return True
 
-    def reserve(self, sequence_id: str, num_tokens: int) -> Tables | None:
+    def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
         """Own pages for positions [0, num_tokens), as `grow`, and say which, a table for each group; None where there
-        are not enough. In a window's table, pages behind the window are -1.
+        are not enough, or no more than `left`. In a window's table, pages behind the window are -1.
 
         The same object as long as they are the same pages.
         """
@@ -281,7 +281,7 @@ class CacheManager:
         needed = -(-num_tokens // self.page_tokens)
         if holding.planned_pages == needed:
             return holding.planned
-        if not self.grow(sequence_id, num_tokens):
+        if (left and self.pages_left <= left) or not self.grow(sequence_id, num_tokens):
             return None
         holding.planned_pages = needed
         holding.planned = planned = tuple([tuple(table.page_ids[:needed]) for table in holding.tables])

@@ -246,8 +246,8 @@ class Scheduler:
                     self._preempt(sequence, request_id, step.preempted)
                 return
             self._preempt(victim, request_id, step.preempted)
-        if samples and self._limits.spare_tokens and self._cache.pages_left > len(self._queues.running):
-            tables = self._cache.reserve(request_id, end + self._limits.spare_tokens) or tables
+        if samples and -end % self._cache.page_tokens < (spare := self._limits.spare_tokens):
+            tables = self._cache.reserve(request_id, end + spare, len(self._queues.running)) or tables
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = step.now
         step.load.add(sequence, num_tokens + len(draft))

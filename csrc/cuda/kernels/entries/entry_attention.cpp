@@ -13,6 +13,8 @@ static_assert(kSeenTile <= kEntryTile, "products with a tile have room");
 
 TS_SHARED(float, seen_scores, kSeenTile);
 TS_SHARED(float, seen_weights, kSeenTile);
+TS_SHARED(uint64_t, seen_bytes, kSeenTile);  // where the entries of a tile lie
+TS_SHARED(float, seen_scales, kSeenTile);
 
 // Entries of a row: `count` from `first` on; where `chosen` is given, those that it names there.
 struct SeenEntries {
@@ -69,6 +71,7 @@ struct EntrySums {
     for (int64_t e = 0; e < count; ++e) total += seen_weights[e];
     TS_EVERY_SUM
     for (int j = 0; j < kEntrySums; ++j) sums[j] *= kept;
+    _Pragma("clang loop unroll_count(4)")
     for (int64_t e = 0; e < count; ++e) {
       const EntryNumbers entry = entry_at(e);
       const float weight = seen_weights[e];
@@ -119,10 +122,20 @@ TS_KERNEL(entry_attention, EntryArgs) {
   own.begin(args, args.before == nullptr ? nullptr : args.before + row * args.before_stride + head * (dim + kBesideEntry));
   for (int64_t first = 0; first < seen.count; first += kSeenTile) {
     const int64_t count = seen.count - first < kSeenTile ? seen.count - first : kSeenTile;
-    const auto entry_at = [&](int64_t e) { return EntryNumbers(layout, pages, seen.at(first + e)); };
-    sum_entries(q, dim, count, entry_at);
+    barrier();  // all are done with the last tile
+    if (thread < count) {
+      const EntryNumbers entry(layout, pages, seen.at(first + thread));
+      seen_bytes[thread] = reinterpret_cast<uint64_t>(entry.bytes);
+      seen_scales[thread] = entry.scale;
+    }
     barrier();
-    if (thread < count) seen_scores[thread] = product_with(thread) * scale;
+    const auto entry_at = [&](int64_t e) {
+      const uint64_t bytes = seen_bytes[e];
+      return EntryNumbers(reinterpret_cast<const uint8_t*>(bytes), args.layer.kind, seen_scales[e]);
+    };
+    sum_entries<1>(q, 1, dim, count, entry_at);
+    barrier();
+    if (thread < count) seen_scores[thread] = product_with(thread, 0) * scale;
     barrier();
     own.add(dim, count, entry_at);
   }

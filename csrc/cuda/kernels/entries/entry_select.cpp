@@ -15,13 +15,14 @@ TS_KERNEL(entry_scores, SelectArgs) {
   const int32_t* pages = args.page_table + of.sequence * args.table_stride;
   const bool own = thread_index() < count;
   float sum = 0.0f;
-  for (int64_t head = 0; head < args.heads; ++head) {
+  for (int64_t head = 0; head < args.heads; head += kEntryHeads) {
     const float* q = args.q + row * args.q_stride + head * args.dim;
-    sum_entries(q, args.dim, count, [&](int64_t e) { return EntryNumbers(layout, pages, first + e); });
+    const int64_t left_heads = args.heads - head, heads = left_heads < kEntryHeads ? left_heads : kEntryHeads;
+    sum_entries<kEntryHeads>(q, heads, args.dim, count, [&](int64_t e) { return EntryNumbers(layout, pages, first + e); });
     barrier();
-    if (own) {
-      const float found = product_with(thread_index());
-      sum += args.weights[row * args.weights_stride + head] * (found < 0.0f ? 0.0f : found);
+    for (int64_t h = 0; own && h < heads; ++h) {
+      const float found = product_with(thread_index(), h);
+      sum += args.weights[row * args.weights_stride + head + h] * (found < 0.0f ? 0.0f : found);
     }
     barrier();
   }

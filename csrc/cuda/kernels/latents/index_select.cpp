@@ -9,7 +9,9 @@
 namespace twostroke {
 namespace cuda {
 
-TS_SHARED(float, index_query, kMostLatent);
+constexpr int kIndexHeads = 8;  // heads that a number of a key meets at once
+
+TS_SHARED(Words4, index_query, kMostLatent* kIndexHeads / 4);  // of each dimension, those of all these heads
 
 TS_DEVICE_INLINE RowPlace place_of(const SelectArgs& args, int64_t row) {
   return place_of_row(args.row_starts, args.context_tokens, args.sequences, row);
@@ -21,16 +23,33 @@ TS_KERNEL(index_scores, SelectArgs) {
   const RowPlace of = place_of(args, row);
   const int64_t position = block_index() % args.tiles * kGroupThreads + thread_index();
   const bool seen = position < of.positions;
+  const float *q = args.q + row * args.q_stride, *weights = args.weights + row * args.weights_stride;
   float sum = 0.0f;
-  for (int64_t head = 0; head < args.heads; ++head) {
-    const float* q = args.q + row * args.q_stride + head * dim;
-    for (int64_t d = thread_index(); d < dim; d += kGroupThreads) index_query[d] = q[d];
+  for (int64_t head = 0; head < args.heads; head += kIndexHeads) {
+    for (int64_t i = thread_index(); i < dim * kIndexHeads / 4; i += kGroupThreads) {
+      const int64_t d = i / (kIndexHeads / 4), first = head + i % (kIndexHeads / 4) * 4;
+      Words4 four;
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) four[j] = first + j < args.heads ? bits_of(q[(first + j) * dim + d]) : 0;
+      index_query[i] = four;
+    }
     barrier();
     if (seen) {
       const LatentPosition key(args.layer, args.page_table + of.sequence * args.table_stride, position);
-      float score = 0.0f;
-      for (int64_t d = 0; d < dim; ++d) score = fma(index_query[d], key[d], score);
-      sum = fma(args.weights[row * args.weights_stride + head], larger(0.0f, score), sum);
+      float found[kIndexHeads] = {};
+      _Pragma("clang loop unroll_count(4)")
+      for (int64_t d = 0; d < dim; ++d) {
+        const float number = key[d];
+        TS_EVERY_LANE
+        for (int quad = 0; quad < kIndexHeads / 4; ++quad) {
+          const Words4 four = index_query[d * (kIndexHeads / 4) + quad];
+          TS_EVERY_LANE
+          for (int j = 0; j < 4; ++j) found[4 * quad + j] = fma(float_of(four[j]), number, found[4 * quad + j]);
+        }
+      }
+      TS_EVERY_LANE
+      for (int j = 0; j < kIndexHeads; ++j)
+        if (head + j < args.heads) sum = fma(weights[head + j], larger(0.0f, found[j]), sum);
     }
     barrier();
   }

@@ -35,6 +35,7 @@ TS_KERNEL(latent_attention, AttentionArgs) {
   const auto score = [&](int64_t position) {
     const LatentPosition key(args.layer, row.pages, position);
     float sum = 0.0f;
+    _Pragma("clang loop unroll_count(8)")
     for (int64_t d = 0; d < dim; ++d) sum = fma(latent_query[d], key[d], sum);
     const float added = args.chosen == nullptr ? 0.0f : unless_chosen(args, row.token, position);
     return added < 0.0f ? added : sum;  // also where the sum is no number

@@ -35,6 +35,13 @@ struct OpenEntry {
   }
 };
 
+constexpr int kTokensAtOnce = 4;  // whose inputs are read before the first one counts
+
+// What a token adds to the entry that closes next, and to the one behind it.
+struct Inputs {
+  float value, gate, next_value, next_gate;
+};
+
 TS_KERNEL(compress, CompressArgs) {
   const int64_t channel = block_index() % args.parts * threads() + thread_index(), dim = args.dim, s = block_index() / args.parts;
   const Span span = span_of(args.state, s);
@@ -46,18 +53,31 @@ TS_KERNEL(compress, CompressArgs) {
   now.read(first, dim);
   next.clear();
   if (both) next.read(second, dim);
-  for (int64_t t = 0; t < span.count; ++t) {
-    const int64_t position = args.context_tokens[s] - span.count + t, place = position % args.rate;
+  const int32_t before = args.context_tokens[s] - static_cast<int32_t>(span.count), rate = static_cast<int32_t>(args.rate);
+  const auto step = [&](int64_t t, const Inputs& in) {
+    const int32_t position = before + static_cast<int32_t>(t), place = position % rate;
     if (place == 0) {
       if (both && position > 0) now = next;
       else now.clear();
       if (both) next.clear();
     }
-    const float* values = args.x + (span.first + t) * args.x_stride + channel;
-    const float *gates = values + args.series * dim, *bias = args.bias + place * args.series * dim + channel;
-    now.add(values[own], gates[own] + bias[own]);
-    if (both) next.add(values[0], gates[0] + bias[0]);
-    args.out[(span.first + t) * args.out_stride + channel] = place == args.rate - 1 ? now.sum / now.total : 0.0f;
+    now.add(in.value, in.gate);
+    if (both) next.add(in.next_value, in.next_gate);
+    args.out[(span.first + t) * args.out_stride + channel] = place == rate - 1 ? now.sum / now.total : 0.0f;
+  };
+  for (int64_t begin = 0; begin < span.count; begin += kTokensAtOnce) {
+    Inputs in[kTokensAtOnce];
+    TS_EVERY_LANE
+    for (int i = 0; i < kTokensAtOnce; ++i) {
+      const int64_t t = begin + i < span.count ? begin + i : span.count - 1;
+      const float* values = args.x + (span.first + t) * args.x_stride + channel;
+      const int64_t place = (before + static_cast<int32_t>(t)) % rate;
+      const float *gates = values + args.series * dim, *bias = args.bias + place * args.series * dim + channel;
+      in[i] = {values[own], gates[own] + bias[own], values[0], gates[0] + bias[0]};
+    }
+    TS_EVERY_LANE
+    for (int i = 0; i < kTokensAtOnce; ++i)
+      if (begin + i < span.count) step(begin + i, in[i]);
   }
   now.write(first, dim);
   if (both) next.write(second, dim);

@@ -9,7 +9,9 @@
 namespace twostroke {
 namespace cuda {
 
-TS_SHARED(float, entry_lanes, kEntryTile* kLanes);
+constexpr int kEntryHeads = 4;  // vectors that an entry meets at once, at most
+
+TS_SHARED(float, entry_lanes, kEntryHeads* kEntryTile* kLanes);
 
 // The numbers of one entry.
 struct EntryNumbers {
@@ -17,6 +19,7 @@ struct EntryNumbers {
   int32_t kind;
   float scale;
 
+  TS_MEMBER_INLINE EntryNumbers(const uint8_t* at, int32_t of_kind, float own) : bytes(at), kind(of_kind), scale(own) {}
   // Entry `index` of the sequence with these pages.
   TS_MEMBER_INLINE EntryNumbers(const EntryLayout& layout, const int32_t* pages, int64_t index) : bytes(nullptr), kind(layout.layer->kind), scale(1.0f) {
     const int64_t position = index * layout.rate + layout.rate - 1, page = pages[position / TS_PAGE_TOKENS];
@@ -32,25 +35,30 @@ struct EntryNumbers {
   }
 };
 
-// Partial sums of q (dim,) with `count` entries, at most kEntryTile: entry_at(e) is the e-th. By all threads; a barrier must follow.
-template <class EntryAt>
-TS_DEVICE_INLINE void sum_entries(const float* q, int64_t dim, int64_t count, const EntryAt& entry_at) {
+// Partial sums of the vectors q (vectors, dim), of which `vectors` count, with `count` entries, at most kEntryTile: entry_at(e) is the e-th.
+// By all threads; a barrier must follow.
+template <int kVectors, class EntryAt>
+TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, int64_t count, const EntryAt& entry_at) {
   for (int64_t i = thread_index(); i < count * kLanes; i += threads()) {
     const EntryNumbers entry = entry_at(i / kLanes);
-    float sum = 0.0f;
+    float sums[kVectors] = {};
+    _Pragma("clang loop unroll_count(4)")
     for (int64_t first = 0; first < dim; first += kLanes) {
       const int64_t d = first + i % kLanes;  // lanes behind the last number add zeros, as on the CPU
-      sum = fma(d < dim ? q[d] : 0.0f, d < dim ? entry[d] : 0.0f, sum);
+      const float number = d < dim ? entry[d] : 0.0f;
+      TS_EVERY_LANE
+      for (int v = 0; v < kVectors; ++v) sums[v] = fma(d < dim && v < vectors ? q[v * dim + d] : 0.0f, number, sums[v]);
     }
-    entry_lanes[i] = sum;
+    TS_EVERY_LANE
+    for (int v = 0; v < kVectors; ++v) entry_lanes[v * kEntryTile * kLanes + i] = sums[v];
   }
 }
 
-// The product with the e-th of these entries, behind the barrier.
-TS_DEVICE_INLINE float product_with(int64_t e) {
+// The product of a vector with the e-th of these entries, behind the barrier.
+TS_DEVICE_INLINE float product_with(int64_t e, int64_t vector) {
   float lanes[kLanes];
   TS_EVERY_LANE
-  for (int i = 0; i < kLanes; ++i) lanes[i] = entry_lanes[e * kLanes + i];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = entry_lanes[(vector * kEntryTile + e) * kLanes + i];
   return sum_tree(lanes);
 }
 

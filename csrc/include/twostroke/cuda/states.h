@@ -47,6 +47,7 @@ TS_DEVICE_INLINE void go_through_column(int64_t count, Read read, Visit visit, W
 // A column of a state (count, step), of which a thread goes through the numbers in order. It stays in shared memory from the first token to
 // the last: count * the threads of the block are at most kKeptNumbers.
 struct KeptColumn {
+  static constexpr bool kIsShort = true;
   float* state;
   int64_t count, step;
 
@@ -73,6 +74,7 @@ struct KeptColumn {
 
 // A longer one, in memory.
 struct LongColumn {
+  static constexpr bool kIsShort = false;
   float* state;
   int64_t count, step;
 

@@ -2,6 +2,7 @@
 // the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: models.
 #include "twostroke/cuda/launch.h"
+#include "twostroke/cuda/words.h"
 #include "twostroke/states.h"
 
 namespace twostroke {
@@ -17,6 +18,19 @@ int32_t fill(ts_context& device, const ts_state& state, const ts_indices& slots,
   if (status != TS_OK || batch.count == 0) return status;
   *args = {state.data, mirrored(device, slots.data, slots.count), mirrored(device, batch.row_starts, batch.count + 1), state.stride};
   return args->slots == nullptr || args->row_starts == nullptr ? TS_BAD_POINTER : TS_OK;
+}
+
+constexpr int64_t kChunkTokens = 8;
+
+// Cuts sequences into chunks of tokens, of which only the first reads the state: `width` - 1 tokens do, or one.
+void cut(const ts_sequences& batch, ConvArgs* args) {
+  int64_t most = 1;
+  for (int64_t s = 0; s < batch.count; ++s) {
+    const int64_t tokens = batch.row_starts[s + 1] - batch.row_starts[s];
+    most = tokens > most ? tokens : most;
+  }
+  args->tokens = args->width - 1 > kChunkTokens ? most : kChunkTokens;
+  args->chunks = divide_up(most, args->tokens);
 }
 
 // The operands that both scans of RWKV have.
@@ -41,11 +55,17 @@ WkvArgs wkv_args(const Args& a) {
   return args;
 }
 
+// A thread a column: as few as they need, since the columns of short heads then stay in shared memory.
+int32_t column_threads(int64_t width) {
+  if (width <= kGroupThreads) return kGroupThreads;
+  return width <= kNormThreads ? kNormThreads : kMostHeadRows;
+}
+
 template <class Args>
 int32_t start_wkv(ts_context& device, KernelNumber kernel, const Args& a, WkvArgs& args) {
   int32_t status = check_wkv(a);
   if (status == TS_OK) status = fill(device, a.state, a.slots, a.batch, a.v.rows, width_of(a.v) * a.v.dim, &args.state);
-  return status != TS_OK ? status : start(device, kernel, a.batch.count * a.v.heads, kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kernel, a.batch.count * a.v.heads, column_threads(a.v.dim), &args);
 }
 
 }  // namespace
@@ -57,9 +77,11 @@ int32_t launch(ts_context& device, const ts_short_conv_args& a) {
   if (a.taps.length < 2 * channels || a.taps.length % channels != 0) return TS_BAD_SHAPE;
   if (a.bias.data != nullptr && a.bias.length != channels) return TS_BAD_SHAPE;
   ConvArgs args = {{}, a.out.data, a.x.data, a.taps.data, a.bias.data, a.out.stride, a.x.stride, channels, a.taps.length / channels, a.activation,
-                   parts_of(channels)};
+                   parts_of(channels), 0, 0};
   const int32_t status = fill(device, a.state, a.slots, a.batch, a.x.rows, a.taps.length - channels, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_short_conv, a.batch.count * args.parts, kThreads, &args);
+  if (status != TS_OK) return status;
+  cut(a.batch, &args);
+  return start(device, kKernel_short_conv, a.batch.count * args.parts * args.chunks, kThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_compress_args& a) {
@@ -90,9 +112,10 @@ int32_t launch(ts_context& device, const ts_ssd_scan_args& a) {
   if (heads < 1 || a.x.dim < 1 || a.b.dim < 1 || a.b.heads < 1 || heads % a.b.heads != 0 || width_of(a.dt) != heads) return TS_BAD_SHAPE;
   if (a.decay.length != heads || a.skip.length != heads || a.dt_bias.length != heads) return TS_BAD_SHAPE;
   SsdArgs args = {{},         a.out.data,  a.x.data, a.b.data, a.c.data, a.dt.data, a.decay.data, a.skip.data, a.dt_bias.data, a.out.stride, a.x.stride,
-                  a.b.stride, a.c.stride,  a.dt.stride, heads, a.x.dim, a.b.heads, a.b.dim, static_cast<float>(a.dt_least), static_cast<float>(a.dt_most)};
+                  a.b.stride, a.c.stride,  a.dt.stride, heads, a.x.dim, a.b.heads, a.b.dim, divide_up(a.x.dim, kWarp),
+                  static_cast<float>(a.dt_least), static_cast<float>(a.dt_most)};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads, kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_ssd_scan, a.batch.count * heads * args.parts, kWarp, &args);
 }
 
 int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
@@ -102,18 +125,22 @@ int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
   if ((gates != heads && gates != heads * a.k.dim) || width_of(a.b) != heads) return TS_BAD_SHAPE;
   if (a.decay.length != heads || a.dt_bias.length != gates) return TS_BAD_SHAPE;
   DeltaArgs args = {{},         a.out.data, a.q.data,   a.k.data, a.v.data,  a.a.data, a.b.data, a.decay.data,  a.dt_bias.data, a.out.stride, a.q.stride,
-                    a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads,  static_cast<float>(a.strength),
+                    a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads, divide_up(a.v.dim, kWarp),
+                    static_cast<float>(a.strength),
                     1.0f / __builtin_sqrtf(static_cast<float>(a.k.dim))};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads, kNormThreads, &args);
+  return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads * args.parts, kWarp, &args);
 }
 
 int32_t launch(ts_context& device, const ts_token_shift_args& a) {
   const int64_t width = width_of(a.x);
   if (a.out.rows != a.x.rows || width < 1 || width_of(a.out) % width != 0 || a.mix.length != width_of(a.out)) return TS_BAD_SHAPE;
-  ConvArgs args = {{}, a.out.data, a.x.data, a.mix.data, nullptr, a.out.stride, a.x.stride, width, width_of(a.out) / width, 0, parts_of(width)};
+  ConvArgs args = {{}, a.out.data, a.x.data, a.mix.data, nullptr, a.out.stride, a.x.stride, width, width_of(a.out) / width, 0, parts_of(width),
+                   0, 0};
   const int32_t status = fill(device, a.state, a.slots, a.batch, a.x.rows, width, &args.state);
-  return status != TS_OK ? status : start(device, kKernel_token_shift, a.batch.count * args.parts, kThreads, &args);
+  if (status != TS_OK) return status;
+  cut(a.batch, &args);
+  return start(device, kKernel_token_shift, a.batch.count * args.parts * args.chunks, kThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_wkv6_args& a) {

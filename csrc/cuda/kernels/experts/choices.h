@@ -15,6 +15,7 @@ TS_DEVICE_INLINE uint64_t choice_key(float value, int64_t number) { return key_o
 // the first one is NaN.
 TS_DEVICE_INLINE float first_largest(const float* values, int64_t count) {
   uint64_t best = 0;
+  TS_ONE_BY_ONE
   for (int64_t e = warp_lane(); e < count; e += kWarp) {
     const uint64_t key = choice_key(values[e], e);
     best = key > best ? key : best;
@@ -26,6 +27,7 @@ TS_DEVICE_INLINE float first_largest(const float* values, int64_t count) {
 
 TS_DEVICE_INLINE bool all_finite(const float* values, int64_t count) {
   uint64_t wrong = 0;
+  TS_ONE_BY_ONE
   for (int64_t e = warp_lane(); e < count; e += kWarp) wrong += values[e] - values[e] == 0.0f ? 0 : 1;
   return warp_sum(wrong) == 0;
 }
@@ -37,6 +39,7 @@ struct OwnChoices {
 
   template <class Values, class Taken>
   TS_MEMBER_INLINE OwnChoices(Values& values, Taken& taken, int64_t count) : best(0), first(~uint64_t{0}) {
+    TS_ONE_BY_ONE
     for (int64_t e = warp_lane(); e < count; e += kWarp) {
       if (taken[e]) continue;
       const float value = values[e];
@@ -52,6 +55,7 @@ struct OwnChoices {
 template <class Values, class Taken, class Visit>
 TS_DEVICE_INLINE void take_largest(Values& values, Taken& taken, int64_t count, int64_t times, Visit visit) {
   OwnChoices own(values, taken, count);
+  TS_ONE_BY_ONE
   for (int64_t i = 0; i < times; ++i) {
     const uint64_t first = ~warp_most(~own.first);
     const int64_t number = first % 2 == 0 ? static_cast<int64_t>(first / 2) : number_in(warp_most(own.best));

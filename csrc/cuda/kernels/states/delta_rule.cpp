@@ -1,5 +1,5 @@
-// delta_rule: the gated delta rule, a block a head of one sequence, a thread a column of its state (rows, width). Each number of the state,
-// and each sum over its rows, is made in one order, so bits do not depend on how a sequence is cut into steps.
+// delta_rule: the gated delta rule, a thread a column of a head's state (rows, width) of one sequence, a block some columns. Each number of
+// the state, and each sum over its rows, is made in one order, so bits do not depend on how a sequence is cut into steps.
 // Knows: states.h. Must not know: models.
 #include "twostroke/cuda/states.h"
 
@@ -25,17 +25,24 @@ TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) 
   const int32_t thread = thread_index();
   const int64_t group = head / (args.heads / args.key_heads);
   const float *k = args.k + row * args.k_stride + group * args.rows, *q = args.q + row * args.q_stride + group * args.rows;
+  for (int64_t i = thread; i < args.rows; i += threads()) {
+    delta_key[i] = k[i];
+    delta_query[i] = q[i];
+  }
+  barrier();
   if (thread < 2 * kLanes) {
-    const float* x = thread < kLanes ? k : q;
     float squares = 0.0f;
-    for (int64_t i = thread % kLanes; i < args.rows; i += kLanes) squares = fma(x[i], x[i], squares);
+    for (int64_t i = thread % kLanes; i < args.rows; i += kLanes) {
+      const float x = thread < kLanes ? static_cast<float>(delta_key[i]) : static_cast<float>(delta_query[i]);
+      squares = fma(x, x, squares);
+    }
     delta_lanes[thread] = squares;
   }
   barrier();
   const float key_scale = unit_scale(0, 1.0f), query_scale = unit_scale(kLanes, args.query_factor);
   for (int64_t i = thread; i < args.rows; i += threads()) {
-    delta_key[i] = k[i] * key_scale;
-    delta_query[i] = q[i] * query_scale;
+    delta_key[i] = delta_key[i] * key_scale;
+    delta_query[i] = delta_query[i] * query_scale;
     const int64_t gate = head * args.gates + (args.gates == 1 ? 0 : i);
     const float step = softplus(args.a[row * args.a_stride + gate] + args.dt_bias[gate]);
     delta_left[i] = exp(args.decay[head] * step) + nan_unless_finite(step);
@@ -47,26 +54,38 @@ TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) 
   barrier();
 }
 
-TS_KERNEL(delta_rule, DeltaArgs) {
-  const int64_t head = block_index() % args.heads, width = args.width;
-  const Span span = span_of(args.state, block_index() / args.heads);
-  float* state = span.state + head * args.rows * width;
+// By all threads of the block, those behind the last column too.
+template <class Column>
+TS_DEVICE_INLINE void go_through(const DeltaArgs& args, int64_t head, int64_t own, const Span& span) {
+  const int64_t width = args.width;
+  const bool is_one = own < width;
+  Column column(span.state + head * args.rows * width + (is_one ? own : 0), args.rows, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
     prepare(args, head, row);
-    for (int64_t column = thread_index(); column < width; column += threads()) {
+    if (is_one) {
       float sum = 0.0f;
-      for (int64_t k = 0; k < args.rows; ++k) sum = fma(delta_key[k], state[k * width + column] * delta_left[k], sum);
-      const float missing = delta_beta[0] * (args.v[row * args.v_stride + head * width + column] - sum);
+      column.look([&](int64_t k, float number) { sum = fma(delta_key[k], number * delta_left[k], sum); });
+      const float missing = delta_beta[0] * (args.v[row * args.v_stride + head * width + own] - sum);
       sum = 0.0f;
-      for (int64_t k = 0; k < args.rows; ++k) {
-        float* at = state + k * width + column;
-        const float now = fma(delta_key[k], missing, *at * delta_left[k]);
-        sum = fma(delta_query[k], now, sum);
-        *at = now;
-      }
-      args.out[row * args.out_stride + head * width + column] = sum;
+      column.change([&](int64_t k, float& number) {
+        number = fma(delta_key[k], missing, number * delta_left[k]);
+        sum = fma(delta_query[k], number, sum);
+      });
+      args.out[row * args.out_stride + head * width + own] = sum;
     }
     barrier();  // before the next token's key takes this one's place
+  }
+  if (is_one) column.end();
+}
+
+TS_KERNEL(delta_rule, DeltaArgs) {
+  const int64_t own = block_index() % args.parts * threads() + thread_index(), of = block_index() / args.parts;
+  const Span span = span_of(args.state, of / args.heads);
+  if (span.count == 0) return;
+  if (args.rows * threads() <= kKeptNumbers) {
+    go_through<KeptColumn>(args, of % args.heads, own, span);
+  } else {
+    go_through<LongColumn>(args, of % args.heads, own, span);
   }
 }
 

@@ -1,5 +1,5 @@
-// short_conv: a few taps over the tokens of each sequence, channel by channel: a thread a channel of one sequence. It reads and replaces
-// that channel's part of the state, which no other thread touches.
+// short_conv: a few taps over the tokens of each sequence, channel by channel: a thread a channel of some tokens of one
+// sequence. The thread of the first ones reads and replaces that channel's part of the state, which no other thread touches.
 // Knows: states.h. Must not know: models.
 #include "twostroke/cuda/states.h"
 
@@ -9,17 +9,19 @@ namespace cuda {
 TS_KERNEL(short_conv, ConvArgs) {
   const int64_t channel = block_index() % args.parts * threads() + thread_index(), channels = args.channels;
   if (channel >= channels) return;
-  const Span span = span_of(args.state, block_index() / args.parts);
+  const int64_t chunk = block_index() / args.parts % args.chunks, begin = chunk * args.tokens;
+  const Span span = span_of(args.state, block_index() / args.parts / args.chunks);
+  const int64_t end = begin + args.tokens < span.count ? begin + args.tokens : span.count;
   float* tail = span.state + channel;  // (width - 1, channels)
   const float* x = args.x + span.first * args.x_stride + channel;
   // The input `token` of this step, or one of the state where it is negative.
   const auto input = [&](int64_t token) { return token < 0 ? tail[(args.width - 1 + token) * channels] : x[token * args.x_stride]; };
-  for (int64_t t = 0; t < span.count; ++t) {
+  for (int64_t t = begin; t < end; ++t) {
     float sum = args.bias == nullptr ? 0.0f : args.bias[channel];
     for (int64_t j = 0; j < args.width; ++j) sum = fma(args.taps[j * channels + channel], input(t - args.width + 1 + j), sum);
     args.out[(span.first + t) * args.out_stride + channel] = activated(args.activation, sum);
   }
-  if (span.count == 0) return;
+  if (chunk > 0 || span.count == 0) return;
   // The last width - 1 inputs, oldest first. Row k comes from row k + count >= k, so the order is safe.
   for (int64_t k = 0; k < args.width - 1; ++k) tail[k * channels] = input(span.count - args.width + 1 + k);
 }

@@ -1,4 +1,4 @@
-// ssd_scan: Mamba-2's scan, a block a head of one sequence, a thread a column of its state. Each number of the state, and each sum over n,
+// ssd_scan: Mamba-2's scan, a thread a column of a head's state of one sequence. Each number of the state, and each sum over n,
 // is made in one order, so bits do not depend on how a sequence is cut into steps.
 // Knows: states.h. Must not know: models.
 #include "twostroke/cuda/states.h"
@@ -6,25 +6,33 @@
 namespace twostroke {
 namespace cuda {
 
+template <class Column>
+TS_DEVICE_INLINE void go_through(const SsdArgs& args, int64_t head, int64_t own, const Span& span) {
+  const int64_t group = head / (args.heads / args.groups), width = args.width, numbers = args.numbers, at = head * width + own;
+  Column column(span.state + head * numbers * width + own, numbers, width);
+  for (int64_t row = span.first; row < span.first + span.count; ++row) {
+    const float asked = softplus(args.dt[row * args.dt_stride + head] + args.dt_bias[head]);
+    const float step = smaller(args.dt_most, larger(args.dt_least, asked));  // NaN stays: it is the second operand
+    const float left = exp(step * args.decay[head]), x = args.x[row * args.x_stride + at], inner = x * step;
+    const float *b = args.b + row * args.b_stride + group * numbers, *c = args.c + row * args.c_stride + group * numbers;
+    float sum = 0.0f;
+    column.change([&](int64_t n, float& number) {
+      number = fma(number, left, b[n] * inner);
+      sum = fma(c[n], number, sum);
+    });
+    args.out[row * args.out_stride + at] = fma(args.skip[head], x, sum);
+  }
+  column.end();
+}
+
 TS_KERNEL(ssd_scan, SsdArgs) {
-  const int64_t head = block_index() % args.heads, group = head / (args.heads / args.groups), width = args.width, numbers = args.numbers;
-  const Span span = span_of(args.state, block_index() / args.heads);
-  float* state = span.state + head * numbers * width;
-  for (int64_t column = thread_index(); column < width; column += threads()) {
-    for (int64_t row = span.first; row < span.first + span.count; ++row) {
-      const float asked = softplus(args.dt[row * args.dt_stride + head] + args.dt_bias[head]);
-      const float step = smaller(args.dt_most, larger(args.dt_least, asked));  // NaN stays: it is the second operand
-      const float left = exp(step * args.decay[head]), x = args.x[row * args.x_stride + head * width + column], inner = x * step;
-      const float *b = args.b + row * args.b_stride + group * numbers, *c = args.c + row * args.c_stride + group * numbers;
-      float sum = 0.0f;
-      for (int64_t n = 0; n < numbers; ++n) {
-        float* at = state + n * width + column;
-        const float h = fma(*at, left, b[n] * inner);
-        sum = fma(c[n], h, sum);
-        *at = h;
-      }
-      args.out[row * args.out_stride + head * width + column] = fma(args.skip[head], x, sum);
-    }
+  const int64_t own = block_index() % args.parts * threads() + thread_index(), of = block_index() / args.parts;
+  if (own >= args.width) return;
+  const Span span = span_of(args.state, of / args.heads);
+  if (args.numbers * threads() <= kKeptNumbers) {
+    go_through<KeptColumn>(args, of % args.heads, own, span);
+  } else {
+    go_through<LongColumn>(args, of % args.heads, own, span);
   }
 }
 

@@ -6,30 +6,45 @@ namespace twostroke {
 namespace cuda {
 
 TS_SHARED(float, wkv6_left, kMostHeadRows);
+TS_SHARED(float, wkv6_key, kMostHeadRows);
+TS_SHARED(float, wkv6_read, kMostHeadRows);
 
-TS_KERNEL(wkv6, WkvArgs) {
-  const int64_t head = block_index() % args.heads, width = args.width, at = head * width;
-  const Span span = span_of(args.state, block_index() / args.heads);
-  float* state = span.state + head * width * width;
+// By all threads of the block, those behind the last column too; width: at most as many as there are threads.
+template <class Column>
+TS_DEVICE_INLINE void go_through_wkv6(const WkvArgs& args, int64_t head, const Span& span) {
+  const int64_t width = args.width, at = head * width, own = thread_index();
+  const bool is_one = own < width;
+  Column column(span.state + head * width * width + (is_one ? own : 0), width, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
-    const float *r = args.r + row * args.r_stride + at, *k = args.k + row * args.k_stride + at, *v = args.v + row * args.v_stride + at;
     float* out = args.out + row * args.out_stride + at;
-    for (int64_t i = thread_index(); i < width; i += threads()) {
-      const float raw = args.w[row * args.w_stride + at + i];
-      wkv6_left[i] = exp(0.0f - exp(raw)) + nan_unless_finite(raw);
+    if (is_one) {
+      const float raw = args.w[row * args.w_stride + at + own];
+      wkv6_left[own] = exp(0.0f - exp(raw)) + nan_unless_finite(raw);
+      wkv6_key[own] = args.k[row * args.k_stride + at + own];
+      wkv6_read[own] = args.r[row * args.r_stride + at + own];
     }
     barrier();
-    for (int64_t column = thread_index(); column < width; column += threads()) {
+    if (is_one) {
+      const float v = args.v[row * args.v_stride + at + own];
       float sum = 0.0f;
-      for (int64_t j = 0; j < width; ++j) {
-        float* here = state + j * width + column;
-        const float was = *here, made = k[j] * v[column];
-        sum = fma(r[j], fma(args.first[at + j], made, was), sum);
-        *here = fma(wkv6_left[j], was, made);
-      }
-      out[column] = sum;
+      column.change([&](int64_t j, float& number) {
+        const float made = wkv6_key[j] * v;
+        sum = fma(wkv6_read[j], fma(args.first[at + j], made, number), sum);
+        number = fma(wkv6_left[j], number, made);
+      });
+      out[own] = sum;
     }
     norm_of_head(out, args.weight + at, args.bias + at, args.eps, width);
+  }
+  if (is_one) column.end();
+}
+
+TS_KERNEL(wkv6, WkvArgs) {
+  const Span span = span_of(args.state, block_index() / args.heads);
+  if (args.width * threads() <= kKeptNumbers) {
+    go_through_wkv6<KeptColumn>(args, block_index() % args.heads, span);
+  } else {
+    go_through_wkv6<LongColumn>(args, block_index() % args.heads, span);
   }
 }
 

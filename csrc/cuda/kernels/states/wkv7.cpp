@@ -9,6 +9,7 @@ TS_SHARED(float, wkv7_left, kMostHeadRows);
 TS_SHARED(float, wkv7_removed, kMostHeadRows);
 TS_SHARED(float, wkv7_put, kMostHeadRows);
 TS_SHARED(float, wkv7_key, kMostHeadRows);
+TS_SHARED(float, wkv7_read, kMostHeadRows);
 
 constexpr float kWkv7Decay = -0.6065306597126334f;  // -exp(-1/2)
 
@@ -26,32 +27,43 @@ TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at
     wkv7_removed[i] = 0.0f - unit;
     wkv7_put[i] = unit * sigmoid(a[i]);
     wkv7_key[i] = kept(i);
+    wkv7_read[i] = r[i];
   }
   barrier();
   return bonus;
 }
 
-TS_KERNEL(wkv7, WkvArgs) {
-  const int64_t head = block_index() % args.heads, width = args.width, at = head * width;
-  const Span span = span_of(args.state, block_index() / args.heads);
-  float* state = span.state + head * width * width;
+// By all threads of the block, those behind the last column too; width: at most as many as there are threads.
+template <class Column>
+TS_DEVICE_INLINE void go_through_wkv7(const WkvArgs& args, int64_t head, const Span& span) {
+  const int64_t width = args.width, at = head * width, own = thread_index();
+  const bool is_one = own < width;
+  Column column(span.state + head * width * width + (is_one ? own : 0), width, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
-    const float *r = args.r + row * args.r_stride + at, *v = args.v + row * args.v_stride + at;
     float* out = args.out + row * args.out_stride + at;
     const float bonus = prepare_wkv7(args, row, at);
-    for (int64_t column = thread_index(); column < width; column += threads()) {
+    const float v = is_one ? args.v[row * args.v_stride + at + own] : 0.0f;
+    if (is_one) {
       float seen = 0.0f, sum = 0.0f;
-      for (int64_t j = 0; j < width; ++j) seen = fma(wkv7_removed[j], state[j * width + column], seen);
-      for (int64_t j = 0; j < width; ++j) {
-        float* here = state + j * width + column;
-        const float now = fma(wkv7_key[j], v[column], fma(wkv7_put[j], seen, *here * wkv7_left[j]));
-        sum = fma(r[j], now, sum);
-        *here = now;
-      }
-      out[column] = sum;
+      column.look([&](int64_t j, float number) { seen = fma(wkv7_removed[j], number, seen); });
+      column.change([&](int64_t j, float& number) {
+        number = fma(wkv7_key[j], v, fma(wkv7_put[j], seen, number * wkv7_left[j]));
+        sum = fma(wkv7_read[j], number, sum);
+      });
+      out[own] = sum;
     }
     norm_of_head(out, args.weight + at, args.bias + at, args.eps, width);
-    for (int64_t i = thread_index(); i < width; i += threads()) out[i] = fma(bonus, v[i], out[i]);
+    if (is_one) out[own] = fma(bonus, v, out[own]);
+  }
+  if (is_one) column.end();
+}
+
+TS_KERNEL(wkv7, WkvArgs) {
+  const Span span = span_of(args.state, block_index() / args.heads);
+  if (args.width * threads() <= kKeptNumbers) {
+    go_through_wkv7<KeptColumn>(args, block_index() % args.heads, span);
+  } else {
+    go_through_wkv7<LongColumn>(args, block_index() % args.heads, span);
   }
 }
 

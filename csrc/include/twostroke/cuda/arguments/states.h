@@ -18,6 +18,7 @@ struct ConvArgs {  // short_conv, token_shift
   float* out;
   const float *x, *taps, *bias;
   int64_t out_stride, x_stride, channels, width, activation, parts;
+  int64_t tokens, chunks;  // tokens of one thread, and how many such chunks the longest sequence has
 };
 
 struct CompressArgs {  // compress: of `series` series of entries
@@ -39,7 +40,7 @@ struct SsdArgs {  // ssd_scan
   StateArgs state;
   float* out;
   const float *x, *b, *c, *dt, *decay, *skip, *dt_bias;
-  int64_t out_stride, x_stride, b_stride, c_stride, dt_stride, heads, width, groups, numbers;
+  int64_t out_stride, x_stride, b_stride, c_stride, dt_stride, heads, width, groups, numbers, parts;
   float dt_least, dt_most;
 };
 
@@ -47,7 +48,7 @@ struct DeltaArgs {  // delta_rule
   StateArgs state;
   float* out;
   const float *q, *k, *v, *a, *b, *decay, *dt_bias;
-  int64_t out_stride, q_stride, k_stride, v_stride, a_stride, b_stride, heads, key_heads, rows, width, gates;
+  int64_t out_stride, q_stride, k_stride, v_stride, a_stride, b_stride, heads, key_heads, rows, width, gates, parts;
   float strength, query_factor;
 };
 

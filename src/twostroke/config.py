@@ -209,11 +209,12 @@ def _usual_weights(spec: Model) -> tuple[str, str]:
 
 def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) -> tuple[str, str]:
     where = ""
-    if resolver.asked_value("device") not in (None, "cpu"):
-        where = " on a GPU"
-    elif spec.has_latents:
+    if spec.has_latents:
         where = " and a cache of latents"
-    elif (resolver.asked_value("cpu_level") or best_level) == "generic":
+    elif (
+        resolver.asked_value("device") in (None, "cpu")
+        and (resolver.asked_value("cpu_level") or best_level) == "generic"
+    ):
         where = " at the level generic"
     return usual_kv_format(weights, bool(where)), f"default with {weights} weights{where}"
 

@@ -166,7 +166,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "FORMAT",
         one_of("f32", "bf16", "int8", "int4"),
         "KV cache format: f32, bf16, int8 or int4.",
-        "f32 or bf16 as the weights; else int8 (bf16 on a GPU, with latents, at level generic)",
+        "f32 or bf16 as the weights; else int8 (bf16 with latents and at level generic)",
     ),
     Option(
         "kv_memory",

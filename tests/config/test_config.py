@@ -50,18 +50,18 @@ def test_bad_options_get_one_clear_error(options, needle):
         (LLAMA3_70B, {"weights": "int4"}, "int8"),
         (LLAMA3_70B, {"weights": "bf16"}, "bf16"),
         (LLAMA3_70B, {"weights": "f32"}, "f32"),
-        (LLAMA3_70B, {"weights": "int8", "device": "auto"}, "bf16"),
+        (LLAMA3_70B, {"weights": "int8", "device": "auto"}, "int8"),
         (LLAMA3_70B, {"weights": "int8", "device": "cpu"}, "int8"),
         (LLAMA3_70B, {"weights": "int8", "kv_format": "bf16"}, "bf16"),
         (PUBLISHED["openbmb/MiniCPM3-4B"][0], {"weights": "int8"}, "bf16"),
     ],
 )
 def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_bytes(config, options, kv_format):
-    spec, on_gpu = spec_of(config), options.get("device") == "auto"
+    spec = spec_of(config)
     resolver = Resolver(collect(options, {}))
     resolve_engine(resolver, ModelFacts("m", None, spec), read_machine(), "avx2")
     assert resolver.resolved()["kv_format"] == kv_format
-    assert make_ask(spec, options["weights"], options.get("kv_format"), on_gpu=on_gpu).kv_format == kv_format
+    assert make_ask(spec, options["weights"], options.get("kv_format")).kv_format == kv_format
 
 
 @pytest.mark.parametrize(("options", "level"), [({}, "generic"), ({"cpu_level": "generic"}, "avx512")])

@@ -30,17 +30,17 @@ SEVENTY, SEVEN, SMALL = spec_of(LLAMA3_70B), spec_of(LLAMA2_7B), spec_of(SPEC)
 
 def expected(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> Expectation:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return expect(spec, make_ask(spec, **asked, on_gpu=target.is_gpu), target)
+    return expect(spec, make_ask(spec, **asked), target)
 
 
 def planned(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> ModelPlan:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return make_plan("somebody/model", spec, make_ask(spec, **asked, on_gpu=target.is_gpu), target)
+    return make_plan("somebody/model", spec, make_ask(spec, **asked), target)
 
 
 def test_memory_is_the_formulas() -> None:
     room = expected("h100-sxm", weights="int4", context=2000).room
-    assert room.kv_bytes_per_token == 2 * 80 * 1024 * 2
+    assert room.kv_bytes_per_token == 80 * 8 * (2 * 128 + 4)  # int8, with two scales of a head
     assert room.kv_bytes_per_sequence == 2000 * room.kv_bytes_per_token
     left = 0.9 * 80e9 - room.weight_bytes - room.buffer_bytes
     assert room.sequences == left // room.kv_bytes_per_sequence > 40

@@ -22,8 +22,9 @@ ROW = dict[str, Any]
 SANITIZERS = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer")
 Limit = Callable[[], float]
 """Seconds that the next program may take."""
-SANITIZED_S = 30.0
-"""Seconds for each tool of compute-sanitizer; the ops end at a quarter of what measure.py is given."""
+SANITIZED_S = 50.0
+"""Seconds for each tool of compute-sanitizer. The driver may compile for 20 of them; the ops have a quarter of what
+measure.py is given."""
 TOOLS = (("memcheck", 2), ("racecheck", 3))
 COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
 LLAMA_BENCH = ("-ngl", "99", "-fa", "1", "-p", "128,2048", "-n", "128", "-r", "3", "-o", "json")
@@ -62,7 +63,7 @@ def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterato
             "--every",
             str(every),
             "--seconds",
-            f"{2.8 * seconds:.0f}",
+            f"{1.8 * seconds:.0f}",
             "--out",
             "/tmp/sanitized",
         )

@@ -137,7 +137,7 @@ def command(
         if memory is not None:
             target = replace(target, memory_bytes=memory)
         asked = (weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
-        ask = make_ask(found.spec, *asked, on_gpu=target.is_gpu)
+        ask = make_ask(found.spec, *asked)
         ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank)
         if divided is not None:
             _refuse_beside(plot, price_per_hour, acceptance, adapters)

@@ -86,12 +86,10 @@ def make_ask(
     ttft_s: float | None = None,
     itl_s: float | None = None,
     price_per_hour: float | None = None,
-    on_gpu: bool = False,
 ) -> Ask:
-    """Fill in what was not said, as the engine would; on_gpu: where it runs. Raises ConfigError naming the option that
-    cannot be."""
+    """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
     chosen = weights or usual_weights(spec)
-    kept = kv_format or usual_kv_format(chosen, spec.has_latents or on_gpu)
+    kept = kv_format or usual_kv_format(chosen, spec.has_latents)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:
         raise ConfigError(

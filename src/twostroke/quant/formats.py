@@ -58,7 +58,7 @@ def adapter_format(name: str) -> WeightFormat:
 
 def usual_kv_format(weights: str, slow_bytes: bool) -> str:
     """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
-    over int8 is slower there than over bf16: over latents, on a GPU, at the level `generic`.
+    over int8 is slower there than over bf16: over latents, at the level `generic`.
 
     int8 beside rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
     weights (docs/quantization.md).

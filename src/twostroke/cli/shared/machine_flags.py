@@ -108,7 +108,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
     if adapters and divided is not None:
         raise ConfigError("Adapters are not simulated with ranks or stages.", fix="Leave one of the two out.")
     spec = with_places(found.spec, adapters, rank)
-    ask = make_ask(found.spec, options["weights"], options["kv_format"], on_gpu=target.is_gpu)
+    ask = make_ask(found.spec, options["weights"], options["kv_format"])
     sequences = options["max_sequences"] or 64
     step_tokens = options["max_step_tokens"] or max(target.step_tokens, sequences)
     if sequences > step_tokens:

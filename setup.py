@@ -32,8 +32,7 @@ def build_kernels(with_cuda: bool) -> None:
     module = load_build("cpu", "twostroke_native_build")
     module.build_all(module.LIBRARY_FOLDER, module.machine())
     if with_cuda:
-        cuda = load_build("cuda", "twostroke_cuda_build")
-        cuda.build_all(machine_code=() if cuda.assembler() is None else tuple(cuda.ASSEMBLED))
+        load_build("cuda", "twostroke_cuda_build").build_all()
 
 
 class BuildWithKernels(build_py):

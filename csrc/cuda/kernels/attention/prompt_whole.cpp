@@ -55,32 +55,42 @@ TS_DEVICE_INLINE void round_queries(const AttentionArgs& args, PromptRows& rows)
   const float scale = args.scale * kLog2E;
   float inverses[2];
   int32_t sums[2] = {0, 0};
-  const auto query = [&](int r, int32_t step, int k) {
-    const PromptColumn& column = rows.columns[r];
-    const int32_t d = Pages::query_quad(step, t, k / 4) * 4 + k % 4;
-    const float* from = args.q + static_cast<int64_t>(column.row) * args.q_stride + static_cast<int64_t>(column.head) * dim;
-    return column.there && d < dim ? from[d] * scale : 0.0f;
-  };
-  TS_BOTH_ROWS {
-    uint32_t most = 0;
-    for (int32_t step = 0; step < steps; ++step) {
-      TS_EVERY_LANE
-      for (int k = 0; k < 8; ++k) {
-        const uint32_t bits = bits_of(query(r, step, k)) & 0x7fffffffu;
-        most = bits > most ? bits : most;
-      }
+  // Eight numbers of each row; the loads have no condition, so that none waits for another.
+  const auto load = [&](int32_t step, float (&numbers)[2][8]) {
+    TS_EVERY_LANE
+    for (int i = 0; i < 16; ++i) {
+      const PromptColumn& column = rows.columns[i / 8];
+      const int32_t d = Pages::query_quad(step, t, i / 4 % 2) * 4 + i % 4;
+      numbers[i / 8][i % 8] = (args.q + static_cast<int64_t>(column.row) * args.q_stride + static_cast<int64_t>(column.head) * dim)[d < dim ? d : dim - 1];
     }
-    most = most_of_four(most);
-    const Scaling scaling(float_of(most), kLargestByte);
+    TS_EVERY_LANE
+    for (int i = 0; i < 16; ++i) {
+      const bool there = rows.columns[i / 8].there && Pages::query_quad(step, t, i / 4 % 2) * 4 + i % 4 < dim;
+      numbers[i / 8][i % 8] = there ? numbers[i / 8][i % 8] * scale : 0.0f;
+    }
+  };
+  uint32_t most[2] = {0, 0};
+  float numbers[2][8];
+  for (int32_t step = 0; step < steps; ++step) {
+    load(step, numbers);
+    TS_EVERY_LANE
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t bits = bits_of(numbers[i / 8][i % 8]) & 0x7fffffffu;
+      most[i / 8] = bits > most[i / 8] ? bits : most[i / 8];
+    }
+  }
+  TS_BOTH_ROWS {
+    const Scaling scaling(float_of(most_of_four(most[r])), kLargestByte);
     rows.columns[r].scale = scaling.scale;
     inverses[r] = scaling.inverse;
   }
   for (int32_t step = 0; step < steps; ++step) {
+    load(step, numbers);
     Words4 operand = {0, 0, 0, 0};
     TS_BOTH_ROWS {
       TS_EVERY_LANE
       for (int k = 0; k < 8; ++k)
-        operand[r + k / 4 * 2] |= (static_cast<uint32_t>(rounded(query(r, step, k), inverses[r])) & 0xffu) << (k % 4 * 8);
+        operand[r + k / 4 * 2] |= (static_cast<uint32_t>(rounded(numbers[r][k], inverses[r])) & 0xffu) << (k % 4 * 8);
       sums[r] = dot4(0x01010101u, static_cast<int32_t>(operand[r]), dot4(0x01010101u, static_cast<int32_t>(operand[r + 2]), sums[r]));
     }
     prompt_room[(step * kPromptWarps + warp_index()) * kWarp + warp_lane()] = operand;

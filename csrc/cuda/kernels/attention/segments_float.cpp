@@ -55,14 +55,16 @@ TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock
   const float scale = args.scale * kLog2E;
   for (int32_t i = thread; i < dim * Work::kQuads; i += Work::kBlock) {
     const int32_t d = i % dim, quad = i / dim;
-    Words4 own = {0, 0, 0, 0};
+    float numbers[4];
     TS_EVERY_LANE
-    for (int c = 0; c < 4; ++c) {
-      const int32_t column = quad * 4 + c;
-      if (column >= block.columns) continue;
+    for (int c = 0; c < 4; ++c) {  // without a condition, so that none waits for another
+      const int32_t column = quad * 4 + c < block.columns ? quad * 4 + c : 0;
       const float* q = args.q + static_cast<int64_t>(block.tile.first + block.row(column)) * args.q_stride;
-      own[c] = bits_of(q[static_cast<int64_t>(block.head(column)) * dim + d] * scale);
+      numbers[c] = q[static_cast<int64_t>(block.head(column)) * dim + d];
     }
+    Words4 own;
+    TS_EVERY_LANE
+    for (int c = 0; c < 4; ++c) own[c] = quad * 4 + c < block.columns ? bits_of(numbers[c] * scale) : 0;
     float_room[d * Work::kQuads + quad] = own;
   }
   if (thread >= Work::kColumns) return;

@@ -29,15 +29,22 @@ template <class Pages>
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;
   const bool there = column < block.columns;
-  const int64_t row = block.tile.first + (there ? block.row(column) : 0), head = block.head(there ? column : 0);
-  const float* q = args.q + row * args.q_stride + head * dim;
+  const int32_t known = there ? column : 0;
+  const float* q = args.q + static_cast<int64_t>(block.tile.first + block.row(known)) * args.q_stride + static_cast<int64_t>(block.head(known)) * dim;
   const float scale = args.scale * kLog2E;
   float numbers[2][8];
+  int32_t places[2][2];  // of four dimensions
+  TS_EVERY_LANE
+  for (int i = 0; i < 4; ++i) places[i / 2][i % 2] = 4 * Pages::query_quad((lane + i / 2 * kWarp) / 4, lane % 4, i % 2);
+  TS_EVERY_LANE
+  for (int i = 0; i < 16; ++i) {  // without a condition, so that none waits for another
+    const int32_t d = places[i / 8][i / 4 % 2] + i % 4;
+    numbers[i / 8][i % 8] = q[d < dim ? d : dim - 1];
+  }
   uint32_t most = 0;
   TS_EVERY_LANE
   for (int i = 0; i < 16; ++i) {
-    const int32_t pair = lane + i / 8 * kWarp, d = Pages::query_quad(pair / 4, pair % 4, i / 4 % 2) * 4 + i % 4;
-    const float number = there && d < dim ? q[d] * scale : 0.0f;
+    const float number = there && places[i / 8][i / 4 % 2] + i % 4 < dim ? numbers[i / 8][i % 8] * scale : 0.0f;
     const uint32_t bits = bits_of(number) & 0x7fffffffu;
     numbers[i / 8][i % 8] = number;
     most = bits > most ? bits : most;

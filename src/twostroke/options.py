@@ -256,8 +256,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "device",
         "DEVICE",
         parse_device,
-        "Where the model runs: cpu, cuda or cuda:N (an NVIDIA GPU; nothing has run on one yet), or auto: cuda where a "
-        "device can run this model, else the CPU.",
+        "Where the model runs: cpu, cuda or cuda:N (an NVIDIA GPU of compute capability 8.0 or higher), or auto: cuda "
+        "where a device can run this model, else the CPU.",
         "cpu",
     ),
     Option(

@@ -38,18 +38,18 @@ def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
         assert "fma.rn.f32" in found[name]
     assert "sqrt.rn.f32" in found["rms_norm"] and "div.rn.f32" in found["gate"]
     assert "mul.rn.f64" in found["sample_weigh"] and "add.rn.f64" in found["sample_weigh"]
-    for name in ("linear_whole", "linear_one"):
+    for name in ("linear_one", "linear_stored"):
         assert "dp4a.u32.s32" in found[name]
     for name in ("attention_int8", "attention_int4"):
         assert "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32" in found[name]
-    for name in ("linear_tile_int8", "linear_tile_int4", "linear_narrow_int8", "linear_narrow_int4", "linear_steps"):
+    for name in (name for name in found if re.match("linear_(tile|narrow|bank|steps)", name)):
         assert "mma.sync.aligned.m16n8k32" in found[name] and "cp.async.cg" in found[name]
         assert found[name].count(".maxntid") == 1
     assert "mma.sync.aligned.m16n8k32" in found["linear_few"]
-    for name in ("linear_one", "linear_few"):
+    for name in ("linear_one", "linear_few", "linear_stored"):
         assert found[name].count(".maxntid") == 1
     assert not re.search(r"\bcall\b", text)  # a barrier in a function that is not inlined could be moved
-    for name in ("linear_whole", "linear_one", "attention_int8", "attention_f32", "layer_norm"):
+    for name in ("linear_one", "linear_stored", "attention_int8", "attention_f32", "layer_norm"):
         assert found[name].count("bar.sync") >= 2
     # Unfused on purpose: rope multiplies, then adds.
     assert "fma.rn" not in found["rope"] and "fma.rn" not in found["add"]

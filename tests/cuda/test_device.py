@@ -136,7 +136,7 @@ def test_a_package_without_the_backend_says_how_to_build_it(tmp_path: Path) -> N
 def test_a_launch_that_fails_is_named(gpu: CudaDevice) -> None:
     x = np.ones((2, 8), np.float32)
     controls().fake_fail(b"cuLaunchKernel", 0)
-    with pytest.raises(BackendError, match="add was refused by the cuda backend: cuLaunchKernel: CUDA_ERROR_LAUNCH"):
+    with pytest.raises(BackendError, match="add was refused by the cuda backend: cuLaunchKernel of add: CUDA_ERROR"):
         run_on(gpu, "add", x, x)
     controls().fake_reset(1, 64 << 20, 1)
     np.testing.assert_array_equal(run_on(gpu, "add", x, x), 2 * x)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cuda.same_bits import same_bits
 from tests.ops.native import format_id, random_rows, random_weight
+from tests.ops.test_stored_native import packed
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.spec.formats import WeightFormat, WeightKind
@@ -31,3 +32,13 @@ def test_a_long_row(cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, c
     """Of more groups than are folded at once, and of more columns than a block holds."""
     weight, x = random_weight(20, columns, weight_format, False), np.ascontiguousarray(random_rows(1, columns))
     same_bits(cpu, gpu, "linear", (np.zeros((1, 20), np.float32), x, weight), tolerance=None)
+
+
+@pytest.mark.parametrize(
+    "kind", [WeightKind.SUPER4_MIN, WeightKind.SUPER6, WeightKind.E2M1_32], ids=lambda kind: kind.name
+)
+def test_stored_weights(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind) -> None:
+    """More groups than a round has."""
+    weight, x = packed(kind, 64, 2560), np.ascontiguousarray(random_rows(1, 2560))
+    same_bits(cpu, gpu, "linear_add", (np.array(random_rows(1, 64)), x, weight), tolerance=None)
+    same_bits(cpu, gpu, "linear_silu", (np.zeros((1, 32), np.float32), x, weight), tolerance=None)

@@ -95,7 +95,8 @@ def program(folder: Path, name: str, body: str) -> str:
 
 def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins for compute-sanitizer and llama-bench: one that finds something, one that answers, one that hangs."""
-    answer = json.dumps([{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}])
+    speeds = [{"n_prompt": 512, "n_gen": 0, "avg_ts": 1234.5}, {"n_prompt": 0, "n_gen": 64, "avg_ts": 56.7}]
+    answer = json.dumps(speeds, indent=1)
     says = 'case "$*" in *memcheck*) echo "3 cases compared, 0 differ"; exit 0;; esac; echo "a hazard"; exit 9'
     found = program(tmp_path, "compute-sanitizer", says)
     bench_program = program(tmp_path, "llama-bench", f"echo noise; echo '{answer}'")
@@ -109,4 +110,4 @@ def test_other_programs_are_read_and_none_holds_the_others_up(tmp_path: Path, mo
     (late,) = outside.llama_cpp_figures("model.gguf", lambda: 0.2)
     assert "not done after" in late["missing"]
     (without,) = outside.llama_cpp_figures(None, lambda: 20.0)
-    assert "no --gguf FILE" in without["missing"]
+    assert "no --gguf" in without["missing"]

@@ -62,7 +62,7 @@ def test_short_conv(
     )
 
 
-SCANS = list(itertools.product(((1, 1), (4, 2), (6, 1)), (1, 20, 64), (1, 33), ((0.0, np.inf), (0.1, 0.9))))
+SCANS = list(itertools.product(((1, 1), (4, 2), (6, 1)), (1, 20, 64), (1, 33, 64, 128), ((0.0, np.inf), (0.1, 0.9))))
 
 
 @pytest.mark.parametrize(("shared", "width", "size", "limit"), thinned(SCANS, "ssd_scan on a device"))
@@ -85,7 +85,7 @@ def test_selective_scan(cpu: CpuOps, gpu: CudaDevice, channels: int, size: int) 
     check(cpu, gpu, "selective_scan", size * channels, (channels,), x, dt, b, c, decay, numbers(channels, seed=5), ())
 
 
-DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 128), (1, 20, 130), (False, True), (1.0, 2.0)))
+DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), (1.0, 2.0)))
 
 
 @pytest.mark.parametrize(("shared", "rows", "width", "each", "strength"), thinned(DELTAS, "delta_rule on a device"))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.cuda.same_bits import same_bits
+from tests.ops.banks import joined
 from tests.ops.native import random_rows, random_weight
-from tests.ops.test_stored_native import packed, shapes
+from tests.ops.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
@@ -37,3 +38,13 @@ def test_tiles_of_stored_weights(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind,
         weight, x = packed(kind, rows, columns), np.array(random_rows(count, columns))
         x[1], x[2], x[3, -1], x[4] = 1e-39, 127.0, 3e38, 0.0
         same_bits(cpu, gpu, "linear", (np.zeros((count, rows), np.float32), x, weight), tolerance=None)
+
+
+@pytest.mark.parametrize("kind", thinned(KINDS, "tiles of stored banks", 4), ids=lambda kind: kind.name)
+def test_tiles_of_stored_banks(cpu: CpuOps, gpu: CudaDevice, kind: WeightKind) -> None:
+    """An expert that no row chose, one that has more rows than a tile, one that has a few."""
+    gate_up, down = joined([packed(kind, 512, 256)] * 4), joined([packed(kind, 256, 256)] * 4)
+    x, routes = np.ascontiguousarray(random_rows(66, 256)), np.zeros((66, 2), np.float32)
+    routes[:, 0], routes[65, 1] = 0.7, 2.0
+    room = (np.zeros((66, 256), np.float32), np.zeros((66, 256), np.float32), np.zeros((66, 2), np.float32))
+    same_bits(cpu, gpu, "experts", (np.zeros((66, 256), np.float32), x, routes, gate_up, down, *room), tolerance=None)

@@ -11,7 +11,7 @@ from tests.tiers import examples, fewer
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.sampling.choose import choose
 from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.random_draw import draw, sibling_seed
+from twostroke.sampling.random_draw import WORD, draw, draws, sibling_seed
 from twostroke.sampling.sampler import sample
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
@@ -113,3 +113,10 @@ def test_logprobs_are_of_the_raw_distribution():
 def test_a_row_without_a_finite_logit_is_refused():
     with pytest.raises(ValueError, match="no finite logit"):
         sample(weigh, np.full(4, np.nan, np.float32), planned(SamplingParams(temperature=0), []))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**70), st.integers(0, 2**31)), min_size=1, max_size=4))
+def test_many_draws_are_those_of_each(pairs: list[tuple[int, int]]) -> None:
+    seeds = np.array([seed & WORD for seed, _ in pairs], np.uint64)
+    positions = np.array([position for _, position in pairs], np.uint64)
+    assert draws(seeds, positions).tolist() == [draw(*pair) for pair in pairs]

@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 from tools.gpu import kernel_shapes, outside, schedules, shapes
 from tools.gpu.compare import compare_ops, compare_sampling, compare_spark
+from tools.gpu.gguf_there import MIXES, write_gguf
 from tools.gpu.kernel_tables import kernel_tables
 from tools.gpu.kernel_times import Table, time_kernels
 from tools.gpu.served import Served, serve_times
@@ -192,11 +193,20 @@ def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
         "served": lambda _ops: serve_times(bench.served, SERVED_FOLDER, bench.within(SERVED_S)),
         "sanitizer": lambda _ops: outside.sanitized(bench.peer_limit),
         "torch": by_torch,
-        "llama": lambda _ops: outside.llama_cpp_figures(bench.gguf, bench.peer_limit),
+        "llama": lambda _ops: outside.llama_cpp_figures(gguf_of(bench.gguf), bench.peer_limit),
     }
 
 
 TINY = ("--hidden", "128", "--inner", "128", "--layers", "1", "--vocabulary", "300")
+
+
+def gguf_of(asked: str | None) -> str | None:
+    """The path of a file for llama-bench, made where a shape and a mix are asked for."""
+    shape, _, mix = (asked or "").partition(":")
+    if mix not in MIXES:
+        return asked
+    SERVED_FOLDER.mkdir(parents=True, exist_ok=True)
+    return str(write_gguf(shapes.SHAPES[shape], mix, SERVED_FOLDER / f"{shape}-{mix}.gguf"))
 
 
 def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], None]) -> Row:
@@ -270,13 +280,19 @@ def report(found: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
+def served_on(flags: tuple[str, ...], gguf: str | None) -> tuple[Served, ...]:
+    """What is served: a checkpoint of 8B and one of 1B, or the file alone that --gguf asks for as SHAPE:MIX."""
+    shape, _, mix = (gguf or "").partition(":")
+    if mix in MIXES:
+        return (Served(f"{shape} {mix}", shapes.SHAPES[shape], flags, mix=mix),)
+    return tuple(Served(f"{name} int8", shapes.SHAPES[name], flags) for name in ("8B", "1B"))
+
+
 def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
     """The bench on a device by its number, or in the emulator, where everything is small."""
     if device != EMULATED:
         real: Row = {"model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
-        real["served"] = tuple(
-            Served(f"{name} int8", shapes.SHAPES[name], ("--device", f"cuda:{device}")) for name in ("8B", "1B")
-        )
+        real["served"] = served_on(("--device", f"cuda:{device}"), gguf)
         return Bench(lambda: CudaDevice(int(device)), time.perf_counter, seconds, **real, gguf=gguf, every=every)
     from tests.cuda import fake  # compiles it
 
@@ -295,7 +311,7 @@ def main() -> int:
     parser.add_argument("--device", default="0", help="its number, or emulated")
     parser.add_argument("--seconds", type=float, default=480.0, help="after which no further case is begun")
     parser.add_argument("--parts", help="some of them, with commas; all without it")
-    parser.add_argument("--gguf", help="a file for llama-bench")
+    parser.add_argument("--gguf", help="a file for llama-bench, or SHAPE:MIX, such as 8B:Q4_K_M, which is made")
     parser.add_argument("--every", type=int, default=1, help="each how manyth case of single ops is compared")
     asked = parser.parse_args()
     if not (asked.device.isdigit() or asked.device == EMULATED):

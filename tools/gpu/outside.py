@@ -26,6 +26,11 @@ SANITIZED_S = 30.0
 """Seconds for each tool of compute-sanitizer; the ops end at a quarter of what measure.py is given."""
 TOOLS = (("memcheck", 2), ("racecheck", 3))
 COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
+LLAMA_BENCH = ("-ngl", "99", "-fa", "1", "-p", "128,2048", "-n", "128", "-r", "3", "-o", "json")
+LLAMA_STREAMS = (
+    *("-ngl", "99", "-fa", "on", "-c", "16384", "-npp", "32", "-ntg", "128", "-npl", "64"),
+    *("--output-format", "jsonl"),
+)
 TAIL = 400
 """Characters of what a program said that are kept."""
 
@@ -83,15 +88,25 @@ def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
 
 
 def llama_cpp_figures(gguf: str | None, limit: Limit) -> Iterator[ROW]:
-    """What llama-bench says of a GGUF file that was brought."""
+    """What llama-bench says of a GGUF file: prompts, one stream; and llama-batched-bench, of 64 streams."""
     program = shutil.which("llama-bench")
     if program is None or gguf is None:
-        why = "llama-bench is not on the PATH" if program is None else "no --gguf FILE was given"
+        why = "llama-bench is not on the PATH" if program is None else "no --gguf was given"
         yield {"what": "llama.cpp", "missing": why}
         return
-    code, said = run((program, "-m", gguf, "-ngl", "99", "-p", "512", "-n", "64", "-o", "json"), limit())
+    code, said = run((program, "-m", gguf, *LLAMA_BENCH), limit())
     if code != 0:
         yield {"what": "llama.cpp", "missing": f"it did not finish: {said[-TAIL:]}"}
         return
-    for each in json.loads(said[said.index("[") : said.rindex("]") + 1]):
+    for each in json.loads(said[said.index("[\n") : said.index("\n]") + 2]):
         yield {"what": f"llama.cpp, {each['n_prompt']} in, {each['n_gen']} out", "rows_per_s": each["avg_ts"]}
+    batched = shutil.which("llama-batched-bench")
+    if batched is not None:
+        code, said = run((batched, "-m", gguf, *LLAMA_STREAMS), limit())
+        lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        for line in lines:
+            what = f"llama.cpp, {line['pl']} streams, {line['pp']} in, {line['tg']} out"
+            yield {"what": what, "rows_per_s": line["speed_tg"]}
+            yield {"what": f"{what}: prompts", "rows_per_s": line["speed_pp"]}
+        if code != 0 or not lines:
+            yield {"what": "llama.cpp, streams", "missing": f"it did not finish: {said[-TAIL:]}"}

@@ -15,12 +15,15 @@ from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
+from twostroke.engine.executor import Executor
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
 from twostroke.quant.formats import format_choice
 from twostroke.runner.device_sampler import DeviceSampler
+from twostroke.runner.early_runner import EarlyRunner
+from twostroke.runner.early_steps import steady
 from twostroke.runner.folder import read_folder
 from twostroke.runner.place_weights import placed
 from twostroke.runner.runner import ModelRunner
@@ -38,8 +41,14 @@ from twostroke.weights.loaded import ModelWeights
 FORMATS = (("int8", KVKind.INT8), ("int4", KVKind.BF16), ("bf16", KVKind.BF16))
 TOKENS, CONTEXT, PLENTY = 12, 160, 64
 ROW = dict[str, Any]
-SCHEDULES = (("chunks of 16, few pages", 16, 14), ("4 at once", 4, PLENTY))
-"""Name, most rows of a step, pages: fewer than all requests need together, so that some are preempted."""
+SCHEDULES = (
+    ("chunks of 16, few pages", 16, 14, False),
+    ("4 at once", 4, PLENTY, False),
+    ("steps begun early", 64, PLENTY, True),
+    ("steps begun early, few pages", 16, 16, True),
+)
+"""Name, most rows of a step, pages: fewer than all requests need together, so that some are preempted; whether the
+device begins steps early, and then without requests that need the token before on the host."""
 
 
 def requests() -> list[Request]:
@@ -61,10 +70,10 @@ def requests() -> list[Request]:
 
 
 def engine(
-    model: Model, weights: ModelWeights, kv: KVKind, on: CpuOps | CudaDevice, rows: int, pages: int
+    model: Model, weights: ModelWeights, kv: KVKind, on: CpuOps | CudaDevice, rows: int, pages: int, early: bool = False
 ) -> EngineCore:
-    """A new one. on: where the model runs."""
-    limits = SchedulerLimits(rows, min(rows, 8))
+    """A new one. on: where the model runs. early: steps are begun early, for a device."""
+    limits = SchedulerLimits(rows, min(rows, 8), spare_tokens=int(early))
     groups = cache_groups(model.program)
     counts = tuple(pages for _ in groups.pages)
     sizes = MemorySizes(counts, CONTEXT, rows, limits.max_sequences)
@@ -79,7 +88,11 @@ def engine(
         memory = StepMemory(model.program, weights.matrices, weights.vectors, kv, sizes)
         forward = on.compile(model.program, memory)
         sampler = HostSampler(forward, on.weigh)
-    return EngineCore(Scheduler(cache, limits), ModelRunner(forward, memory, lambda: 0.0, sampler=sampler))
+    plain = ModelRunner(forward, memory, lambda: 0.0, sampler=sampler)
+    runner: Executor = plain
+    if early and isinstance(sampler, DeviceSampler):
+        runner = EarlyRunner(plain, forward, sampler, memory, lambda: 0.0)
+    return EngineCore(Scheduler(cache, limits), runner)
 
 
 def outputs(core: EngineCore, asked: list[Request]) -> dict[str, list[Any]]:
@@ -107,14 +120,15 @@ def compare_schedules(make: Callable[[], CudaDevice], ops: CpuOps, has_time: Cal
         asked, expected = requests(), dict[str, list[Any]]()
         for request in asked:
             expected |= outputs(engine(model, weights, kv, ops, 128, PLENTY), [request])
-        for words, rows, pages in SCHEDULES:
+        for words, rows, pages, early in SCHEDULES:
             case = f"exactness: {name}, K and V {kv.name.lower()}, {words}"
             if not has_time():
                 yield {"case": case, "not_run": "no time left"}
                 continue
             device = make()
-            found = outputs(engine(model, weights, kv, device, rows, pages), asked)
+            together = [request for request in asked if steady(request)] if early else asked
+            found = outputs(engine(model, weights, kv, device, rows, pages, early), together)
             device.close()
-            wrong = sum(repr(found[each]) != repr(expected[each]) for each in expected)
-            yield {"case": case, "bytes": len(asked), "different": wrong}
+            wrong = sum(repr(found[each]) != repr(expected[each]) for each in found)
+            yield {"case": case, "bytes": len(together), "different": wrong}
     packer.close()

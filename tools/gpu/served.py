@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.gpu.checkpoint_there import write_any_checkpoint
+from tools.gpu.gguf_there import write_gguf
 from tools.gpu.outside import TAIL, run
 
 Row = dict[str, Any]
@@ -33,7 +34,8 @@ FLAGS = ("--speculate", "off", "--context", "4096", "--served-name", "any")
 
 @dataclass(frozen=True)
 class Served:
-    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens."""
+    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens. mix: of a
+    GGUF file that is made; empty for a checkpoint of bf16."""
 
     name: str
     config: dict[str, Any]
@@ -42,6 +44,7 @@ class Served:
     prompt: int = 2048
     output: int = 128
     environment: tuple[tuple[str, str], ...] = ()
+    mix: str = ""
 
 
 @dataclass
@@ -78,7 +81,12 @@ def serve_times(
 def _one(served: Served, folder: Path, clock: Clock, has_time: Callable[[], bool]) -> Iterator[Row]:
     name = f"served {served.name}"
     before = clock()
-    checkpoint = write_any_checkpoint(served.config, folder / served.name.split()[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = served.name.split()[0]
+    if served.mix:
+        checkpoint = write_gguf(served.config, served.mix, folder / f"{shape}-{served.mix}.gguf")
+    else:
+        checkpoint = write_any_checkpoint(served.config, folder / shape)
     yield {"what": f"{name}: checkpoint written", "seconds": clock() - before}
     for words in ("first start to first token, packing", "start to first token, packed file"):
         if not has_time():
@@ -218,14 +226,12 @@ def _load(served: Served, server: Server, name: str, has_time: Callable[[], bool
 
 
 def _together(answers: list[Answer], what: str) -> Row:
-    """Tokens a second of all, from when the last one has begun to when the first one ends; TTFT in the middle."""
-    begin, end = max(each.pieces_s[0] for each in answers), min(each.pieces_s[-1] for each in answers)
-    pieces = sum(begin < moment <= end for each in answers for moment in each.pieces_s)
-    if end <= begin:  # some had ended before others began
-        begin, end = min(each.pieces_s[0] for each in answers), max(each.pieces_s[-1] for each in answers)
-        pieces = sum(each.tokens for each in answers)
-    whole = sum(each.tokens for each in answers) / (max(e.pieces_s[-1] for e in answers) - answers[0].asked_s)
-    row = {"what": f"{what} (all of it {whole:,.0f} tok/s)", "rows_per_s": pieces / (end - begin)}
+    """Tokens a second of all in the middle half of the time, when all of them run; TTFT in the middle."""
+    begin, end = min(each.asked_s for each in answers), max(each.pieces_s[-1] for each in answers)
+    first, last = begin + (end - begin) / 4, end - (end - begin) / 4
+    pieces = sum(first < moment <= last for each in answers for moment in each.pieces_s)
+    whole = sum(each.tokens for each in answers) / (end - begin)
+    row = {"what": f"{what} (all of it {whole:,.0f} tok/s)", "rows_per_s": pieces / (last - first)}
     return row | {"seconds": statistics.median(each.ttft_s for each in answers)}
 
 

@@ -90,12 +90,6 @@ int32_t open_all(ts_context& device, const char* driver, int32_t ordinal) {
   return status == TS_OK ? checked(device, "cuStreamCreate", device.driver.create_stream(&device.stream, 0)) : status;
 }
 
-// The context belongs to the thread that calls: engines are built and stepped by different ones.
-int32_t begin(ts_context* device) {
-  if (device == nullptr) return TS_BAD_POINTER;
-  return checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
-}
-
 }  // namespace
 
 void set_error(const char* what, const char* detail) { snprintf(last_error, sizeof last_error, "%s: %s", what, detail == nullptr ? "" : detail); }
@@ -106,6 +100,13 @@ int32_t checked(const ts_context& device, const char* call, CUresult result) {
   if (device.driver.error_name == nullptr || device.driver.error_name(result, &name) != 0 || name == nullptr) name = "an error without a name";
   set_error(call, name);
   return result == kOutOfMemory ? TS_NO_MEMORY : TS_CUDA_FAILED;
+}
+
+// The context belongs to the thread that calls: engines are built and stepped by different ones.
+int32_t begin(ts_context* device) {
+  if (device == nullptr) return TS_BAD_POINTER;
+  const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  return status == TS_OK && device->collected.count > 0 ? run_collected(*device) : status;
 }
 
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status) {

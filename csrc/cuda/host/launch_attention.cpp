@@ -21,10 +21,36 @@ int32_t check_attention(const ts_attention_args& a) {
   return TS_OK;
 }
 
-constexpr int32_t kFewQueryRows = 64;         // of a sequence; above it a warp goes over the whole context
+constexpr int32_t kFewQueryRows = 64;         // of a sequence, over int8 and int4; above it a warp goes over the whole context
 constexpr int64_t kPartialBytes = 32 << 20;  // of partial results at once, where one tile of rows does not have more
 
-// Positions that are the same for many steps: the longest context, rounded up to a power of two.
+// Which sequences a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: pairs of a row and a query head
+// that share a KV head and a block, or a warp.
+struct Way {
+  KernelNumber kernel;
+  int32_t threads, above, few;
+  int64_t columns;
+};
+
+Way few_rows(int32_t kv_kind) {
+  switch (kv_kind) {
+    case TS_KV_F32: return {kKernel_attention_f32, kThreads, 0, 1, kOneRowColumns};
+    case TS_KV_BF16: return {kKernel_attention_bf16, kThreads, 0, 1, kOneRowColumns};
+    case TS_KV_INT8: return {kKernel_attention_int8, kThreads, 0, kFewQueryRows, kWholeColumns};
+    default: return {kKernel_attention_int4, kThreads, 0, kFewQueryRows, kWholeColumns};
+  }
+}
+
+Way many_rows(int32_t kv_kind) {
+  switch (kv_kind) {
+    case TS_KV_F32: return {kKernel_attention_prompt_f32, kPromptThreads, 1, INT32_MAX, kFloatColumns};
+    case TS_KV_BF16: return {kKernel_attention_prompt_bf16, kPromptThreads, 1, INT32_MAX, kFloatColumns};
+    case TS_KV_INT8: return {kKernel_attention_prompt_int8, kPromptThreads, kFewQueryRows, INT32_MAX, kPromptColumns};
+    default: return {kKernel_attention_prompt_int4, kPromptThreads, kFewQueryRows, INT32_MAX, kPromptColumns};
+  }
+}
+
+// The longest context, rounded up to a power of two, so that it is the same for many steps.
 int64_t bounded_context(const ts_sequences& s) {
   int64_t longest = 1, bound = kSegment;
   for (int64_t i = 0; i < s.count; ++i) longest = s.context_tokens[i] > longest ? s.context_tokens[i] : longest;
@@ -32,24 +58,26 @@ int64_t bounded_context(const ts_sequences& s) {
   return bound;
 }
 
-// Blocks that go over the whole context, for sequences of more than args.few rows.
-int32_t start_prompts(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
+// Tiles of rows, with room for those of each sequence that are not full.
+int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* args) {
   const int64_t group = a.q.heads / a.layer->kv_heads;
-  args.chunks = static_cast<int32_t>(divide_up(group, kPromptColumns));
-  args.together = group < kPromptColumns ? static_cast<int32_t>(kPromptColumns / group) : 1;
-  const int64_t tiles = args.together == 1 ? a.q.rows : a.q.rows / args.together + a.batch.count;
-  args.prompt_blocks = divide_up(tiles, kPromptThreads / kWarp);
+  args->above = way.above;
+  args->few = way.few;
+  args->chunks = static_cast<int32_t>(divide_up(group, way.columns));
+  args->together = way.few > 1 && a.q.rows > a.batch.count && group < way.columns ? static_cast<int32_t>(way.columns / group) : 1;
+  return args->together == 1 ? a.q.rows : a.q.rows / args->together + a.batch.count;
+}
+
+// Warps that go over the whole context.
+int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
+  args.prompt_blocks = divide_up(share_rows(a, way, &args), way.threads / kWarp);
   const int64_t parts = a.layer->kv_heads * args.chunks * divide_up(a.layer->value_dim, kPromptDims);
-  const KernelNumber kernel = a.layer->kind == TS_KV_INT8 ? kKernel_attention_prompt_int8 : kKernel_attention_prompt_int4;
-  return start(device, kernel, args.prompt_blocks * parts, kPromptThreads, &args);
+  return start(device, way.kernel, args.prompt_blocks * parts, way.threads, &args);
 }
 
 // Blocks of one segment each, then the merge of those of a row, some tiles of rows at a time.
-int32_t start_segments(ts_context& device, const ts_attention_args& a, AttentionArgs& args) {
-  const int64_t group = a.q.heads / a.layer->kv_heads, columns = has_scales(a.layer->kind) ? kWholeColumns : kFloatColumns;
-  args.chunks = static_cast<int32_t>(divide_up(group, columns));
-  args.together = has_scales(a.layer->kind) && a.q.rows > a.batch.count && group < columns ? static_cast<int32_t>(columns / group) : 1;
-  const int64_t tiles = args.together == 1 ? a.q.rows : a.q.rows / args.together + a.batch.count;
+int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
+  const int64_t tiles = share_rows(a, way, &args);
   int64_t segments = bounded_context(a.batch) / kSegment;
   if (a.window != 0) {  // what a tile of rows sees lies in this many
     const int64_t seen = (a.window > 0 ? a.window : -a.window) + a.ahead + args.together, most = divide_up(seen, kSegment) + 1;
@@ -64,22 +92,30 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, Attention
   const int32_t merge_threads = static_cast<int32_t>(divide_up(partial_floats(a.layer->value_dim), kWarp) * kWarp);
   for (; args.first_tile < tiles && status == TS_OK; args.first_tile += at_once) {
     const int64_t some = tiles - args.first_tile < at_once ? tiles - args.first_tile : at_once;
-    status = start(device, attention_kernel(a.layer->kind), some * a.layer->kv_heads * args.chunks * segments, kThreads, &args);
+    status = start(device, way.kernel, some * a.layer->kv_heads * args.chunks * segments, way.threads, &args);
     if (status == TS_OK && segments > 1) status = start(device, kKernel_attention_merge, some * args.together * args.heads, merge_threads, &args);
   }
   return status;
 }
 
+int32_t start_attention(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
+  const Way few = few_rows(a.layer->kind), many = many_rows(a.layer->kind);
+  bool any_few = false, any_many = false, one_each = true;
+  for (int64_t s = 0; s < a.batch.count; ++s) {
+    const int32_t rows = a.batch.row_starts[s + 1] - a.batch.row_starts[s];
+    any_few = any_few || rows <= few.few;
+    any_many = any_many || rows > many.above;
+    one_each = one_each && rows == 1;
+  }
+  args.one_each = one_each ? 1 : 0;
+  int32_t status = TS_OK;
+  if (any_many) status = has_scales(a.layer->kind) ? start_whole(device, a, many, args) : start_segments(device, a, many, args);
+  return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
+}
+
 }  // namespace
 
-KernelNumber attention_kernel(int32_t kv_kind) {
-  switch (kv_kind) {
-    case TS_KV_F32: return kKernel_attention_f32;
-    case TS_KV_BF16: return kKernel_attention_bf16;
-    case TS_KV_INT8: return kKernel_attention_int8;
-    default: return kKernel_attention_int4;
-  }
-}
+KernelNumber attention_kernel(int32_t kv_kind) { return few_rows(kv_kind).kernel; }
 
 int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all_rows, int64_t window) {
   if (s.count > 0 && s.row_starts[s.count] != all_rows) return TS_BAD_INDEX;
@@ -131,15 +167,7 @@ int32_t launch(ts_context& device, const ts_attention_args& a) {
   args.ahead = static_cast<int32_t>(a.ahead);
   status = mirror_sequences(device, a.batch, &args);
   if (status != TS_OK) return status;
-  bool few = false, many = false;
-  for (int64_t s = 0; s < a.batch.count; ++s) {
-    const bool above = has_scales(a.layer->kind) && a.batch.row_starts[s + 1] - a.batch.row_starts[s] > kFewQueryRows;
-    few = few || !above;
-    many = many || above;
-  }
-  args.few = has_scales(a.layer->kind) ? kFewQueryRows : INT32_MAX;
-  if (many) status = start_prompts(device, a, args);
-  return few && status == TS_OK ? start_segments(device, a, args) : status;
+  return start_attention(device, a, args);
 }
 
 }  // namespace cuda

@@ -12,8 +12,7 @@ int32_t start_elements(ts_context& device, KernelNumber kernel, const ts_value& 
   args.out = out.data;
   args.out_stride = out.stride;
   args.width = width_of(out);
-  args.parts = parts_of(args.width);
-  return start(device, kernel, out.rows * args.parts, kThreads, &args);
+  return start_fours(device, kernel, out.rows, args.width, args);
 }
 
 ElementArgs from(const ts_value& x) {
@@ -114,16 +113,16 @@ int32_t launch(ts_context& device, const ts_mix_streams_args& a) {
   if (!same_shape(a.out, a.base) || a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
   if (width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
   const MixArgs args = {a.out.data,  a.base.data,      a.x.data,    a.weights.data, a.out.stride, a.base.stride,           a.x.stride,
-                        a.weights.stride, a.out.heads, a.x.heads,   a.out.dim,      parts_of(width_of(a.out)), static_cast<float>(a.shift)};
-  return start(device, kKernel_mix_streams, a.out.rows * args.parts, kThreads, &args);
+                        a.weights.stride, a.out.heads, a.x.heads,   a.out.dim,      0, static_cast<float>(a.shift)};
+  return start_fours(device, kKernel_mix_streams, a.out.rows, width_of(a.out), args);
 }
 
 int32_t launch(ts_context& device, const ts_weigh_streams_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
   const MixArgs args = {a.out.data,       nullptr,     a.x.data,  a.weights.data, a.out.stride, 0, a.x.stride,
-                        a.weights.stride, a.out.heads, a.x.heads, a.out.dim,      parts_of(width_of(a.out)), 0.0f};
-  return start(device, kKernel_weigh_streams, a.out.rows * args.parts, kThreads, &args);
+                        a.weights.stride, a.out.heads, a.x.heads, a.out.dim,      0, 0.0f};
+  return start_fours(device, kKernel_weigh_streams, a.out.rows, width_of(a.out), args);
 }
 
 int32_t launch(ts_context& device, const ts_stream_shares_args& a) {
@@ -151,8 +150,8 @@ int32_t launch(ts_context& device, const ts_gather_rows_args& a) {
   const int32_t* rows = mirrored(device, a.rows.data, a.rows.count);
   if (rows == nullptr) return TS_BAD_POINTER;
   if (!in_range(a.rows, a.x.rows)) return TS_BAD_INDEX;
-  const GatherArgs args = {a.out.data, a.x.data, rows, a.out.stride, a.x.stride, width_of(a.out), parts_of(width_of(a.out))};
-  return start(device, kKernel_gather_rows, a.out.rows * args.parts, kThreads, &args);
+  const GatherArgs args = {a.out.data, a.x.data, rows, a.out.stride, a.x.stride, width_of(a.out), 0};
+  return start_fours(device, kKernel_gather_rows, a.out.rows, args.width, args);
 }
 
 int32_t launch(ts_context& device, const ts_embed_args& a) {
@@ -165,8 +164,8 @@ int32_t launch(ts_context& device, const ts_embed_args& a) {
   if (!in_range(a.token_ids, w.rows)) return TS_BAD_INDEX;
   const int64_t padded = padded_columns(w.kind, w.columns);
   const EmbedArgs args = {a.out.data,   static_cast<const uint8_t*>(w.data), w.scales, ids,    a.out.stride,         w.columns, padded,
-                          panel_bytes(w.kind, padded), parts_of(w.columns),  w.kind,   w.group, stored_layout(w.kind)};
-  return start(device, kKernel_embed, a.out.rows * args.parts, kThreads, &args);
+                          panel_bytes(w.kind, padded), 0,  w.kind,   w.group, stored_layout(w.kind)};
+  return start_fours(device, kKernel_embed, a.out.rows, w.columns, args);
 }
 
 int32_t launch(ts_context& device, const ts_rms_norm_args& a) {
@@ -193,10 +192,9 @@ int32_t launch(ts_context& device, const ts_rope_args& a) {
   const int32_t* positions = mirrored(device, a.positions.data, a.positions.count);
   if (positions == nullptr) return TS_BAD_POINTER;
   if (!in_range(a.positions, a.table.positions)) return TS_BAD_INDEX;
-  const int64_t pairs = a.out.heads * a.table.half;
   const RopeArgs args = {a.out.data,   a.table.cos_table, a.table.sin_table, positions,       a.out.stride,
-                         a.out.heads, a.out.dim,         a.table.half,      parts_of(pairs)};
-  return start(device, kKernel_rope, a.out.rows * args.parts, kThreads, &args);
+                         a.out.heads, a.out.dim,         a.table.half,      0};
+  return start_fours(device, kKernel_rope, a.out.rows, args.heads * args.half, args);
 }
 
 }  // namespace cuda

@@ -59,8 +59,8 @@ struct SomeRows {
   int32_t gather() const {
     const int64_t width = width_of(a.x);
     const PairArgs args = {floats(room.gathered), a.x.data + first * a.x.stride, a.weigh_inputs != 0 ? floats(room.weights) : nullptr, width,
-                           a.x.stride, chosen(), width, parts_of(width)};
-    return start(device, kKernel_gather_pairs, pairs() * args.parts, kThreads, &args);
+                           a.x.stride, chosen(), width, 0, nullptr};
+    return start_fours(device, kKernel_gather_pairs, pairs(), width, args);
   }
   int32_t multiply(const ts_weight& bank, const float* x, int64_t x_stride, float* out) const {
     return start_product(device, bank, scratch + static_cast<uint64_t>(room.rounded), room.pairs,
@@ -76,8 +76,8 @@ struct SomeRows {
   int32_t add() const {
     const int64_t width = a.down->rows;
     const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
-                           a.out.stride, width, chosen(), width, parts_of(width)};
-    return start(device, kKernel_add_pairs, count * args.parts, kThreads, &args);
+                           a.out.stride, width, chosen(), width, 0, nullptr};
+    return start_fours(device, kKernel_add_pairs, count, width, args);
   }
   int32_t run() const {
     int32_t status = order();
@@ -95,6 +95,7 @@ int32_t launch(ts_context& device, const ts_experts_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr) return TS_BAD_POINTER;
   int32_t status = check(a);
   if (status != TS_OK) return status;
+  if (fits_tiles(a)) return run_in_tiles(device, a);
   const ExpertRoom room(a);
   const uint64_t scratch = scratch_of(device, room.bytes, &status);
   for (int64_t first = 0; first < a.x.rows && status == TS_OK; first += room.rows)

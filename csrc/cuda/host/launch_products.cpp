@@ -9,8 +9,6 @@ namespace twostroke {
 namespace cuda {
 namespace {
 
-constexpr int64_t kOneBlocks = 1, kFewBlocks = 2;  // of a multiprocessor: those of linear_one and linear_few go through strips of a matrix
-
 // Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
 struct Rounded {
   int64_t padded, groups, q_bytes, pair_bytes;
@@ -18,9 +16,8 @@ struct Rounded {
   Rounded(const ts_weight& w, int64_t rows)
       : padded(padded_columns(w.kind, w.columns)), groups(w.group == 0 ? 0 : divide_up(padded, w.group)), q_bytes(0), pair_bytes(0) {
     if (!is_integer_kind(w.kind)) return;
-    const int64_t whole_blocks = divide_up(rows, kProductRows) * kProductRows;
-    q_bytes = round_up(whole_blocks * padded);
-    pair_bytes = round_up(whole_blocks * groups * 4);
+    q_bytes = round_up(rows * padded);
+    pair_bytes = round_up(rows * groups * 4);
   }
 };
 
@@ -49,16 +46,34 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   return args;
 }
 
-// Of so many blocks, those for which the matrix has a strip.
-int64_t strip_parts(const LinearArgs& args, int64_t strip, int64_t blocks) {
-  const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, strip);
-  return strips < blocks ? strips : blocks;
+// Kernels whose blocks go through strips of a matrix: the rows of a strip, the blocks that a multiprocessor holds at once, their threads.
+struct StripShape {
+  int64_t strip, blocks;
+  int32_t threads;
+};
+
+// A strip of 0 for other kernels.
+StripShape strip_shape(KernelNumber kernel) {
+  switch (kernel) {
+    case kKernel_linear_one: return {kOneStrip, 1, kOneThreads};
+    case kKernel_linear_few: return {kFewStrip, 2, kFewThreads};
+    case kKernel_linear_stored: return {kStoredStrip, 2, kStoredThreads};
+    default: return {0, 0, 0};
+  }
+}
+
+// grids: rows of activations that are multiplied apart.
+int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, LinearArgs& args) {
+  const StripShape shape = strip_shape(kernel);
+  const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, shape.strip);
+  const int64_t blocks = divide_up(shape.blocks * device.multiprocessors, grids);
+  args.parts = strips < blocks ? strips : blocks;
+  return start(device, kernel, grids * args.parts, shape.threads, &args);
 }
 
 // Whether a kernel can gate its products itself: both halves begin with a strip.
 bool gates_itself(const ts_weight& w, int64_t rows) {
-  const KernelNumber kernel = product_kernel(w.kind, false, rows);
-  const int64_t strip = kernel == kKernel_linear_one ? kOneStrip : kernel == kKernel_linear_few ? kFewStrip : 0;
+  const int64_t strip = strip_shape(product_kernel(w.kind, false, rows)).strip;
   return strip != 0 && w.rows / 2 % strip == 0;
 }
 
@@ -111,9 +126,9 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
 
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows) {
   if (!is_integer_kind(weight_kind)) return kKernel_linear_float;
+  if (!bank && rows > most_few(weight_kind)) return tiles_kernel(weight_kind, rows);
   if (is_stored_kind(weight_kind)) return kKernel_linear_stored;
-  if (bank || rows == 1) return kKernel_linear_one;
-  return rows <= kFewRows ? kKernel_linear_few : kKernel_linear_whole;
+  return bank || rows == 1 ? kKernel_linear_one : kKernel_linear_few;
 }
 
 int64_t product_scratch(const ts_weight& weight, int64_t rows) {
@@ -123,24 +138,15 @@ int64_t product_scratch(const ts_weight& weight, int64_t rows) {
 }
 
 int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, int64_t scratch_rows, const ProductRows& rows) {
-  if (fits_tiles(w, rows)) return start_tiles(device, w, scratch, rows);
   const Rounded rounded(w, scratch_rows);
   LinearArgs args = arguments_of(w, rounded, rows);
-  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
-  const int64_t narrow = rows.count * divide_up(args.panels, kProductThreads / kPanel);  // blocks of one row by four panels
   if (!is_integer_kind(w.kind)) return start_float(device, args);
-  if (kernel == kKernel_linear_one) {  // it rounds its row itself
-    args.parts = strip_parts(args, kOneStrip, divide_up(kOneBlocks * device.multiprocessors, rows.count));
-    return start(device, kernel, rows.count * args.parts, kOneThreads, &args);
-  }
+  if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
+  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
+  if (strip_shape(kernel).strip == 0) return start_tiles(device, w, scratch, rows);
+  if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // it rounds each row itself
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);
-  if (status != TS_OK) return status;
-  if (kernel == kKernel_linear_stored) return start(device, kernel, narrow, kProductThreads, &args);
-  if (kernel == kKernel_linear_few) {
-    args.parts = strip_parts(args, kFewStrip, kFewBlocks * device.multiprocessors);
-    return start(device, kernel, args.parts, kFewThreads, &args);
-  }
-  return start(device, kernel, args.panels * divide_up(rows.count, kProductRows), kProductThreads, &args);
+  return status == TS_OK ? start_strips(device, kernel, 1, args) : status;
 }
 
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add) {

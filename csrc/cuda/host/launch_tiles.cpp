@@ -18,9 +18,10 @@ struct TileShape {
   int32_t threads;
 };
 
-TileShape shape_of(int32_t kind, int64_t rows) {
+TileShape shape_of(int32_t kind, int64_t rows, bool bank) {
   const bool int4 = kind == TS_W_INT4;
   if (is_stored_kind(kind)) return {kKernel_linear_steps, kStepTokens, 1, kStepThreads};
+  if (bank) return {int4 ? kKernel_linear_bank_int4 : kKernel_linear_bank_int8, kNarrowTokens, 1, kNarrowTileThreads};
   if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
   return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
 }
@@ -63,20 +64,23 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 }  // namespace
 
-bool fits_tiles(const ts_weight& w, const ProductRows& rows) {
-  const bool aligned = reinterpret_cast<uint64_t>(w.data) % 16 == 0;
-  return is_integer_kind(w.kind) && aligned && rows.matrices == nullptr && rows.count > kFewRows;
-}
+KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false).kernel; }
 
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 
-int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows) {
+int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows, const TilePlaces* places) {
+  if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
   const TileRoom room(w, rows.count);
-  const RoundArgs round = round_args(w, scratch, room, rows);
+  RoundArgs round = round_args(w, scratch, room, rows);
+  if (places != nullptr) {
+    round.order = places->order;
+    round.weights = places->weights;
+    round.chosen = places->chosen;
+  }
   const KernelNumber rounds = is_stored_kind(w.kind) ? kKernel_quantize_steps : kKernel_quantize_tiles;
   const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
-  const TileShape shape = shape_of(w.kind, rows.count);
+  const TileShape shape = shape_of(w.kind, rows.count, places != nullptr);
   TileArgs args = {};
   args.out = rows.out;
   args.data = static_cast<const uint8_t*>(w.data);
@@ -98,6 +102,7 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   args.small = w.group <= kSmallGroup;
   args.stored = stored_layout(w.kind);
   args.x_scales = round.scales;
+  if (places != nullptr) args.matrices = places->tiles;
   return start(device, shape.kernel, divide_up(args.panels, shape.panels) * args.tiles, shape.threads, &args);
 }
 

@@ -54,6 +54,11 @@ int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t t
 }
 
 int32_t launch_each(ts_context& device) {
+  static const char* const kCalls[] = {
+#define K(name, Args) "cuLaunchKernel of " #name,
+      TS_CUDA_KERNELS(K)
+#undef K
+  };
   LaunchList& list = device.collected;
   int32_t status = TS_OK;
   for (Launch each = first_of(list); each.is_in(list) && status == TS_OK; each = each.next()) {
@@ -61,7 +66,7 @@ int32_t launch_each(ts_context& device) {
     void* arguments[] = {each.arguments()};
     const CUresult result = device.driver.launch(device.kernels[head.kernel], head.blocks, 1, 1, static_cast<uint32_t>(head.threads), 1, 1, 0,
                                                  device.stream, arguments, nullptr);
-    status = checked(device, "cuLaunchKernel", result);
+    status = checked(device, kCalls[head.kernel], result);
     if (status != TS_OK) device.call = head.call;
   }
   forget(list);

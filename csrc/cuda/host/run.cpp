@@ -81,17 +81,20 @@ const char* ts_kernel(const ts_context*, int32_t op, int32_t weight_kind, int32_
 
 int32_t ts_cuda_has_op(int32_t op) { return op >= 0 && op < kOpCount && kOps[op].launcher != nullptr; }
 
-int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t* ran) {
+int32_t ts_cuda_collect(ts_context* device, const int64_t* words, int64_t count, int64_t* ran) {
   *ran = 0;
   if (device == nullptr || (words == nullptr && count > 0)) return TS_BAD_POINTER;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
   if (status == TS_OK) status = collect(*device, words, count, ran);
-  if (status != TS_OK) {
-    forget(device->collected);
-    return status;
-  }
-  device->call = *ran;
-  status = run_collected(*device);
-  *ran = device->call;
+  if (status != TS_OK) forget(device->collected);
   return status;
+}
+
+int32_t ts_run(ts_context* device, const int64_t* words, int64_t count, int64_t* ran) {
+  const int32_t status = ts_cuda_collect(device, words, count, ran);
+  if (status != TS_OK) return status;
+  device->call = *ran;
+  const int32_t started = run_collected(*device);
+  *ran = device->call;
+  return started;
 }

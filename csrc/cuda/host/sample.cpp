@@ -82,6 +82,7 @@ int32_t ts_cuda_sample(ts_context* device, const float* logits, int64_t stride, 
   if (rows < 0 || count < 1 || count > INT32_MAX || stride < count || terms != kSeriesTerms) return TS_BAD_SHAPE;
   if (asked_bytes != sizeof(SampleRow) || told_bytes != sizeof(SampledRow)) return TS_BAD_FORMAT;
   int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  if (status == TS_OK && rows == 0) status = begin(device);
   if (status == TS_OK && rows == 0 && slot >= 0) return end_results(*device, slot, 0);
   if (status != TS_OK || rows == 0) return status;
   const SampleRow* all = static_cast<const SampleRow*>(asked);

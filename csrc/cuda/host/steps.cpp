@@ -25,9 +25,11 @@ int32_t make_event(ts_context& device, CUevent* event) {
 
 int32_t record(ts_context& device, CUevent event) { return checked(device, "cuEventRecord", device.driver.record(event, device.stream)); }
 
+// What was collected runs first: events and copies stand behind it.
 int32_t entered(ts_context* device) {
   if (device == nullptr) return TS_BAD_POINTER;
-  return checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  const int32_t status = checked(*device, "cuCtxSetCurrent", device->driver.set_current(device->context));
+  return status == TS_OK ? run_collected(*device) : status;
 }
 
 }  // namespace
@@ -62,7 +64,8 @@ int32_t end_results(ts_context& device, int32_t slot, int64_t bytes) {
   if (!is_slot(slot)) return TS_BAD_INDEX;
   ResultSlot& results = device.results[slot];
   results.bytes = bytes;
-  int32_t status = make_event(device, &results.ended);
+  int32_t status = entered(&device);
+  if (status == TS_OK) status = make_event(device, &results.ended);
   if (status == TS_OK && bytes > 0)
     status = checked(device, "cuMemcpyDtoHAsync",
                      device.driver.copy_down(results.here, results.there, static_cast<size_t>(bytes), device.stream));
@@ -79,7 +82,7 @@ void close_results(ts_context& device) {
 }
 
 int32_t copy_up_staged(ts_context& device, uint64_t to, const void* from, int64_t bytes) {
-  int32_t status = entered(&device);
+  int32_t status = begin(&device);
   if (status != TS_OK || bytes == 0) return status;
   Stage& stage = device.stages[device.next_stage];
   device.next_stage = (device.next_stage + 1) % kStages;
@@ -105,7 +108,7 @@ void close_stages(ts_context& device) {
 using namespace twostroke::cuda;
 
 int32_t ts_cuda_begin_step(ts_context* device, int32_t slot) {
-  int32_t status = entered(device);
+  int32_t status = begin(device);
   if (status != TS_OK) return status;
   if (!is_slot(slot)) return TS_BAD_INDEX;
   status = make_event(*device, &device->results[slot].begun);

@@ -1,79 +1,107 @@
-// Ops that make every element by itself: a thread an element.
-// Knows: arithmetic.h. Must not know: models, how the CPU divides the work.
+// Ops that make every element by itself: a thread four elements of a row.
+// Knows: fours.h. Must not know: models, how the CPU divides the work.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
-struct Element {
-  int64_t row, at;
-};
-
-TS_DEVICE_INLINE Element element(int64_t parts) {
-  return {block_index() / parts, block_index() % parts * threads() + thread_index()};
+// out = made(out), element by element.
+template <class Make>
+TS_DEVICE_INLINE void change_elements(const ElementArgs& args, const Make& make) {
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  float* at = args.out + e.row * args.out_stride + e.at;
+  Four x = load_four(at, e.count);
+  make(e, x);
+  store_four(at, x, e.count);
 }
 
 TS_KERNEL(add, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at < args.width) args.out[e.row * args.out_stride + e.at] += args.x[e.row * args.x_stride + e.at];
+  change_elements(args, [&](const FourPlace& e, Four& out) {
+    const Four x = load_four(args.x + e.row * args.x_stride + e.at, e.count);
+    TS_EACH_OF_FOUR out.v[i] += x.v[i];
+  });
 }
 
 TS_KERNEL(activate, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at >= args.width) return;
-  float* x = args.out + e.row * args.out_stride + e.at;
-  *x = activated(args.activation, *x);
+  change_elements(args, [&](const FourPlace&, Four& x) { activate_four(args.activation, x); });
 }
 
 // x: (rows, 2 * width), gates first. out may be the first half of x.
 TS_KERNEL(gate, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at >= args.width) return;
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
   const float* x = args.x + e.row * args.x_stride + e.at;
-  float gate = x[0], up = x[args.width];
+  Four gate = load_four(x, e.count), up = load_four(x + args.width, e.count);
   if (args.limit > 0.0f || args.shift != 0.0f) {  // NaN stays: it is the second operand
     const float most = args.limit > 0.0f ? args.limit : __builtin_inff();
-    gate = smaller(most, gate);
-    up = larger(0.0f - most, smaller(most, up)) + args.shift;
+    TS_EACH_OF_FOUR {
+      gate.v[i] = smaller(most, gate.v[i]);
+      up.v[i] = larger(0.0f - most, smaller(most, up.v[i])) + args.shift;
+    }
   }
-  args.out[e.row * args.out_stride + e.at] = activated(args.activation, gate) * up;
+  activate_four(args.activation, gate);
+  TS_EACH_OF_FOUR gate.v[i] = gate.v[i] * up.v[i];
+  store_four(args.out + e.row * args.out_stride + e.at, gate, e.count);
 }
 
 TS_KERNEL(multiply, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at >= args.width) return;
-  const float factor = activated(args.activation, args.gate[e.row * args.gate_stride + e.at / args.shared]);
-  args.out[e.row * args.out_stride + e.at] = args.x[e.row * args.x_stride + e.at] * factor;
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  const float* gates = args.gate + e.row * args.gate_stride;
+  const uint32_t shared = static_cast<uint32_t>(args.shared);
+  Four factor;
+  if (shared == 1) factor = load_four(gates + e.at, e.count);
+  else TS_EACH_OF_FOUR factor.v[i] = i < e.count ? gates[static_cast<uint32_t>(e.at + i) / shared] : 0.0f;
+  activate_four(args.activation, factor);
+  Four x = load_four(args.x + e.row * args.x_stride + e.at, e.count);
+  TS_EACH_OF_FOUR x.v[i] = x.v[i] * factor.v[i];
+  store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
 }
 
 TS_KERNEL(scale, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at < args.width) args.out[e.row * args.out_stride + e.at] *= args.factor;
+  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] *= args.factor; });
 }
 
 TS_KERNEL(soft_cap, ElementArgs) {
-  const Element e = element(args.parts);
-  if (e.at >= args.width) return;
-  float* x = args.out + e.row * args.out_stride + e.at;
-  *x = tanh_ratio(*x * (1.0f / args.factor)) * args.factor;
+  const float inverse = 1.0f / args.factor;
+  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] = tanh_ratio(x.v[i] * inverse) * args.factor; });
 }
 
 // rows: NULL for all of them, as they are.
 TS_KERNEL(gather_rows, GatherArgs) {
-  const Element e = element(args.parts);
-  if (e.at < args.width) args.out[e.row * args.out_stride + e.at] = args.x[(args.rows == nullptr ? e.row : args.rows[e.row]) * args.x_stride + e.at];
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  const int64_t from = args.rows == nullptr ? e.row : args.rows[e.row];
+  store_four(args.out + e.row * args.out_stride + e.at, load_four(args.x + from * args.x_stride + e.at, e.count), e.count);
 }
 
-// A thread a pair of dimensions.
+// The first `count` of four pairs of dimensions.
+TS_DEVICE_INLINE void turn_four(float* low_at, float* high_at, const float* cos_at, const float* sin_at, int32_t count) {
+  const Four low = load_four(low_at, count), high = load_four(high_at, count), c = load_four(cos_at, count), s = load_four(sin_at, count);
+  Four first, second;
+  TS_EACH_OF_FOUR {
+    first.v[i] = low.v[i] * c.v[i] - high.v[i] * s.v[i];
+    second.v[i] = high.v[i] * c.v[i] + low.v[i] * s.v[i];
+  }
+  store_four(low_at, first, count);
+  store_four(high_at, second, count);
+}
+
+// A thread four pairs of dimensions, of one head where heads have whole fours.
 TS_KERNEL(rope, RopeArgs) {
-  const Element e = element(args.parts);
-  if (e.at >= args.heads * args.half) return;
-  const int64_t i = e.at % args.half, at = args.positions[e.row] * args.half + i;
-  float* head = args.x + e.row * args.stride + e.at / args.half * args.dim;
-  const float low = head[i], high = head[args.half + i], c = args.cos_table[at], s = args.sin_table[at];
-  head[i] = low * c - high * s;
-  head[args.half + i] = high * c + low * s;
+  const uint32_t half = static_cast<uint32_t>(args.half);
+  const FourPlace e = four_place(args.parts, args.heads * args.half);
+  if (e.count == 0) return;
+  const int64_t table = args.positions[e.row] * args.half;
+  float* row = args.x + e.row * args.stride;
+  const int32_t together = half % 4 == 0 ? e.count : 1;
+  for (int32_t i = 0; i < e.count; i += together) {
+    const uint32_t pair = static_cast<uint32_t>(e.at + i), head = pair / half, d = pair - head * half;
+    float* low = row + head * args.dim + d;
+    turn_four(low, low + half, args.cos_table + table + d, args.sin_table + table + d, together);
+  }
 }
 
 }  // namespace cuda

@@ -44,7 +44,7 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     """
     asked = resolver.asked_value("device") or CPU
     if asked == CPU:
-        resolver.pick("device", CPU, "default: nothing has run on a GPU yet")
+        resolver.pick("device", CPU, "default: --device cuda or auto takes a GPU")
         return None
     missing = cuda_limits.lacking(spec.program)
     reason: TwostrokeError = UnsupportedModel(

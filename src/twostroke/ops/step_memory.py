@@ -103,11 +103,13 @@ class MemorySizes:
 class GroupInputs:
     """What a step says of one page group: slots (T,), page * PAGE_TOKENS + offset of each row, and the page tables.
 
-    The row starts and the contexts of all groups are the same arrays.
+    The row starts and the contexts of all groups are the same arrays. written: the table that each row of the page
+    tables holds, where the writer keeps it.
     """
 
     slots: I32Array
     batch: AttentionBatch
+    written: list[Sequence[int] | None]
 
 
 class StepMemory:
@@ -157,17 +159,17 @@ class StepMemory:
             if isinstance(item, Indices)
         )
         self.page_inputs = tuple(
-            GroupInputs(slots, AttentionBatch(starts, contexts, table))
+            GroupInputs(slots, AttentionBatch(starts, contexts, table), [None] * sequences)
             for slots, table in zip(groups_of[:tables], groups_of[tables:], strict=True)
         )
+        self._tables_at = self.page_inputs[-1].batch.page_table.ctypes.data - self.inputs.ctypes.data
         self._placement: Placement = place(program, sizes.max_step_tokens, sizes.max_logit_rows)
         self._arena: U8Array = device.empty(self._placement.num_bytes)
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
 
     def used_input_bytes(self, sizes: StepSizes) -> int:
         """How many bytes from the beginning of the inputs' block a step of these sizes may read."""
-        table = self.page_inputs[-1].batch.page_table[: sizes.sequences]
-        return table.ctypes.data + table.nbytes - self.inputs.ctypes.data
+        return self._tables_at + sizes.sequences * self.sizes.max_pages * 4
 
     @property
     def layers(self) -> tuple[KVLayer, ...]:

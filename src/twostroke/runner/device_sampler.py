@@ -20,10 +20,10 @@ from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
-from twostroke.sampling.changes import Changes
+from twostroke.sampling.changes import changes_of
 from twostroke.sampling.device_rows import (
-    LISTS,
     MOST_TOP,
+    NOT_ASKED,
     SAMPLE_INPUT,
     SAMPLE_RESULT,
     Rows,
@@ -33,7 +33,9 @@ from twostroke.sampling.device_rows import (
     scores_of,
     token_of,
     why_host,
+    with_lists,
 )
+from twostroke.sampling.random_draw import WORD, draws
 from twostroke.sampling.verify import FAULTS, as_if_right, sample_rows
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, TokenLogprob
@@ -96,20 +98,25 @@ class _Lists:
     parts: list[U8Array] = field(default_factory=list)
     places: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, asked: Sequence[Rows], lists: Sequence[Sequence[Rows]]) -> bool:
-        """Write into each row where its lists are. False, and nothing is kept, where there is no room."""
+    def add(self, rows: Sequence[bytes], lists: Sequence[Sequence[Rows]]) -> list[bytes] | None:
+        """The rows, which say where their lists are. None, and nothing is kept, where there is no room."""
+        if not any(lists):
+            return list(rows)
         contents = [[each.tobytes() for each in of_row] for of_row in lists]
         new = {each for of_row in contents for each in of_row} - self.places.keys()
         if self.end + sum(map(len, new)) > self.room:
-            return False
-        for row, of_row, entries in zip(asked, contents, lists, strict=True):
-            for name, content, each in zip(LISTS, of_row, entries, strict=False):
+            return None
+        found: list[bytes] = []
+        for row, of_row, entries in zip(rows, contents, lists, strict=True):
+            where: list[int] = []
+            for content, each in zip(of_row, entries, strict=True):
                 if content not in self.places:
                     self.places[content] = self.end
                     self.parts.append(each.view(np.uint8))
                     self.end += len(content)
-                row[name] = self.places[content], len(each)
-        return True
+                where += [self.places[content], len(each)]
+            found.append(with_lists(row, where) if where else row)
+        return found
 
     def joined(self) -> U8Array:
         """All of them."""
@@ -132,21 +139,29 @@ class DeviceSampler:
 
     def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
         """What is asked of the rows that sample. spare: bytes to be left between the rows and their lists."""
-        asked, found, end = np.zeros(sum([each.sampled_rows for each in sequences]), SAMPLE_INPUT), [], 0
-        asked["num_top"] = -1
-        lists = _Lists(asked.nbytes + spare, self._forward.asked_bytes)
+        asked, found = list[bytes](), list[SampledRows]()
+        num_rows = sum([each.sampled_rows for each in sequences])
+        lists = _Lists(num_rows * SAMPLE_INPUT.itemsize + spare, self._forward.asked_bytes)
         for sequence in sequences:
-            begin, end = end, end + sequence.sampled_rows
-            if begin < end:
-                found.append(self._ask(sequence, begin, asked, lists))
-        return WantedRows(found, asked, lists.joined())
+            if sequence.samples:
+                found.append(self._ask(sequence, asked, lists))
+                asked += [NOT_ASKED] * (found[-1].first + sequence.sampled_rows - len(asked))
+        rows: Rows = np.frombuffer(b"".join(asked), SAMPLE_INPUT) if asked else np.empty(0, SAMPLE_INPUT)
+        return WantedRows(found, rows, lists.joined())
 
     def choose(self, plan: Plan, found: tuple[list[SampledRows], Rows]) -> Sampled:
         """See StepSampler."""
         del plan
         sampled, (sequences, row_results) = Sampled({}, {}), found
+        token_ids: list[int] = row_results["token"].tolist()
+        is_finite = (np.isfinite(row_results["best"]) & np.isfinite(row_results["raw_best"])).tolist()
         for each in sequences:
-            note(sampled, each.sequence.request.request_id, partial(self._tokens, each, row_results))
+            request = each.sequence.request
+            is_alone = len(each.changed) == 1 and is_finite[each.first]  # neither a fault nor sampled here
+            if is_alone and request.num_top is None:
+                sampled.tokens[request.request_id] = (SampledToken(token_ids[each.first]),)
+            else:
+                note(sampled, request.request_id, partial(self._tokens, each, row_results))
         return sampled
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
@@ -160,30 +175,36 @@ class DeviceSampler:
         self._count(reason)
         return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
 
-    def _ask(self, sequence: PlannedSequence, first: int, asked: Rows, lists: _Lists) -> SampledRows:
+    def _ask(self, sequence: PlannedSequence, asked: list[bytes], lists: _Lists) -> SampledRows:
+        """Append what the rows of a sequence ask; nothing where they are sampled here."""
+        first, changed, rows, entries = len(asked), list[bool](), list[bytes](), list[list[Rows]]()
+        reason = None
         try:
-            rows = [self._prepared(*each) for each in as_if_right(sequence)]
+            alone = None if sequence.draft_token_ids else ((sequence, changes_of(sequence)),)
+            for each, changes in alone or as_if_right(sequence):  # to the end, whatever they ask
+                reason = reason or why_host(each, changes, self._vocabulary)
+                if reason is None:
+                    changed.append(changes is not None)
+                    rows.append(asked_of(each, changes))
+                    entries.append([] if changes is None else lists_of(changes, self._vocabulary))
         except ValueError as error:
             return SampledRows(sequence, first, fault=error)
-        reason = next((reason for reason, _, _, _ in rows if reason is not None), None)
-        if reason is None and not lists.add([row for _, _, row, _ in rows], [entries for *_, entries in rows]):
-            reason = NO_ROOM
-        if reason is not None:
-            return SampledRows(sequence, first, reason=reason)
-        for place, (_, _, row, _) in enumerate(rows):
-            asked[first + place] = row[0]
-        return SampledRows(sequence, first, tuple(changed for _, changed, _, _ in rows))
+        found = lists.add(rows, entries) if reason is None else None
+        if found is None:
+            return SampledRows(sequence, first, reason=reason or NO_ROOM)
+        asked += found
+        return SampledRows(sequence, first, tuple(changed))
 
-    def _prepared(
-        self, sequence: PlannedSequence, changes: Changes | None
-    ) -> tuple[str | None, bool, Rows, list[Rows]]:
-        """Why a row is sampled here, whether its logits are changed, what it asks (1,), its lists."""
-        row = np.zeros(1, SAMPLE_INPUT)
-        reason = why_host(sequence, changes, self._vocabulary)
-        if reason is not None:
-            return reason, changes is not None, row, []
-        asked_of(row[0], sequence, changes)
-        return None, changes is not None, row, [] if changes is None else lists_of(changes, self._vocabulary)
+    def wanted_next(self, before: WantedRows, sequences: Sequence[PlannedSequence]) -> WantedRows | None:
+        """`wanted`, where `before` was what was asked for the same sequences, of one row each, one position back, and
+        none of them needs the token before it here. None where more than draws may differ."""
+        if before.asked["changed"].any():
+            return None
+        asked = before.asked.copy()
+        seeds = np.array([each.request.seed & WORD for each in sequences], np.uint64)
+        positions = np.array([each.num_output_tokens for each in sequences], np.uint64)
+        asked["draw"] = np.where(asked["drawn"] != 0, draws(seeds, positions), np.uint64(0))
+        return WantedRows(before.found, asked, before.lists)
 
     def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
         """Whether `choose` needs no logits for these sequences."""

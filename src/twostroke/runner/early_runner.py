@@ -25,7 +25,7 @@ import numpy as np
 
 from twostroke.ops.operands import I32Array, U8Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.runner.device_sampler import DeviceSampler, SampledRows
+from twostroke.runner.device_sampler import DeviceSampler, SampledRows, WantedRows
 from twostroke.runner.early_steps import following, is_same
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import Sampled
@@ -64,10 +64,14 @@ class EarlyForward(Protocol):
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known."""
+    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known.
+
+    found: of its sequences, those that a plan asked for.
+    """
 
     slot: int
-    sequences: Mapping[str, PlannedSequence]
+    ordered: Sequence[PlannedSequence]
+    wanted: WantedRows
     found: Sequence[SampledRows]
     row_results: Rows
     tokens: Mapping[str, int] = field(default_factory=dict)
@@ -75,14 +79,21 @@ class _Begun:
 
     def keep(self, plan: Plan) -> set[str]:
         """Drop what the plan does not ask for; the ids of the rest."""
-        tokens, begun = self.tokens, self.sequences
+        tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
             for each in plan.sequences
             if (name := each.request.request_id) in begun and is_same(each, begun[name], tokens.get(name))
         }
-        self.found = [each for each in self.found if each.sequence.request.request_id in same]
+        if len(same) < len(self.ordered):
+            self.found = [each for each in self.found if each.sequence.request.request_id in same]
         return same
+
+    def goes_on(self, sequences: Sequence[PlannedSequence]) -> bool:
+        """Whether these are all of its sequences in their order; each has one row in it that samples."""
+        if not len(self.found) == len(self.ordered) == len(sequences):
+            return False
+        return all(one.request is other.request for one, other in zip(self.ordered, sequences, strict=True))
 
 
 class EarlyRunner:
@@ -158,14 +169,18 @@ class EarlyRunner:
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
         """Start a step. parts: the one ahead of it, where tokens are not known yet. None where logits are needed."""
         follows = _follows(sequences, parts)
-        wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
+        wanted = None
+        if len(parts) == 1 and parts[0].goes_on(sequences):
+            wanted = self._sampler.wanted_next(parts[0].wanted, sequences)
+        if wanted is None:
+            wanted = self._sampler.wanted(sequences, sum(pairs.nbytes for _, pairs in follows))
         if any(each.reason is not None for each in wanted.found):
             return None
-        slot = self._slot = (self._slot + 1) % SLOTS
         sizes = write_sequences(sequences, self._memory)
+        slot = self._slot = (self._slot + 1) % SLOTS
         self._forward.begin(wanted.asked, wanted.lists, follows, sizes, slot, SAMPLE_RESULT.itemsize)
-        by_id = {each.request.request_id: each for each in sequences}
-        return _Begun(slot, by_id, wanted.found, np.zeros(len(wanted.asked), SAMPLE_RESULT))
+        row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
+        return _Begun(slot, sequences, wanted, wanted.found, row_results)
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:

@@ -7,12 +7,13 @@ Must not know: weights, sampling.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 
 from twostroke.ops.operands import I32Array
-from twostroke.ops.step_memory import GroupInputs, StepMemory, StepSizes
+from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Plan
 
@@ -59,37 +60,59 @@ def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
 
 
 def write_sequences(sequences: Sequence[StepRow], memory: StepMemory) -> StepSizes:
-    """Write the inputs of sequences, which may have come from another process."""
-    ends = np.cumsum([sequence.num_tokens for sequence in sequences], dtype=np.int32)
-    chosen = [row for end, s in zip(ends.tolist(), sequences, strict=True) for row in range(end - s.sampled_rows, end)]
-    batch, count = memory.batch, len(sequences)
-    batch.row_starts[1 : count + 1] = ends
-    batch.context_tokens[:count] = [s.start + s.num_tokens for s in sequences]
+    """Write the inputs of sequences, which may have come from another process.
+
+    All rows at once: with many sequences of one row each, what is done for each of them is most of a step's Python.
+    """
+    count, lengths = len(sequences), [sequence.num_tokens for sequence in sequences]
+    ends = list(accumulate(lengths))
+    total = ends[-1] if ends else 0
+    chosen = [row for end, s in zip(ends, sequences, strict=True) for row in range(end - s.sampled_rows, end)]
+    memory.batch.row_starts[1 : count + 1] = ends
+    memory.batch.context_tokens[:count] = [s.start + s.num_tokens for s in sequences]
+    memory.token_ids[:total] = [token_id for sequence in sequences for token_id in sequence.token_ids]
     if memory.has_states:
         memory.state_slots[:count] = [sequence.state_slot for sequence in sequences]
-    for index, sequence in enumerate(sequences):
-        rows = slice(int(ends[index]) - sequence.num_tokens, int(ends[index]))
-        _fill_rows(sequence, memory, rows)
-        for table, inputs in zip(memory.tables(sequence.tables), memory.page_inputs, strict=False):
-            inputs.batch.page_table[index, : len(table)] = table
-            _fill_slots(inputs, memory.positions[rows], rows, index)
-    memory.choose_logit_rows(chosen)
-    return StepSizes(int(ends[-1]) if count else 0, count, len(chosen))
-
-
-def _fill_rows(sequence: StepRow, memory: StepMemory, rows: slice) -> None:
-    """Write one sequence's tokens, positions and adapter."""
-    start, stop = sequence.start, sequence.start + sequence.num_tokens
-    memory.token_ids[rows] = sequence.token_ids
-    memory.positions[rows] = np.arange(start, stop, dtype=np.int32)
+    owners = _write_positions(sequences, memory, lengths, ends)
     if memory.has_adapters:
-        memory.adapters[rows] = sequence.adapter
+        memory.adapters[:total] = np.array([sequence.adapter for sequence in sequences], np.int32)[owners]
     if memory.has_types:
-        second = sequence.second_text
+        _write_types(sequences, memory, ends)
+    _write_pages(sequences, memory, owners)
+    memory.choose_logit_rows(chosen)
+    return StepSizes(total, count, len(chosen))
+
+
+def _write_positions(
+    sequences: Sequence[StepRow], memory: StepMemory, lengths: Sequence[int], ends: Sequence[int]
+) -> I32Array:
+    """Returns the place in the plan of each row's sequence."""
+    count = len(sequences)
+    owners = np.arange(count, dtype=np.int32)
+    if lengths.count(1) == count:  # as where all decode
+        memory.positions[:count] = [sequence.start for sequence in sequences]
+        return owners
+    shifts = [sequence.start + length - end for sequence, length, end in zip(sequences, lengths, ends, strict=True)]
+    owners = np.repeat(owners, lengths)
+    memory.positions[: ends[-1]] = np.arange(ends[-1], dtype=np.int32) + np.array(shifts, np.int32)[owners]
+    return owners
+
+
+def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequence[int]) -> None:
+    for sequence, end in zip(sequences, ends, strict=True):
+        rows, second = slice(end - sequence.num_tokens, end), sequence.second_text
         memory.token_types[rows] = 0 if second is None else memory.positions[rows] >= second
 
 
-def _fill_slots(inputs: GroupInputs, positions: I32Array, rows: slice, index: int) -> None:
-    """Where one sequence's new K and V go, in one group."""
-    pages = inputs.batch.page_table[index]
-    inputs.slots[rows] = pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
+def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
+    """The page tables that have changed, and where new K and V go."""
+    tables = [memory.tables(sequence.tables) for sequence in sequences]
+    places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
+    for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):
+        pages, written = inputs.batch.page_table, inputs.written
+        for index, of_sequence in enumerate(tables):
+            table = of_sequence[group]
+            if written[index] is not table:
+                pages[index, : len(table)] = table
+                written[index] = table if isinstance(table, tuple) else None  # a list may change
+        inputs.slots[: len(owners)] = pages[owners, places] * PAGE_TOKENS + offsets

@@ -10,6 +10,7 @@ Must not know: which device, other rows.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,11 @@ SAMPLE_INPUT = np.dtype(
         *((name, "<i4") for name in ("changed", "drawn", "top_k", "num_top", "given")),
     ]
 )
+_PACKED, _PLACES, _LISTS_AT = struct.Struct("<QQQd10if5i"), struct.Struct("<10i"), 32
+"""SAMPLE_INPUT: a row is written in one go, because there are thousands a second."""
+NO_LISTS = (0,) * 2 * len(LISTS)
+NOT_ASKED = _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, 0.0, 0, 0, 0, -1, 0)
+"""The row of a sequence that is sampled elsewhere."""
 SAMPLE_RESULT = np.dtype(
     [
         *(("total", "<u8"), ("token", "<i4"), ("best", "<f4"), ("raw", "<f4"), ("raw_best", "<f4")),
@@ -62,17 +68,21 @@ def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int
     return None
 
 
-def asked_of(row: Any, sequence: PlannedSequence, changes: Changes | None) -> None:
-    """Write one row of SAMPLE_INPUT, its lists left out."""
+def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
+    """One row of SAMPLE_INPUT, without lists."""
     params, num_top = sequence.request.params, sequence.request.num_top
-    row["num_top"] = -1 if num_top is None else num_top
-    row["changed"] = changes is not None
-    row["repetition"] = params.repetition_penalty
-    row["drawn"] = not params.greedy
-    if not params.greedy:
-        row["draw"] = draw(sequence.request.seed, sequence.num_output_tokens)
-        row["scale"], row["top_k"] = exponent_scale(params.temperature), min(params.top_k, 2**31 - 1)
-        row["top_p"], row["min_p"] = _share(params.top_p), _share(params.min_p)
+    is_changed, num_top = changes is not None, -1 if num_top is None else num_top
+    if params.greedy:
+        return _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, params.repetition_penalty, is_changed, 0, 0, num_top, 0)
+    drawn = draw(sequence.request.seed, sequence.num_output_tokens)
+    shares, scale = (_share(params.top_p), _share(params.min_p)), exponent_scale(params.temperature)
+    top_k = min(params.top_k, 2**31 - 1)
+    return _PACKED.pack(drawn, *shares, scale, *NO_LISTS, params.repetition_penalty, is_changed, 1, top_k, num_top, 0)
+
+
+def with_lists(row: bytes, where: Sequence[int]) -> bytes:
+    """The row with the place of each of LISTS and the number of its entries."""
+    return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
 
 
 def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:

@@ -93,8 +93,8 @@ def build_server(
             about(resolved, heart.costs, __version__),
         ),
     )
-    shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "kv_tokens", "kv_memory")
-    facts = {name: resolved[name] for name in (*shown, "context")} | {"room": room_sentence(resolved)}
+    shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "device", "kv_tokens")
+    facts = {name: resolved[name] for name in (*shown, "kv_memory", "context")} | {"room": room_sentence(resolved)}
     return BuiltServer(parts, resolved, facts, heart.close)
 
 

@@ -86,7 +86,8 @@ class Request:
     @property
     def num_top(self) -> int | None:
         """The most likely tokens whose log probabilities come with each token; None: not even the token's own."""
-        return max(self.params.logprobs or 0, self.num_offered) if self.steered else self.params.logprobs
+        params = self.params
+        return max(params.logprobs or 0, self.num_offered) if params.use_beam_search else params.logprobs
 
     def ends_with(self, token_id: int, num_output: int) -> bool:
         """Does this token end the output, of which there are `num_output` tokens before it?"""

@@ -6,6 +6,8 @@
 namespace twostroke {
 namespace cuda {
 
+constexpr int kMergedAtOnce = 8;  // segments whose results are loaded before any of them is used
+
 TS_SHARED(float, merged_totals, kLanes);
 
 // Factors of 32 segments, a thread of the warp one: what is merged so far is multiplied by keep, the segment by add.
@@ -30,20 +32,28 @@ TS_KERNEL(attention_merge, AttentionArgs) {
   const int32_t heads = static_cast<int32_t>(args.heads), index = static_cast<int32_t>(block_index()), head = index % heads;
   const int32_t row = index / heads % args.together, number = index / heads / args.together, element = thread_index(), lane = warp_lane();
   const RowTile tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-  if (row >= tile.rows || tile.of_sequence > args.few) return;
+  if (row >= tile.rows) return;
   const int32_t count = tile.seen(args, row).segments();
   const int64_t floats = partial_floats(args.layer.value_dim);
   if (count <= 1) return;
   const bool there = element < floats - 1;
+  const int32_t own_element = there ? element : 0;
   const float* partial = partial_of(args, number, row, head, 0);
   float peak = kLowest, merged = 0.0f;
   for (int32_t first = 0; first < count; first += kWarp) {
     const int32_t some = count - first < kWarp ? count - first : kWarp;
     const MergeFactors own(lane < some ? partial[(first + lane + 1) * floats - 1] : kLowest, peak);
-    for (int32_t i = 0; i < some; ++i) {
-      const float part = there ? partial[(first + i) * floats + element] : 0.0f;
-      const float keep = float_of(shuffle(bits_of(own.keep), i)), add = float_of(shuffle(bits_of(own.add), i));
-      merged = fma(part, add, merged * keep);
+    for (int32_t from = 0; from < some; from += kMergedAtOnce) {
+      float parts[kMergedAtOnce];
+      TS_EVERY_LANE
+      for (int i = 0; i < kMergedAtOnce; ++i) {
+        parts[i] = partial[(first + (from + i < some ? from + i : some - 1)) * floats + own_element];
+      }
+      TS_EVERY_LANE
+      for (int i = 0; i < kMergedAtOnce; ++i) {
+        const float keep = float_of(shuffle(bits_of(own.keep), from + i)), add = float_of(shuffle(bits_of(own.add), from + i));
+        if (from + i < some) merged = fma(parts[i], add, merged * keep);
+      }
     }
     peak = float_of(shuffle(bits_of(own.peak), kWarp - 1));
   }

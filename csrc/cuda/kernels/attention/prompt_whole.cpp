@@ -284,13 +284,7 @@ TS_DEVICE_INLINE void finish_segment(const AttentionArgs& args, const PromptTile
     prompt_wholes[r * kRowState * kPromptThreads + thread] = own.peaks[r];
     TS_EVERY_LANE
     for (int j = 0; j < 4; ++j) prompt_wholes[(r * kRowState + 1 + j) * kPromptThreads + thread] = own.totals[r][j];
-    float lanes[4];
-    TS_EVERY_LANE
-    for (int j = 0; j < 4; ++j) {
-      lanes[j] = own.totals[r][j] + shuffle_across(own.totals[r][j], 2);
-      lanes[j] = lanes[j] + shuffle_across(lanes[j], 1);
-    }
-    const float total = (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+    const float total = sum_of_lanes(own.totals[r]);
     const float inverse = last ? inverse_of(args, column.head, own.peaks[r], total) : 1.0f;
     float* out = args.out + static_cast<int64_t>(column.row) * args.out_stride + static_cast<int64_t>(column.head) * dim;
     TS_EVERY_LANE
@@ -309,7 +303,7 @@ TS_DEVICE_INLINE void attend_prompt(const AttentionArgs& args) {
   const int32_t blocks = static_cast<int32_t>(args.prompt_blocks), block = static_cast<int32_t>(block_index());
   const int32_t number = (blocks - 1 - block % blocks) * kPromptWarps + warp_index();  // the last rows, which see most, come first
   PromptTile tile(args, number, block / blocks);
-  if (tile.rows.rows == 0 || tile.rows.of_sequence <= args.few) return;
+  if (tile.rows.rows == 0) return;
   round_queries(args, tile, Pages::kKeyZero);
   const int32_t begin = tile.rows.begin(args), begin_last = tile.rows.seen(args, tile.rows.rows - 1).begin;
   const int32_t end = tile.rows.end(args), end_first = tile.rows.seen(args, 0).end;

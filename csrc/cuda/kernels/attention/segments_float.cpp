@@ -1,6 +1,6 @@
-// attention of few rows over pages of f32 and bf16: a block has one segment, one KV head and up to four query heads of one row that share it:
-// columns. A score is one chain of fused products over dimensions, by one thread; a sum of V one chain over positions. A warp has the
-// weights of one tile.
+// attention over pages of f32 and bf16: a block has one segment, one KV head and pairs of a row and a query head that share it: columns, four
+// where a sequence has one row, else sixteen. A score is one chain of fused products over dimensions, a sum of V one chain over positions; a
+// thread has several of them at once, so that what it reads serves many.
 // Knows: attention/floats.h, attention/partials.h. Must not know: batches.
 #include "twostroke/cuda/attention/floats.h"
 #include "twostroke/cuda/attention/partials.h"
@@ -8,43 +8,72 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kColumnsOfThread = 2;  // whose sums of V a thread has
-static_assert(kThreads == kSegmentTiles * kWarp && 2 * kThreads == kSegment, "a warp a tile; a thread has two scores of each column");
+constexpr int kMostQuads = kFloatColumns / 4;  // of columns
 
-TS_SHARED(Words4, float_queries, kMostDim);   // a dimension of each column
-TS_SHARED(Words4, float_scores, kSegment);    // scores, then weights of each column
+// Queries of (dimension, columns); then scores, then weights of (position, columns).
+TS_SHARED(Words4, float_room, kSegment* kMostQuads);
 TS_SHARED(float, float_peaks, kSegmentTiles* kFloatColumns);
 TS_SHARED(float, float_rescales, kSegmentTiles* kFloatColumns);
 TS_SHARED(float, float_totals, kSegmentTiles* kFloatColumns* kLanes);
 TS_SHARED(float, float_inverses, kFloatColumns);
+TS_SHARED(int32_t, column_heads, kFloatColumns);
+TS_SHARED(int32_t, column_aways, kFloatColumns);   // the segment's first position less the row's
+TS_SHARED(int32_t, column_firsts, kFloatColumns);  // what the row sees of the segment
+TS_SHARED(int32_t, column_lasts, kFloatColumns);
+static_assert(kMostDim <= kSegment, "queries have room");
 
-TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock& block) {
-  const int32_t dim = args.layer.head_dim;
-  const float scale = args.scale * kLog2E;
-  const float* q = args.q + block.tile.first * args.q_stride + static_cast<int64_t>(block.head(0)) * dim;
-  for (int32_t d = thread_index(); d < dim; d += kThreads) {
-    Words4 own = {0, 0, 0, 0};
-    TS_EVERY_LANE
-    for (int c = 0; c < kFloatColumns; ++c)
-      if (c < block.columns) own[c] = bits_of(q[c * dim + d] * scale);
-    float_queries[d] = own;
-  }
-}
+// Sizes of a block's work. kQuads: of columns; kBlock: threads; kDims: dimensions of V that a thread has, of kValueColumns columns.
+template <class Pages_, int kQuads_, int kBlock_, int kDims_, int kValueColumns_>
+struct FloatWork {
+  typedef Pages_ Pages;
+  static constexpr int kQuads = kQuads_, kColumns = 4 * kQuads, kBlock = kBlock_, kDims = kDims_, kValueColumns = kValueColumns_;
+  static constexpr int kPositions = kSegment / kBlock, kWords = 16 / kPositions;  // of a thread; words of a position's K read at once
+};
 
-// The part of a segment that the row sees.
+// Places of the segment: [first, last) some column sees, [inner_first, inner_last) each.
 struct SeenPart {
-  int32_t first, last;
+  int32_t first, last, inner_first, inner_last;
 
-  TS_MEMBER_INLINE SeenPart(const AttentionArgs& args, const SegmentBlock& block) : first(0), last(0) {
-    const Seen seen = block.tile.seen(args, 0);
+  TS_MEMBER_INLINE SeenPart(const AttentionArgs& args, const SegmentBlock& block) : first(0), last(0), inner_first(0), inner_last(0) {
+    const Seen begin = block.tile.seen(args, 0), end = block.tile.seen(args, block.tile.rows - 1);
     const int32_t start = block.segment * kSegment;
-    first = seen.begin <= start ? 0 : seen.begin - start;
-    last = seen.end >= start + kSegment ? kSegment : seen.end - start;
+    first = place(begin.begin - start);
+    last = place(end.end - start);
+    inner_first = place(end.begin - start);
+    inner_last = place(begin.end - start);
   }
-  TS_MEMBER_INLINE bool sees(int32_t place) const { return place >= first && place < last; }
+  TS_MEMBER_INLINE static int32_t place(int32_t at) { return at < 0 ? 0 : at > kSegment ? kSegment : at; }
   TS_MEMBER_INLINE int32_t first_tile() const { return first / kTile; }
   TS_MEMBER_INLINE int32_t last_tile() const { return (last + kTile - 1) / kTile; }
 };
+
+TS_DEVICE_INLINE bool column_sees(int32_t column, int32_t place) { return place >= column_firsts[column] && place < column_lasts[column]; }
+
+template <class Work>
+TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock& block) {
+  const int32_t dim = args.layer.head_dim, thread = thread_index();
+  const float scale = args.scale * kLog2E;
+  for (int32_t i = thread; i < dim * Work::kQuads; i += Work::kBlock) {
+    const int32_t d = i % dim, quad = i / dim;
+    Words4 own = {0, 0, 0, 0};
+    TS_EVERY_LANE
+    for (int c = 0; c < 4; ++c) {
+      const int32_t column = quad * 4 + c;
+      if (column >= block.columns) continue;
+      const float* q = args.q + static_cast<int64_t>(block.tile.first + block.row(column)) * args.q_stride;
+      own[c] = bits_of(q[static_cast<int64_t>(block.head(column)) * dim + d] * scale);
+    }
+    float_room[d * Work::kQuads + quad] = own;
+  }
+  if (thread >= Work::kColumns) return;
+  const bool there = thread < block.columns;
+  const Seen seen = block.tile.seen(args, there ? block.row(thread) : 0);
+  const int32_t start = block.segment * kSegment;
+  column_heads[thread] = block.head(there ? thread : 0);
+  column_aways[thread] = start - seen.position;
+  column_firsts[thread] = there ? SeenPart::place(seen.begin - start) : kSegment;
+  column_lasts[thread] = there ? SeenPart::place(seen.end - start) : 0;
+}
 
 struct Always {
   constexpr bool operator()() const { return true; }
@@ -53,60 +82,77 @@ struct Perhaps {
   constexpr bool operator()() const { return false; }
 };
 
-// The scores of two positions of the segment, the thread's and that half a segment behind it.
-template <class Pages>
-TS_DEVICE_INLINE void score_positions(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
-  constexpr int kPositions = kSegment / kThreads, kWords = 8;
-  const int32_t dim = args.layer.head_dim, words = Pages::key_words(dim);
-  const KVLayout layout(&args.layer);
-  const uint32_t* keys[kPositions];
-  bool seen[kPositions];
-  TS_EVERY_LANE
-  for (int i = 0; i < kPositions; ++i) {
-    const int32_t place = thread_index() + i * kThreads, page = place / TS_PAGE_TOKENS;
-    const int32_t id = page_in_segment(block, page);
-    seen[i] = part.sees(place);
-    keys[i] = reinterpret_cast<const uint32_t*>(layout.keys(id, block.kv_head)) + place % TS_PAGE_TOKENS;
-  }
-  float scores[kPositions][kFloatColumns] = {};
-  // all: whether the words are all of the position's.
-  const auto add_words = [&](int32_t first, auto all) {
-    uint32_t loaded[kPositions][kWords];
+// The scores of a thread's positions, kBlock apart.
+template <class Work>
+struct FloatScores {
+  float at[Work::kPositions][Work::kColumns];
+
+  // Adds words [first, first + kWords) of each position's K. all: whether there are so many.
+  template <class All>
+  TS_MEMBER_INLINE void add(const uint32_t* const (&keys)[Work::kPositions], int32_t dim, int32_t first, const All& all) {
+    typedef typename Work::Pages Pages;
+    uint32_t loaded[Work::kPositions][Work::kWords];
     TS_EVERY_LANE
-    for (int w = 0; w < kWords; ++w) {
-      const int32_t word = all() || first + w < words ? first + w : words - 1;
+    for (int w = 0; w < Work::kWords; ++w) {
+      const int32_t last = Pages::key_words(dim) - 1, word = all() || first + w < last ? first + w : last;
       TS_EVERY_LANE
-      for (int i = 0; i < kPositions; ++i) loaded[i][w] = keys[i][word * TS_PAGE_TOKENS];
+      for (int i = 0; i < Work::kPositions; ++i) loaded[i][w] = keys[i][word * TS_PAGE_TOKENS];
     }
     TS_EVERY_LANE
-    for (int n = 0; n < kWords * Pages::kParts; ++n) {
+    for (int n = 0; n < Work::kWords * Pages::kParts; ++n) {
       const int32_t d = first * Pages::kParts + n;
       if (!all() && d >= dim) break;
-      const Words4 query = float_queries[d];
       TS_EVERY_LANE
-      for (int i = 0; i < kPositions; ++i) {
-        const float key = Pages::part(loaded[i][n / Pages::kParts], n % Pages::kParts);
+      for (int quad = 0; quad < Work::kQuads; ++quad) {
+        const Words4 query = float_room[d * Work::kQuads + quad];
         TS_EVERY_LANE
-        for (int c = 0; c < kFloatColumns; ++c) scores[i][c] = fma(float_of(query[c]), key, scores[i][c]);
+        for (int i = 0; i < Work::kPositions; ++i) {
+          const float key = Pages::part(loaded[i][n / Pages::kParts], n % Pages::kParts);
+          TS_EVERY_LANE
+          for (int c = 0; c < 4; ++c) at[i][quad * 4 + c] = fma(float_of(query[c]), key, at[i][quad * 4 + c]);
+        }
       }
     }
-  };
-  int32_t first = 0;
-  for (; (first + kWords) * Pages::kParts <= dim; first += kWords) add_words(first, Always{});
-  if (first < words) add_words(first, Perhaps{});
-  const int32_t before = block.segment * kSegment - block.tile.position;
-  TS_EVERY_LANE
-  for (int i = 0; i < kPositions; ++i) {
-    const int32_t place = thread_index() + i * kThreads;
-    Words4 own;
-    TS_EVERY_LANE
-    for (int c = 0; c < kFloatColumns; ++c) {
-      const bool there = seen[i] && c < block.columns;
-      own[c] = bits_of(there ? adjusted(args, block.head(c), before + place, scores[i][c]) : kLowest);
-    }
-    float_scores[place] = own;
   }
-}
+  TS_MEMBER_INLINE void find(const AttentionArgs& args, const SegmentBlock& block) {
+    typedef typename Work::Pages Pages;
+    const int32_t dim = args.layer.head_dim;
+    const KVLayout layout(&args.layer);
+    const uint32_t* keys[Work::kPositions];
+    TS_EVERY_LANE
+    for (int i = 0; i < Work::kPositions; ++i) {
+      const int32_t place = thread_index() + i * Work::kBlock, page = page_in_segment(block, place / TS_PAGE_TOKENS);
+      keys[i] = reinterpret_cast<const uint32_t*>(layout.keys(page, block.kv_head)) + place % TS_PAGE_TOKENS;
+      TS_EVERY_LANE
+      for (int c = 0; c < Work::kColumns; ++c) at[i][c] = 0.0f;
+    }
+    int32_t first = 0;
+    for (; (first + Work::kWords) * Pages::kParts <= dim; first += Work::kWords) add(keys, dim, first, Always{});
+    for (; first < Pages::key_words(dim); first += Work::kWords) add(keys, dim, first, Perhaps{});
+  }
+  TS_MEMBER_INLINE void store(const AttentionArgs& args) const {
+    const bool adjusts = args.soft_cap > 0.0f || args.slopes != nullptr;
+    TS_EVERY_LANE
+    for (int i = 0; i < Work::kPositions; ++i) {
+      const int32_t place = thread_index() + i * Work::kBlock;
+      TS_EVERY_LANE
+      for (int quad = 0; quad < Work::kQuads; ++quad) {
+        Words4 own;
+        TS_EVERY_LANE
+        for (int c = 0; c < 4; ++c) own[c] = bits_of(at[i][quad * 4 + c]);
+        float_room[place * Work::kQuads + quad] = own;
+      }
+    }
+    if (!adjusts) return;
+    for (int32_t i = 0; i < Work::kPositions * Work::kQuads; ++i) {
+      const int32_t place = thread_index() + i / Work::kQuads * Work::kBlock, quad = i % Work::kQuads;
+      Words4 own = float_room[place * Work::kQuads + quad];
+      TS_EVERY_LANE
+      for (int c = 0; c < 4; ++c) own[c] = bits_of(adjusted(args, column_heads[quad * 4 + c], column_aways[quad * 4 + c] + place, float_of(own[c])));
+      float_room[place * Work::kQuads + quad] = own;
+    }
+  }
+};
 
 TS_DEVICE_INLINE float float_peak_before(int32_t column, int32_t first, int32_t tile) {
   float peak = kLowest;
@@ -114,134 +160,192 @@ TS_DEVICE_INLINE float float_peak_before(int32_t column, int32_t first, int32_t 
   return peak;
 }
 
-// What a thread has of its warp's tile: the scores of two positions, and the tile's peaks.
-struct FloatTile {
-  Words4 scores[2];
-  float peaks[kFloatColumns];
-
-  TS_MEMBER_INLINE FloatTile(int32_t tile) : scores(), peaks() {
+// The peaks of a warp's tiles and quads of columns.
+template <class Work>
+TS_DEVICE_INLINE void find_peaks() {
+  const int32_t lane = warp_lane();
+  for (int32_t unit = warp_index(); unit < kSegmentTiles * Work::kQuads; unit += Work::kBlock / kWarp) {
+    const int32_t tile = unit / Work::kQuads, quad = unit % Work::kQuads, place = tile * kTile + lane;
+    const Words4 first = float_room[place * Work::kQuads + quad], second = float_room[(place + kWarp) * Work::kQuads + quad];
     TS_EVERY_LANE
-    for (int i = 0; i < 2; ++i) scores[i] = float_scores[tile * kTile + i * kWarp + warp_lane()];
-    TS_EVERY_LANE
-    for (int c = 0; c < kFloatColumns; ++c) {
-      peaks[c] = larger(float_of(scores[0][c]), float_of(scores[1][c]));
+    for (int c = 0; c < 4; ++c) {
+      const int32_t column = quad * 4 + c;
+      float peak = column_sees(column, place) ? float_of(first[c]) : kLowest;
+      peak = larger(column_sees(column, place + kWarp) ? float_of(second[c]) : kLowest, peak);
       TS_EVERY_LANE
-      for (int mask = kWarp / 2; mask > 0; mask /= 2) peaks[c] = larger(peaks[c], shuffle_across(peaks[c], mask));
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) peak = larger(peak, shuffle_across(peak, mask));
+      if (lane == 0) float_peaks[tile * kFloatColumns + column] = peak;
     }
   }
-  // Scores to weights, and what goes with them.
-  TS_MEMBER_INLINE void weigh(const SeenPart& part, int32_t tile) const {
-    const int32_t lane = warp_lane();
-    Words4 weights[2];
+}
+
+// Scores to weights, in the same order.
+template <class Work>
+TS_DEVICE_INLINE void weigh_tiles(int32_t first_tile) {
+  const int32_t lane = warp_lane();
+  for (int32_t unit = warp_index(); unit < kSegmentTiles * Work::kQuads; unit += Work::kBlock / kWarp) {
+    const int32_t tile = unit / Work::kQuads, quad = unit % Work::kQuads, place = tile * kTile + lane;
+    Words4 own[2] = {float_room[place * Work::kQuads + quad], float_room[(place + kWarp) * Work::kQuads + quad]};
     TS_EVERY_LANE
-    for (int c = 0; c < kFloatColumns; ++c) {
-      const float before = float_peak_before(c, part.first_tile(), tile), peak = larger(peaks[c], before);
-      float own[2];
+    for (int c = 0; c < 4; ++c) {
+      const int32_t column = quad * 4 + c, at = tile * kFloatColumns + column;
+      const float before = float_peak_before(column, first_tile, tile), peak = larger(float_peaks[at], before);
+      float weights[2];
       TS_EVERY_LANE
       for (int i = 0; i < 2; ++i) {
-        own[i] = part.sees(tile * kTile + i * kWarp + lane) ? exp2_negative(float_of(scores[i][c]) - peak) : 0.0f;
-        weights[i][c] = bits_of(own[i]);
+        weights[i] = column_sees(column, place + i * kWarp) ? exp2_negative(float_of(own[i][c]) - peak) : 0.0f;
+        own[i][c] = bits_of(weights[i]);
       }
-      const float first = own[0] + shuffle_across(own[0], kLanes), second = own[1] + shuffle_across(own[1], kLanes);
-      const int32_t at = tile * kFloatColumns + c;
+      const float first = weights[0] + shuffle_across(weights[0], kLanes), second = weights[1] + shuffle_across(weights[1], kLanes);
       if (lane < kLanes) float_totals[at * kLanes + lane] = first + second;
       if (lane == 0) float_rescales[at] = exp2_negative(before - peak);
     }
     TS_EVERY_LANE
-    for (int i = 0; i < 2; ++i) float_scores[tile * kTile + i * kWarp + lane] = weights[i];
+    for (int i = 0; i < 2; ++i) float_room[(place + i * kWarp) * Work::kQuads + quad] = own[i];
+  }
+}
+
+// As add_totals of segments_whole.cpp.
+template <class Work>
+TS_DEVICE_INLINE void add_float_totals(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
+  const int32_t lane = thread_index() % kLanes;
+  for (int32_t column = thread_index() / kLanes; column < (Work::kColumns + 1) / 2 * 2; column += Work::kBlock / kLanes) {
+    float total = 0.0f;
+    for (int32_t tile = part.first_tile(); tile < part.last_tile(); ++tile) {
+      const int32_t at = tile * kFloatColumns + column;
+      total = fma(total, float_rescales[at], float_totals[at * kLanes + lane]);
+    }
+    float whole = total;
+    TS_EVERY_LANE
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) whole = whole + shuffle_across(whole, mask);
+    const Result result(args, block, column);
+    const float peak = float_peak_before(column, part.first_tile(), part.last_tile());
+    if (result.partial != nullptr) {
+      result.partial[lane] = total;
+      if (lane == 0) result.partial[kLanes + args.layer.value_dim] = peak;
+    }
+    if (lane == 0) float_inverses[column] = result.whole ? inverse_of(args, block.head(column), peak, whole) : 1.0f;
+  }
+}
+
+// What a thread has of one page's V: some dimensions of all positions.
+template <class Work>
+struct PageWords {
+  typedef typename Work::Pages Pages;
+  static constexpr int kWords = TS_PAGE_TOKENS / Pages::kParts;
+  uint32_t words[Work::kDims][kWords];
+
+  TS_MEMBER_INLINE void load(const uint8_t* keys, const KVLayout& layout, int32_t dim, const int32_t (&dims)[Work::kDims]) {
+    const uint32_t* values = reinterpret_cast<const uint32_t*>(keys + layout.key_bytes);
+    TS_EVERY_LANE
+    for (int w = 0; w < kWords; ++w) {
+      TS_EVERY_LANE
+      for (int i = 0; i < Work::kDims; ++i) words[i][w] = values[Pages::value_word(w, dims[i], dim)];
+    }
+  }
+  TS_MEMBER_INLINE float number(int i, int position) const { return Pages::part(words[i][position / Pages::kParts], position % Pages::kParts); }
+};
+
+// A thread's sums of V: of dimensions `step` apart, and some columns.
+template <class Work>
+struct FloatSums {
+  float at[Work::kDims][Work::kValueColumns];
+
+  TS_MEMBER_INLINE void rescale(int32_t tile, int32_t column) {
+    TS_EVERY_LANE
+    for (int c = 0; c < Work::kValueColumns; ++c) {
+      const float by = float_rescales[tile * kFloatColumns + column + c];
+      TS_EVERY_LANE
+      for (int i = 0; i < Work::kDims; ++i) at[i][c] = at[i][c] * by;
+    }
+  }
+  // place: of the page's first position in the segment; all: whether each column sees all of it.
+  TS_MEMBER_INLINE void add(const PageWords<Work>& values, int32_t place, int32_t column, bool all) {
+    constexpr int kSome = Work::kValueColumns < 4 ? Work::kValueColumns : 4;
+    TS_EVERY_LANE
+    for (int p = 0; p < TS_PAGE_TOKENS; ++p) {
+      TS_EVERY_LANE
+      for (int from = 0; from < Work::kValueColumns; from += kSome) {
+        const Words4 weights = float_room[(place + p) * Work::kQuads + (column + from) / 4];
+        TS_EVERY_LANE
+        for (int c = 0; c < kSome; ++c) {
+          if (!all && !column_sees(column + from + c, place + p)) continue;  // 0 times what is not finite is not 0
+          const float weight = float_of(kSome == 2 && column % 4 != 0 ? weights[2 + c] : weights[c]);
+          TS_EVERY_LANE
+          for (int i = 0; i < Work::kDims; ++i) at[i][from + c] = fma(weight, values.number(i, p), at[i][from + c]);
+        }
+      }
+    }
   }
 };
 
-// As add_totals of segments_whole.cpp.
-TS_DEVICE_INLINE void add_float_totals(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
-  const int32_t column = thread_index() / kLanes, lane = thread_index() % kLanes;
-  if (column >= kFloatColumns) return;
-  float total = 0.0f;
-  for (int32_t tile = part.first_tile(); tile < part.last_tile(); ++tile) {
-    const int32_t at = tile * kFloatColumns + column;
-    total = fma(total, float_rescales[at], float_totals[at * kLanes + lane]);
-  }
-  float whole = total;
-  TS_EVERY_LANE
-  for (int mask = kLanes / 2; mask > 0; mask /= 2) whole = whole + shuffle_across(whole, mask);
-  const Result result(args, block, column);
-  const float peak = float_peak_before(column, part.first_tile(), part.last_tile());
-  if (result.partial != nullptr) {
-    result.partial[lane] = total;
-    if (lane == 0) result.partial[kLanes + args.layer.value_dim] = peak;
-  }
-  if (lane == 0) float_inverses[column] = result.whole ? inverse_of(args, block.head(column), peak, whole) : 1.0f;
-}
-
-// sums (of columns from `column` on) with V of dimension d over one page, of which the row sees places [first, last).
-template <class Pages>
-TS_DEVICE_INLINE void add_page(const uint32_t* values, int32_t value_dim, int32_t d, int32_t place, int32_t column, int32_t first, int32_t last,
-                               float (&sums)[kColumnsOfThread]) {
-  constexpr int kWords = TS_PAGE_TOKENS / Pages::kParts;
-  uint32_t loaded[kWords];
-  TS_EVERY_LANE
-  for (int w = 0; w < kWords; ++w) loaded[w] = values[Pages::value_word(w, d, value_dim)];
-  const bool all = first <= 0 && last >= TS_PAGE_TOKENS;
-  TS_EVERY_LANE
-  for (int p = 0; p < TS_PAGE_TOKENS; ++p) {
-    if (!all && (p < first || p >= last)) continue;
-    const Words4 weights = float_scores[place + p];
-    const float value = Pages::part(loaded[p / Pages::kParts], p % Pages::kParts);
-    TS_EVERY_LANE
-    for (int c = 0; c < kColumnsOfThread; ++c) sums[c] = fma(float_of(column > 0 ? weights[2 + c] : weights[c]), value, sums[c]);
-  }
-}
-
-// A thread has one dimension of V and two columns at a time.
-template <class Pages>
+template <class Work>
 TS_DEVICE_INLINE void add_float_values(const AttentionArgs& args, const SegmentBlock& block, const SeenPart& part) {
-  const int32_t dim = args.layer.value_dim, whole = (dim + kWarp - 1) / kWarp * kWarp;
-  const int32_t halves = block.columns > kColumnsOfThread ? 2 : 1;
+  const int32_t dim = args.layer.value_dim, step = (dim + Work::kDims * kWarp - 1) / (Work::kDims * kWarp) * kWarp;
   const KVLayout layout(&args.layer);
-  for (int32_t item = thread_index(); item < halves * whole; item += kThreads) {
-    const int32_t column = item / whole * kColumnsOfThread, d = item % whole;
-    float sums[kColumnsOfThread] = {};
-    for (int32_t page = part.first / TS_PAGE_TOKENS; page * TS_PAGE_TOKENS < part.last; ++page) {
-      const int32_t id = page_in_segment(block, page), place = page * TS_PAGE_TOKENS;
-      if (page % kTilePages == 0 || place <= part.first) {
-        TS_EVERY_LANE
-        for (int c = 0; c < kColumnsOfThread; ++c) sums[c] = sums[c] * float_rescales[page / kTilePages * kFloatColumns + column + c];
-      }
-      const uint32_t* values = reinterpret_cast<const uint32_t*>(layout.values(layout.keys(id, block.kv_head)));
-      if (d < dim) add_page<Pages>(values, dim, d, place, column, part.first - place, part.last - place, sums);
+  for (int32_t item = thread_index(); item < Work::kColumns / Work::kValueColumns * step; item += Work::kBlock) {
+    const int32_t column = item / step * Work::kValueColumns;
+    if (column >= block.columns) break;
+    int32_t dims[Work::kDims];
+    TS_EVERY_LANE
+    for (int i = 0; i < Work::kDims; ++i) dims[i] = item % step + i * step < dim ? item % step + i * step : dim - 1;
+    FloatSums<Work> sums = {};
+    const int32_t first_page = part.first / TS_PAGE_TOKENS, last_page = (part.last - 1) / TS_PAGE_TOKENS;
+    PageWords<Work> current, next;
+    current.load(layout.keys(page_in_segment(block, first_page), block.kv_head), layout, dim, dims);
+    for (int32_t page = first_page; page <= last_page; ++page) {
+      next.load(layout.keys(page_in_segment(block, page < last_page ? page + 1 : page), block.kv_head), layout, dim, dims);
+      const int32_t place = page * TS_PAGE_TOKENS;
+      const bool all = place >= part.inner_first && place + TS_PAGE_TOKENS <= part.inner_last && column + Work::kValueColumns <= block.columns;
+      if (page % kTilePages == 0 || page == first_page) sums.rescale(page / kTilePages, column);
+      if (all) sums.add(current, place, column, true);
+      else sums.add(current, place, column, false);
+      current = next;
     }
     TS_EVERY_LANE
-    for (int c = 0; c < kColumnsOfThread; ++c) {
+    for (int c = 0; c < Work::kValueColumns; ++c) {
       const Result result(args, block, column + c);
-      if (result.any && d < dim) result.sums[d] = result.whole ? sums[c] * float_inverses[column + c] : sums[c];
+      if (!result.any) continue;
+      TS_EVERY_LANE
+      for (int i = 0; i < Work::kDims; ++i) {
+        const int32_t d = item % step + i * step;
+        if (d < dim) result.sums[d] = result.whole ? sums.at[i][c] * float_inverses[column + c] : sums.at[i][c];
+      }
     }
   }
 }
 
-template <class Pages>
-TS_DEVICE_INLINE void attend_float_segment(const AttentionArgs& args) {
-  const SegmentBlock block(args, kFloatColumns);
+template <class Work>
+TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
+  const SegmentBlock block(args, Work::kColumns);
   if (block.columns == 0) return;
   const SeenPart part(args, block);
-  load_queries(args, block);
+  fetch_segment(args, block, part.first, part.last);
+  load_queries<Work>(args, block);
   barrier();
-  score_positions<Pages>(args, block, part);
+  FloatScores<Work> scores;
+  scores.find(args, block);
   barrier();
-  const int32_t tile = warp_index();
-  const FloatTile own(tile);
-  TS_EVERY_LANE
-  for (int c = 0; c < kFloatColumns; ++c)
-    if (warp_lane() == c) float_peaks[tile * kFloatColumns + c] = own.peaks[c];
+  scores.store(args);
   barrier();
-  own.weigh(part, tile);
+  find_peaks<Work>();
   barrier();
-  add_float_totals(args, block, part);
+  weigh_tiles<Work>(part.first_tile());
   barrier();
-  add_float_values<Pages>(args, block, part);
+  add_float_totals<Work>(args, block, part);
+  barrier();
+  add_float_values<Work>(args, block, part);
 }
 
-TS_KERNEL(attention_f32, AttentionArgs) { attend_float_segment<FloatPages>(args); }
-TS_KERNEL(attention_bf16, AttentionArgs) { attend_float_segment<PairPages>(args); }
+template <class Pages>
+using OneQueryRow = FloatWork<Pages, kOneRowColumns / 4, kThreads, 1, 2>;
+template <class Pages>
+using ManyQueryRows = FloatWork<Pages, kFloatColumns / 4, kPromptThreads, 2, 8>;
+
+TS_KERNEL(attention_f32, AttentionArgs) { attend_floats<OneQueryRow<FloatPages>>(args); }
+TS_KERNEL(attention_bf16, AttentionArgs) { attend_floats<OneQueryRow<PairPages>>(args); }
+TS_KERNEL(attention_prompt_f32, AttentionArgs) { attend_floats<ManyQueryRows<FloatPages>>(args); }
+TS_KERNEL(attention_prompt_bf16, AttentionArgs) { attend_floats<ManyQueryRows<PairPages>>(args); }
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -23,7 +23,6 @@ TS_SHARED(float, weight_scales, kSegmentTiles* kWholeColumns);
 TS_SHARED(int32_t, weight_starts, kSegmentTiles* kWholeColumns);
 TS_SHARED(Words4, weight_digits, kSegmentTiles * 2 * kWarp);        // operand A of two pages each
 TS_SHARED(Words4, tile_totals, kSegmentTiles* kWholeColumns* kLanes / 4);
-TS_SHARED(float, column_inverses, kWholeColumns);
 
 // The warp's column of queries as bytes, four lanes of zeros behind them.
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block, int32_t key_zero) {
@@ -76,6 +75,8 @@ struct WholeTile {
   TS_EVERY_LANE for (int pair = 0; pair < 2; ++pair) \
       TS_EVERY_LANE for (int j = 0; j < 4; ++j) TS_EVERY_LANE for (int side = 0; side < 2; ++side)
 
+constexpr int kStepsAtOnce = 2;  // of 32 dimensions, whose K is loaded before any of it is used
+
 // Sums of the products of column g with positions, as mma leaves them.
 template <class Pages>
 TS_DEVICE_INLINE void multiply_keys(const AttentionArgs& args, const SegmentBlock& block, int32_t tile, int32_t (&sums)[2][4][4]) {
@@ -83,15 +84,15 @@ TS_DEVICE_INLINE void multiply_keys(const AttentionArgs& args, const SegmentBloc
   const KVLayout layout(&args.layer);
   const WholePage pages[2] = {{layout, page_in_segment(block, tile * kTilePages + g % 2), block.kv_head},
                               {layout, page_in_segment(block, tile * kTilePages + 2 + g % 2), block.kv_head}};
-  for (int32_t step = 0; step < steps; step += 2) {
-    typename Pages::Keys keys[2][2];
+  for (int32_t step = 0; step < steps; step += kStepsAtOnce) {
+    typename Pages::Keys keys[kStepsAtOnce][2];
     TS_EVERY_LANE
-    for (int s = 0; s < 2; ++s) {
+    for (int s = 0; s < kStepsAtOnce; ++s) {
       TS_EVERY_LANE
       for (int pair = 0; pair < 2; ++pair) keys[s][pair] = Pages::keys(pages[pair], dim, (step + s) * 4 + t, g / 2);
     }
     TS_EVERY_LANE
-    for (int s = 0; s < 2; ++s) {
+    for (int s = 0; s < kStepsAtOnce; ++s) {
       const uint64_t query = query_pairs[g * kQueryStride + (step + s) * 4 + t];
       const uint32_t a[4] = {static_cast<uint32_t>(query), 0, static_cast<uint32_t>(query >> 32), 0};
       TS_EVERY_LANE
@@ -157,7 +158,9 @@ TS_DEVICE_INLINE float largest_scale(const WholeTile& tile) {
 // The column's peak over the segment's tiles from `first` on, before `tile`.
 TS_DEVICE_INLINE float peak_before(int32_t column, int32_t first, int32_t tile) {
   float peak = kLowest;
-  for (int32_t before = first; before < tile; ++before) peak = larger(tile_peaks[before * kWholeColumns + column], peak);
+  TS_EVERY_LANE
+  for (int before = 0; before < kSegmentTiles; ++before)
+    if (before >= first && before < tile) peak = larger(tile_peaks[before * kWholeColumns + column], peak);
   return peak;
 }
 
@@ -192,26 +195,24 @@ TS_DEVICE_INLINE void weigh_tile(WholeTile& own, int32_t first, int32_t tile, fl
   weight_starts[at] = -8 * sum;
 }
 
-// The sums of weights, by the first half of the block: a thread a column and one of 16 sums. Into the partial result, or the output's inverse
-// total.
-TS_DEVICE_INLINE void add_totals(const AttentionArgs& args, const SegmentBlock& block, int32_t first, int32_t last) {
-  const int32_t column = thread_index() / kLanes, lane = thread_index() % kLanes;
-  if (column >= kWholeColumns) return;
-  float total = 0.0f, whole = 0.0f;
+// The sums of weights of column g: into the partial result, by the first warp; the factor of the sums of V is returned.
+TS_DEVICE_INLINE float add_totals(const AttentionArgs& args, const SegmentBlock& block, const Result& result, int32_t first, int32_t last) {
+  const int32_t g = warp_lane() / 4, t = warp_lane() % 4;
+  float totals[4] = {};
   for (int32_t tile = first; tile < last; ++tile) {
-    const Words4 four = tile_totals[(tile * kWholeColumns + column) * 4 + lane / 4];
-    total = fma(total, tile_rescales[tile * kWholeColumns + column], float_of(four[lane % 4]));
+    const int32_t at = tile * kWholeColumns + g;
+    const Words4 four = tile_totals[at * 4 + t];
+    const float rescale = tile_rescales[at];
+    TS_EVERY_LANE
+    for (int j = 0; j < 4; ++j) totals[j] = fma(totals[j], rescale, float_of(four[j]));
   }
-  whole = total;
-  TS_EVERY_LANE
-  for (int mask = kLanes / 2; mask > 0; mask /= 2) whole = whole + shuffle_across(whole, mask);
-  const Result result(args, block, column);
-  const float peak = peak_before(column, first, last);
-  if (result.partial != nullptr) {
-    result.partial[lane] = total;
-    if (lane == 0) result.partial[kLanes + args.layer.value_dim] = peak;
+  const float whole = sum_of_lanes(totals), peak = peak_before(g, first, last);
+  if (result.partial != nullptr && warp_index() == 0) {
+    TS_EVERY_LANE
+    for (int j = 0; j < 4; ++j) result.partial[4 * t + j] = totals[j];
+    if (t == 0) result.partial[kLanes + args.layer.value_dim] = peak;
   }
-  if (lane == 0) column_inverses[column] = result.whole ? inverse_of(args, block.head(column), peak, whole) : 1.0f;
+  return result.whole ? inverse_of(args, block.head(g), peak, whole) : 1.0f;
 }
 
 // What a thread has of a unit of dimensions of V: of column g, operand `half` and column i of the product.
@@ -272,10 +273,11 @@ template <class Pages>
 TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   const SegmentBlock block(args, kWholeColumns);
   if (block.columns == 0) return;
-  round_query(args, block, Pages::kKeyZero);
-  barrier();
   const int32_t begin = block.tile.begin(args) - block.segment * kSegment, end = block.tile.end(args) - block.segment * kSegment;
   const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
+  fetch_segment(args, block, first * kTile, last * kTile);
+  round_query(args, block, Pages::kKeyZero);
+  barrier();
   const int32_t tile = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4;
   const bool seen = tile >= first && tile < last;
   WholeTile own = {};
@@ -288,25 +290,29 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   barrier();
   if (seen) weigh_tile<Pages>(own, first, tile, found);
   barrier();
-  add_totals(args, block, first, last);
-  barrier();
   const Result result(args, block, g);
+  const float factor = add_totals(args, block, result, first, last);
   for (int32_t unit = warp_index(); unit < Pages::value_units(args.layer.value_dim); unit += kSegmentThreads / kWarp) {
     const UnitSums sums = add_values<Pages>(args, block, unit, first, last);
-    const float inverse = column_inverses[g];
     TS_EVERY_LANE
     for (int half = 0; half < 2; ++half) {
       TS_EVERY_LANE
       for (int i = 0; i < 2; ++i) {
         const int32_t d = Pages::value_dim(unit, t, half, i);
-        if (result.any && d < args.layer.value_dim) result.sums[d] = result.whole ? sums.sums[half][i] * inverse : sums.sums[half][i];
+        if (result.any && d < args.layer.value_dim) result.sums[d] = sums.sums[half][i] * factor;
       }
     }
   }
 }
 
-TS_KERNEL(attention_int8, AttentionArgs) { attend_segment<BytePages>(args); }
-TS_KERNEL(attention_int4, AttentionArgs) { attend_segment<NibblePages>(args); }
+TS_KERNEL(attention_int8, AttentionArgs) {
+  at_most_threads<2 * kSegmentThreads>();  // so that two blocks fit a multiprocessor
+  attend_segment<BytePages>(args);
+}
+TS_KERNEL(attention_int4, AttentionArgs) {
+  at_most_threads<2 * kSegmentThreads>();
+  attend_segment<NibblePages>(args);
+}
 
 }  // namespace cuda
 }  // namespace twostroke

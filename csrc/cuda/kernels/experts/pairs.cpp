@@ -1,8 +1,7 @@
 // What surrounds the products of experts: pairs of a row and an expert that it chose, in the order of the experts' numbers, the pairs' rows
 // gathered, and their results added up in that order. So a row's bits depend on that row alone.
-// Knows: arguments.h. Must not know: products.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+// Knows: fours.h. Must not know: products.
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
@@ -28,24 +27,30 @@ TS_KERNEL(order_choices, ChoiceArgs) {
   }
 }
 
-// A thread an element of a pair.
+// A thread four elements of a pair.
 TS_KERNEL(gather_pairs, PairArgs) {
-  const int64_t pair = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at >= args.width) return;
-  const float x = args.x[pair / args.chosen * args.x_stride + at];
-  args.out[pair * args.out_stride + at] = args.weights == nullptr ? x : x * args.weights[pair];
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  Four x = load_four(args.x + static_cast<uint32_t>(e.row) / static_cast<uint32_t>(args.chosen) * args.x_stride + e.at, e.count);
+  if (args.weights != nullptr) {
+    const float weight = args.weights[e.row];
+    TS_EACH_OF_FOUR x.v[i] = x.v[i] * weight;
+  }
+  store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
 }
 
-// A thread an element of a row.
+// A thread four elements of a row.
 TS_KERNEL(add_pairs, PairArgs) {
-  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at >= args.width) return;
-  float sum = 0.0f;
-  for (int64_t pair = row * args.chosen; pair < (row + 1) * args.chosen; ++pair) {
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  Four sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
+  for (int64_t pair = e.row * args.chosen; pair < (e.row + 1) * args.chosen; ++pair) {
     const float weight = args.weights == nullptr ? 1.0f : args.weights[pair];
-    sum += weight * args.x[pair * args.x_stride + at];
+    const int64_t place = args.places == nullptr ? pair : args.places[pair];
+    const Four x = load_four(args.x + place * args.x_stride + e.at, e.count);
+    TS_EACH_OF_FOUR sum.v[i] += weight * x.v[i];
   }
-  args.out[row * args.out_stride + at] = sum;
+  store_four(args.out + e.row * args.out_stride + e.at, sum, e.count);
 }
 
 }  // namespace cuda

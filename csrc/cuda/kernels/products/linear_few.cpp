@@ -184,7 +184,7 @@ TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
   while (place.unit < strips) {
     const int32_t behind = place.span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
     StripPlace next = place;
-    next.next(args, matrix, coming.kChunks);
+    next.next(args, matrix.chunks, coming.kChunks);
     coming.multiply();
     if (next.unit < strips) coming.load(args, matrix, next);  // on their way while sums are folded
     barrier();

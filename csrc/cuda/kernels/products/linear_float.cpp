@@ -37,7 +37,12 @@ TS_SHARED(Words4, some_x, SomeRows::kSlots* SomeRows::kStageX);
 TS_SHARED(Words4, many_weights, ManyRows::kSlots* ManyRows::kStageWeights);
 TS_SHARED(Words4, many_x, ManyRows::kSlots* ManyRows::kStageX);
 
+// Registers have no indices: on a GPU every loop over them is unrolled.
+#if defined(TS_EMULATED)
+#define TS_EVERY_FLOAT _Pragma("clang loop unroll(disable)")
+#else
 #define TS_EVERY_FLOAT _Pragma("clang loop unroll(full)")
+#endif
 
 // Where a block's weights and rows of x come from.
 struct FloatSource {

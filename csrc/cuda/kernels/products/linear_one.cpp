@@ -188,7 +188,7 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
     const int32_t end = place.span + span < matrix.chunks ? place.span + span : matrix.chunks;
     const int32_t held = whole ? 0 : place.span / matrix.group_chunks;
     StripPlace behind = place;
-    behind.next(args, matrix, span);
+    behind.next(args, matrix.chunks, span);
     if (!whole) hold_row(args, token, held, span_groups);
     for (int32_t first = place.span; first < end; first += Batch::kRound) {
       const Batch now = coming;

@@ -15,7 +15,7 @@ struct StepTile {
 
   const TileArgs& args;
   int32_t g, t, row, token;  // row: the first of four, in the panel; token: the first of the warp, in the block
-  int32_t panel, first_token;
+  int32_t panel, first_token, matrix;
   int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
   float totals[2][kEights][4], sums[2][kEights][4];
 
@@ -27,6 +27,7 @@ struct StepTile {
     token = warp % kTokenWarps * kEights * 8;
     panel = block / of.tiles;
     first_token = block % of.tiles * kStepTokens;
+    matrix = of.matrices == nullptr ? 0 : of.matrices[block % of.tiles];
     TS_EVERY_LANE
     for (int i = 0; i < 8 * kEights; ++i) {
       whole[i / 4 % 2][i / 8][i % 4] = 0;
@@ -117,18 +118,19 @@ struct StepTile {
       const int n = i / 8, c = i / 4 % 2, r = i % 4;  // a token's four rows one after the other
       const int64_t of_token = first_token + token + n * 8 + 2 * t + c;
       if (first + r >= args.rows || of_token >= args.tokens) continue;
-      const float sum = sums[r / 2][n][r % 2 * 2 + c], biased = args.bias == nullptr ? sum : sum + args.bias[first + r];
+      const float sum = sums[r / 2][n][r % 2 * 2 + c], biased = args.bias == nullptr ? sum : sum + args.bias[matrix * args.rows + first + r];
       float* out = args.out + of_token * args.out_stride + first + r;
       *out = args.add != 0 ? *out + biased : biased;
     }
   }
 
   TS_MEMBER_INLINE void run() {
+    if (matrix < 0) return;  // a tile that no token fills
     for (int32_t i = 0; i < kStages - 1; ++i) {
       if (i < args.steps) copy_stage(i);
       commit_copies();
     }
-    const uint8_t* data = args.data + panel * args.panel_bytes;
+    const uint8_t* data = args.data + (int64_t{matrix} * args.panels + panel) * args.panel_bytes;
     constexpr int32_t kSteps = kStoredGroup / kStep;
     for (int32_t group = 0; group < args.groups; ++group) {
       const int32_t from = group * kSteps, left = args.steps - from, steps = left < kSteps ? left : kSteps;

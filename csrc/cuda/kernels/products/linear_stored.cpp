@@ -1,38 +1,285 @@
-// Products with weights that keep a file's codes: for each step float(whole sum) * step, less minimum * float(sum of the rounded
-// activations), added up from left to right within a group of 256 columns; then times the group's scale of the activations.
+// Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own: for each step
+// float(whole sum) * step, less minimum * float(sum of the rounded activations), added up from left to right within a group of 256 columns;
+// then times the group's scale of the activations. A block rounds its row once, into shared memory, then goes through strips of 16 rows of
+// the matrix in rounds: a warp has one group of each, whose codes are on their way while the last round's sums are folded.
 // Knows: packed panels. Must not know: files, what asked.
-#include "twostroke/cuda/products.h"
+#include "twostroke/cuda/chunks.h"
+#include "twostroke/cuda/round_rows.h"
 #include "twostroke/cuda/stored.h"
 
 namespace twostroke {
 namespace cuda {
 
-// A block one row of x by four panels: a thread a row of the matrix.
-TS_KERNEL(linear_stored, LinearArgs) {
-  const int64_t token = token_of(args), row = row_of(args);
-  if (row >= args.rows) return;
-  const int64_t matrix = matrix_of(args, token);
-  const uint8_t* panel = panel_of(args, matrix, row);
-  const int8_t* x_q = args.q + token * args.padded;
-  float sum = 0.0f;
-  for (int64_t group = 0; group < args.groups; ++group) {
-    const int64_t first = group * kStoredGroup, rest = args.padded - first, columns = rest < kStoredGroup ? rest : kStoredGroup;
-    const StoredRow weights(args.stored, panel + group * args.stored.group_bytes, columns, row % kPanel);
-    float total = 0.0f;
-    for (int64_t step = 0; step * args.stored.sub < columns; ++step) {
-      int32_t whole = 0, ones = 0;
-      for (int64_t k = step * args.stored.sub; k < (step + 1) * args.stored.sub; k += 4) {
-        const int32_t q = *reinterpret_cast<const int32_t*>(x_q + first + k);
-        whole = dot4(weights.quad(k), q, whole);
-        ones = dot4(0x01010101u, q, ones);
-      }
-      whole -= args.stored.offset * ones;
-      total = fma(static_cast<float>(whole), weights.step(step), total);
-      if (args.stored.minimum != 0) total = fma(0.0f - weights.minimum(step), static_cast<float>(ones), total);
-    }
-    sum = fma(total, args.x_scales[token * args.groups + group], sum);
+constexpr int32_t kStoredWarps = kStoredThreads / kWarp, kStoredQuads = kStoredStrip / 4;
+constexpr int32_t kPieces = 8, kPieceColumns = static_cast<int32_t>(kStoredGroup) / kPieces;  // a thread has one piece of a group, of four rows
+constexpr int32_t kMostParts = 2 * kPieces;                                                   // of a group: pieces, or halves of pieces
+constexpr int32_t kStoredParts = kStoredWarps * kMostParts;
+constexpr int32_t kStoredGroups = kStoredColumns / static_cast<int32_t>(kStoredGroup);
+
+TS_SHARED(uint32_t, stored_row, kStoredColumns / 4);
+TS_SHARED(float, stored_scales, kStoredGroups);                      // of the row
+TS_SHARED(Words4, stored_wholes, kStoredParts * kStoredQuads);       // sums of four rows
+TS_SHARED(Words4, stored_steps, kStoredParts * kStoredQuads);        // what they are multiplied by
+TS_SHARED(Words4, stored_minima, kStoredParts * kStoredQuads);
+TS_SHARED(int32_t, stored_ones, kStoredParts);                       // sums of the activations
+
+struct StoredHeld {
+  TS_MEMBER_INLINE void word(int32_t at, uint32_t four) { stored_row[at] = four; }
+  TS_MEMBER_INLINE void group(int32_t at, float scale, int32_t) { stored_scales[at] = scale; }
+};
+
+// What a block knows of its matrix and how its kind lies.
+struct StoredMatrix {
+  const StoredLayout& layout;
+  const uint8_t* data;
+  int64_t panel_bytes;
+  int32_t padded, groups, kinds, scale_bytes;  // kinds: scales alone, or minima too
+
+  TS_MEMBER_INLINE StoredMatrix(const LinearArgs& args, int64_t matrix)
+      : layout(args.stored), data(panel_of(args, matrix, 0)), panel_bytes(args.panel_bytes), padded(static_cast<int32_t>(args.padded)),
+        groups(static_cast<int32_t>(args.groups)), kinds(args.stored.minimum != 0 ? 2 : 1),
+        scale_bytes(args.stored.super != 0 ? 1 : args.stored.floats != 0 ? 4 : 2) {}
+
+  TS_MEMBER_INLINE bool halves() const { return layout.sub == 16; }
+  TS_MEMBER_INLINE int32_t columns(int32_t group) const {
+    const int32_t rest = padded - group * static_cast<int32_t>(kStoredGroup);
+    return rest < kStoredGroup ? rest : static_cast<int32_t>(kStoredGroup);
   }
-  finish(args, matrix, token, row, sum);
+  // The step of a piece, the first of two where it has two.
+  TS_MEMBER_INLINE int32_t step_of(int32_t piece) const {
+    return layout.sub == 16 ? 2 * piece : layout.sub == 32 ? piece : layout.sub == 64 ? piece / 2 : piece / 4;
+  }
+};
+
+TS_DEVICE_INLINE uint64_t load_eight(const uint8_t* from) { return *reinterpret_cast<const uint64_t*>(from); }
+TS_DEVICE_INLINE uint32_t load_four(const uint8_t* from) { return *reinterpret_cast<const uint32_t*>(from); }
+
+// Scales of four rows of a piece as they lie: of both steps where it has two.
+struct StoredHead {
+  uint64_t steps[2], minima[2], more[2];  // more: of floats, the other half of each; of super kinds, the group's scales of both kinds
+
+  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, const uint8_t* group, int32_t columns, int32_t piece, int32_t column) {
+    const StoredLayout& layout = matrix.layout;
+    const int32_t bytes = static_cast<int32_t>(kPanel) * matrix.scale_bytes;
+    const int32_t all = columns / layout.sub * bytes;  // of one kind
+    const uint8_t* from = group + (layout.super != 0 ? matrix.kinds * 2 * static_cast<int32_t>(kPanel) : 0) + matrix.step_of(piece) * bytes +
+                          column * matrix.scale_bytes;
+    const bool two = matrix.halves(), minimum = layout.minimum != 0;
+    steps[0] = steps[1] = minima[0] = minima[1] = more[0] = more[1] = 0;
+    if (layout.super != 0) {
+      more[0] = load_eight(group + column * 2);
+      if (minimum) more[1] = load_eight(group + (kPanel + column) * 2);
+      steps[0] = load_four(from);
+      if (two) steps[1] = load_four(from + bytes);
+      if (minimum) minima[0] = load_four(from + all);
+      if (minimum && two) minima[1] = load_four(from + all + bytes);
+    } else if (layout.floats == 0) {
+      steps[0] = load_eight(from);
+      if (two) steps[1] = load_eight(from + bytes);
+      if (minimum) minima[0] = load_eight(from + all);
+      if (minimum && two) minima[1] = load_eight(from + all + bytes);
+    } else {  // those with minima have one step
+      const uint8_t* second = minimum ? from + all : from + bytes;
+      steps[0] = load_eight(from);
+      more[0] = load_eight(from + 8);
+      if (minimum || two) {
+        steps[1] = minima[0] = load_eight(second);
+        more[1] = load_eight(second + 8);
+      }
+    }
+  }
+  static TS_MEMBER_INLINE uint32_t half_bits(uint64_t four, int row) { return bits_of(widen_half(static_cast<uint16_t>(four >> (16 * row)))); }
+  static TS_MEMBER_INLINE uint32_t float_bits(uint64_t low, uint64_t high, int row) {
+    return static_cast<uint32_t>((row < 2 ? low : high) >> (32 * (row % 2)));
+  }
+  // Four rows' floats of step `which` of the piece.
+  TS_MEMBER_INLINE Words4 scales(const StoredLayout& layout, int which) const {
+    Words4 found;
+    TS_EVERY_LANE
+    for (int r = 0; r < 4; ++r) {
+      if (layout.super != 0) {
+        const float whole = static_cast<float>(static_cast<int8_t>(steps[which] >> (8 * r)));
+        found[r] = bits_of(whole * float_of(half_bits(more[0], r)));
+      } else {
+        found[r] = layout.floats != 0 ? float_bits(steps[which], more[which], r) : half_bits(steps[which], r);
+      }
+    }
+    return found;
+  }
+  TS_MEMBER_INLINE Words4 minimums(const StoredLayout& layout, int which) const {
+    Words4 found;
+    TS_EVERY_LANE
+    for (int r = 0; r < 4; ++r) {
+      if (layout.super != 0) {
+        found[r] = bits_of(static_cast<float>(minima[which] >> (8 * r) & 255) * float_of(half_bits(more[1], r)));
+      } else {
+        found[r] = layout.floats != 0 ? float_bits(minima[0], more[1], r) : half_bits(minima[which], r);
+      }
+    }
+    return found;
+  }
+};
+
+// The codes of one piece, 32 columns of four rows: kWords words of each row.
+template <int kWords>
+struct StoredPiece {
+  static constexpr int kHigh = kWords - 4;  // bits above a nibble; 4: codes are bytes
+  Words4 words[kWords];
+  StoredHead head;
+
+  // column: of the first row, in the panel.
+  TS_MEMBER_INLINE void load(const StoredMatrix& matrix, int64_t row, int32_t number, bool there) {
+    const int32_t piece = warp_lane() / kStoredQuads, column = static_cast<int32_t>(row % kPanel) + warp_lane() % kStoredQuads * 4;
+    const int32_t columns = there ? matrix.columns(number) : 0;
+    if (piece * kPieceColumns >= columns) return;
+    const uint8_t* group = matrix.data + row / kPanel * matrix.panel_bytes + number * matrix.layout.group_bytes;
+    const int32_t steps = columns / matrix.layout.sub * static_cast<int32_t>(kPanel) * matrix.scale_bytes;
+    const int32_t heads = matrix.kinds * (steps + (matrix.layout.super != 0 ? 2 * static_cast<int32_t>(kPanel) : 0));
+    const uint8_t* from = group + heads + (piece * kWords * static_cast<int32_t>(kPanel) + column) * 4;
+    TS_EVERY_LANE
+    for (int i = 0; i < kWords; ++i) words[i] = load_once(from + i * kPanel * 4);
+    head.load(matrix, group, columns, piece, column);
+  }
+  // Codes of columns 4 * quad .. 4 * quad + 3 of a row.
+  TS_MEMBER_INLINE uint32_t codes(int quad, int row, bool table) const {
+    if (kHigh == 4) return words[quad][row];
+    const int first = kHigh == 2 ? quad / 4 * 3 : 0, at = kHigh == 2 ? quad % 4 : quad, planes = kHigh == 0 ? 0 : 1;
+    const uint32_t both = words[first + planes + at / 2][row], four = (at % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
+    if (kHigh == 0) return table ? doubled(four) : four;
+    return four | (words[first][row] >> (at * kHigh) & (kHigh == 1 ? 0x01010101u : 0x03030303u)) << 4;
+  }
+  // To shared memory, for this warp's group of the round; first: where the group's columns begin in the held row.
+  TS_MEMBER_INLINE void multiply(const StoredMatrix& matrix, int32_t first, int32_t columns) const {
+    const int32_t piece = warp_lane() / kStoredQuads, quad = warp_lane() % kStoredQuads;
+    if (piece * kPieceColumns >= columns) return;
+    const StoredLayout& layout = matrix.layout;
+    int32_t sums[2][4] = {}, ones[2] = {};
+    TS_EVERY_LANE
+    for (int q = 0; q < 8; ++q) {
+      const int32_t x = static_cast<int32_t>(static_cast<uint32_t>(stored_row[(first + piece * kPieceColumns) / 4 + q]));
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) sums[q / 4][r] = dot4(codes(q, r, layout.table != 0), x, sums[q / 4][r]);
+      ones[q / 4] = dot4(0x01010101u, x, ones[q / 4]);
+    }
+    const int32_t at = warp_index() * kMostParts + (matrix.halves() ? 2 * piece : piece);
+    if (!matrix.halves()) {
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) sums[0][r] += sums[1][r];
+      ones[0] += ones[1];
+    }
+    TS_EVERY_LANE
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1 && !matrix.halves()) continue;
+      Words4 wholes;
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) wholes[r] = static_cast<uint32_t>(sums[half][r] - layout.offset * ones[half]);
+      stored_wholes[(at + half) * kStoredQuads + quad] = wholes;
+      stored_steps[(at + half) * kStoredQuads + quad] = head.scales(layout, half);
+      if (layout.minimum != 0) stored_minima[(at + half) * kStoredQuads + quad] = head.minimums(layout, half);
+      if (quad == 0) stored_ones[at + half] = ones[half];
+    }
+  }
+};
+
+// What a warp folds: its thread 4c + q has group c of a round and rows 4q .. 4q + 3 of a strip.
+struct StoredFold {
+  float sums[4], gates[4];
+
+  // The group's sum of each row, in the order of the steps.
+  TS_MEMBER_INLINE void add_steps(const StoredMatrix& matrix, int32_t columns, float (&totals)[4]) const {
+    const int32_t wide = matrix.halves() ? kPieceColumns / 2 : kPieceColumns, quad = warp_lane() % kStoredQuads;
+    int32_t wholes[4] = {0, 0, 0, 0}, ones = 0;
+    for (int32_t part = 0; part * wide < columns; ++part) {
+      const int32_t number = warp_lane() / kStoredQuads * kMostParts + part, at = number * kStoredQuads + quad;
+      const Words4 more = stored_wholes[at];
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) wholes[r] += static_cast<int32_t>(more[r]);
+      ones += stored_ones[number];
+      if ((part + 1) * wide % matrix.layout.sub != 0) continue;
+      const Words4 steps = stored_steps[at];
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) totals[r] = fma(static_cast<float>(wholes[r]), float_of(steps[r]), totals[r]);
+      if (matrix.layout.minimum != 0) {
+        const Words4 minima = stored_minima[at];
+        TS_EVERY_LANE
+        for (int r = 0; r < 4; ++r) totals[r] = fma(0.0f - float_of(minima[r]), static_cast<float>(ones), totals[r]);
+      }
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) wholes[r] = 0;
+      ones = 0;
+    }
+  }
+  // The groups from `first` on, in their order; held: the group where the held row begins.
+  TS_MEMBER_INLINE void add(const StoredMatrix& matrix, int32_t first, int32_t held) {
+    const int32_t own = first + warp_lane() / kStoredQuads;
+    float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (own < matrix.groups) add_steps(matrix, matrix.columns(own), totals);
+    for (int32_t c = 0; c < kStoredWarps && first + c < matrix.groups; ++c) {
+      const float scale = stored_scales[first + c - held];
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) {
+        const uint32_t total = shuffle(bits_of(totals[r]), c * kStoredQuads + warp_lane() % kStoredQuads);
+        sums[r] = fma(float_of(total), scale, sums[r]);
+      }
+    }
+  }
+  TS_MEMBER_INLINE void end(const LinearArgs& args, int64_t matrix, int64_t token, const StripPlace& place) {
+    TS_EVERY_LANE
+    for (int r = 0; r < 4; ++r) {
+      const int64_t own = place.unit * kStoredStrip + warp_lane() * 4 + r;
+      if (warp_lane() < kStoredQuads) finish_half(args, matrix, token, own, place.half, sums[r], gates[r]);
+      sums[r] = 0.0f;
+    }
+  }
+};
+
+// Rounds the row's groups from `first` on for the block to hold, as many as it can.
+TS_DEVICE_INLINE void hold_stored(const LinearArgs& args, int64_t token, int64_t first) {
+  const int64_t begin = first * kStoredGroup, rest = args.groups - first;
+  const int64_t columns = args.columns > begin ? args.columns - begin : 0;
+  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, kStoredGroup, rest < kStoredGroups ? rest : kStoredGroups);
+  StoredHeld held;
+  round_row(x, warp_index(), kStoredWarps, held);
+  barrier();
+}
+
+template <int kWords>
+TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
+  static_assert(kStoredWarps * kStoredQuads == kWarp && kStoredGroups % kStoredWarps == 0, "one warp folds a round");
+  const int64_t token = block_index() / args.parts, number = matrix_of(args, token), strips = strips_of(args, kStoredStrip);
+  const StoredMatrix matrix(args, number);
+  StripPlace place = {block_index() % args.parts, 0, 0};
+  if (place.unit >= strips) return;
+  StoredPiece<kWords> coming;
+  coming.load(matrix, place.row(args, kStoredStrip), warp_index(), warp_index() < matrix.groups);
+  const bool whole = matrix.groups <= kStoredGroups;  // else parts of the row are rounded for each strip
+  if (whole) hold_stored(args, token, 0);
+  StoredFold fold = {};
+  while (place.unit < strips) {
+    const int32_t held = whole ? 0 : place.span / kStoredGroups * kStoredGroups, own = place.span + warp_index();
+    if (!whole && place.span == held) hold_stored(args, token, held);
+    StripPlace behind = place;
+    behind.next(args, matrix.groups, kStoredWarps);
+    if (own < matrix.groups) coming.multiply(matrix, (own - held) * static_cast<int32_t>(kStoredGroup), matrix.columns(own));
+    const int32_t coming_group = behind.span + warp_index();
+    coming.load(matrix, behind.row(args, kStoredStrip), coming_group, behind.unit < strips && coming_group < matrix.groups);
+    barrier();
+    if (warp_index() == 0) {
+      fold.add(matrix, place.span, held);
+      if (place.span + kStoredWarps >= matrix.groups) fold.end(args, number, token, place);
+    }
+    barrier();
+    place = behind;
+  }
+}
+
+// A block one row of x by every parts-th strip.
+TS_KERNEL(linear_stored, LinearArgs) {
+  at_most_threads<2 * kStoredThreads>();  // so that two blocks fit a multiprocessor
+  if (args.stored.nibbles == 0) linear_stored_of<8>(args);
+  else if (args.stored.high == 0) linear_stored_of<4>(args);
+  else if (args.stored.high == 1) linear_stored_of<5>(args);
+  else linear_stored_of<6>(args);
 }
 
 }  // namespace cuda

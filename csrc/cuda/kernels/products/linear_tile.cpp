@@ -1,4 +1,4 @@
-// Products of whole-number weights with many rows of activations, on the matrix units: the sums of linear_whole, so the same bits. Weights
+// Products of whole-number weights with many rows of activations, on the matrix units: the sums of linear_few, so the same bits. Weights
 // and activations go through shared memory in stages of 64 columns; a warp has 32 rows of the matrix and some tokens in registers.
 // Knows: packed panels, the layout of quantize_tiles. Must not know: what asked.
 #include "twostroke/cuda/products.h"
@@ -9,9 +9,9 @@ namespace cuda {
 constexpr int kTileRoom = 3072;  // 16-byte words of all stages
 TS_SHARED(Words4, tile_room, kTileRoom);
 
-// The shape of a block. A thread is lane 4g + t of its warp: it has columns 16t .. 16t + 15 of a stage, rows 4g .. 4g + 3 of the warp's 32,
+// The shape of a block; kBank: its tokens meet a matrix of a bank. A thread is lane 4g + t of its warp: it has columns 16t .. 16t + 15 of a stage, rows 4g .. 4g + 3 of the warp's 32,
 // and of each eight tokens number g as an operand, 2t and 2t + 1 as results.
-template <bool kInt4, int kPanels, int kTokenWarps, int kEights, int kStages>
+template <bool kInt4, bool kBank, int kPanels, int kTokenWarps, int kEights, int kStages>
 struct Tile {
   static constexpr int kTokens = kTokenWarps * kEights * 8, kThreads = kPanels * 2 * kTokenWarps * kWarp;
   static constexpr int kPanelWords = (kInt4 ? kInt4StepBytes : kStep * kPanel) / 16, kMultiplierWords = kInt4 ? kMultiplierBytes / 16 : 0;
@@ -20,7 +20,7 @@ struct Tile {
 
   const TileArgs& args;
   int32_t g, t, half, token;  // half: 32 rows of the block's panels; token: the first of the warp, in the block
-  int32_t first_panel, first_token;
+  int32_t first_panel, first_token, matrix;
   int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
   float sums[2][kEights][4];
 
@@ -32,12 +32,16 @@ struct Tile {
     token = warp % kTokenWarps * kEights * 8;
     first_panel = block / of.tiles * kPanels;  // blocks that run together share panels
     first_token = block % of.tiles * kTokens;
+    matrix = kBank ? of.matrices[block % of.tiles] : 0;
     TS_EVERY_LANE
     for (int i = 0; i < 8 * kEights; ++i) {
       whole[i / (4 * kEights)][i / 4 % kEights][i % 4] = 0;
       sums[i / (4 * kEights)][i / 4 % kEights][i % 4] = 0.0f;
     }
   }
+
+  // Where a panel of the matrix lies among those of the bank.
+  TS_MEMBER_INLINE int64_t in_bank(int32_t of_matrix) const { return kBank ? int64_t{matrix} * args.panels + of_matrix : of_matrix; }
 
   // Rows of 16-byte words are turned, so that the threads that read together meet all banks.
   TS_MEMBER_INLINE static int32_t turned(int32_t word) { return word ^ (word / (kInt4 ? 32 : 64) % 4 * 2); }
@@ -48,7 +52,7 @@ struct Tile {
       const int32_t word = i * kThreads + thread_index(), panel = word / kPanelWords, inside = word % kPanelWords;
       if (word >= kPanels * kPanelWords) break;
       const bool there = first_panel + panel < args.panels;
-      const uint8_t* from = args.data + (there ? first_panel + panel : 0) * args.panel_bytes + (step * kPanelWords + inside) * int64_t{16};
+      const uint8_t* from = args.data + in_bank(there ? first_panel + panel : 0) * args.panel_bytes + (step * kPanelWords + inside) * int64_t{16};
       const int32_t to = inside < kMultiplierWords ? inside : kMultiplierWords + turned(inside - kMultiplierWords);
       copy_async(tile_room, at + panel * kPanelWords + to, from, there);
     }
@@ -129,7 +133,7 @@ struct Tile {
 
   // Of the warp's rows; a panel that is not there has those of the first.
   TS_MEMBER_INLINE void load_scales(int32_t group, float (&scales)[4]) const {
-    const int64_t there = panel() < args.panels ? panel() : 0;
+    const int64_t there = in_bank(panel() < args.panels ? panel() : 0);
     const uint16_t* of_rows = args.scales + (there * args.groups + group) * kPanel + half % 2 * 32 + 4 * g;
     TS_EVERY_LANE
     for (int row = 0; row < 4; ++row) scales[row] = widen(of_rows[row]);
@@ -142,13 +146,14 @@ struct Tile {
       const int n = i / 8, c = i / 4 % 2, r = i % 4;  // a token's four rows one after the other
       const int64_t of_token = first_token + token + n * 8 + 2 * t + c;
       if (row + r >= args.rows || of_token >= args.tokens) continue;
-      const float sum = sums[r / 2][n][r % 2 * 2 + c], biased = args.bias == nullptr ? sum : sum + args.bias[row + r];
+      const float sum = sums[r / 2][n][r % 2 * 2 + c], biased = args.bias == nullptr ? sum : sum + args.bias[(kBank ? matrix * args.rows : 0) + row + r];
       float* out = args.out + of_token * args.out_stride + row + r;
       *out = args.add != 0 ? *out + biased : biased;
     }
   }
 
   TS_MEMBER_INLINE void run() {
+    if (kBank && matrix < 0) return;  // a tile that no token fills
     const int32_t group_steps = args.group / kStep;
     for (int32_t i = 0; i < kStages - 1; ++i) {
       if (i < args.steps) copy_stage(i, i * kStageWords);
@@ -191,10 +196,12 @@ TS_DEVICE_INLINE void run_tile(const TileArgs& args) {
   T(args).run();
 }
 
-typedef Tile<false, kTilePanels, 4, 4, 3> TileInt8;
-typedef Tile<true, kTilePanels, 4, 4, 3> TileInt4;
-typedef Tile<false, 1, 4, 2, 6> NarrowInt8;
-typedef Tile<true, 1, 4, 2, 7> NarrowInt4;
+typedef Tile<false, false, kTilePanels, 4, 4, 3> TileInt8;
+typedef Tile<true, false, kTilePanels, 4, 4, 3> TileInt4;
+typedef Tile<false, false, 1, 4, 2, 6> NarrowInt8;
+typedef Tile<true, false, 1, 4, 2, 7> NarrowInt4;
+typedef Tile<false, true, 1, 4, 2, 6> BankInt8;
+typedef Tile<true, true, 1, 4, 2, 7> BankInt4;
 static_assert(TileInt8::kTokens == kTileTokens && TileInt8::kThreads == kTileThreads, "as started");
 static_assert(NarrowInt8::kTokens == kNarrowTokens && NarrowInt8::kThreads == kNarrowTileThreads, "as started");
 
@@ -202,6 +209,8 @@ TS_KERNEL(linear_tile_int8, TileArgs) { run_tile<TileInt8>(args); }
 TS_KERNEL(linear_tile_int4, TileArgs) { run_tile<TileInt4>(args); }
 TS_KERNEL(linear_narrow_int8, TileArgs) { run_tile<NarrowInt8>(args); }
 TS_KERNEL(linear_narrow_int4, TileArgs) { run_tile<NarrowInt4>(args); }
+TS_KERNEL(linear_bank_int8, TileArgs) { run_tile<BankInt8>(args); }
+TS_KERNEL(linear_bank_int4, TileArgs) { run_tile<BankInt4>(args); }
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -68,24 +68,45 @@ TS_DEVICE_INLINE uint32_t* place_of(const RoundArgs& args, int64_t row, int64_t 
   return reinterpret_cast<uint32_t*>(args.q + (k / kStep * args.room + row) * kStep + k % kStep);
 }
 
+// The row of x that a row of q is made of, and what it is multiplied by; NULL where there is none.
+struct SourceRow {
+  const float* x;
+  float weight;
+  bool weighed;
+
+  TS_MEMBER_INLINE SourceRow(const RoundArgs& args, int64_t row) : x(nullptr), weight(1.0f), weighed(false) {
+    const int64_t pair = args.order == nullptr ? row : args.order[row];
+    if (pair < 0) return;
+    x = args.x + (args.chosen == 0 ? row : pair / args.chosen) * args.x_stride;
+    weighed = args.weights != nullptr;
+    if (weighed) weight = args.weights[pair];
+  }
+  TS_MEMBER_INLINE void load(int64_t k, int64_t columns, float (&four)[4]) const {
+    load_four(x, k, columns, four);
+    TS_EVERY_LANE
+    for (int i = 0; weighed && i < 4; ++i) four[i] = k + i < columns ? four[i] * weight : 0.0f;
+  }
+};
+
 // A warp one group of one row; a thread four columns in each turn of 128.
 TS_KERNEL(quantize_tiles, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
   const int64_t row = pair / args.groups, group = pair % args.groups, first = group * args.group, own = first + 4 * warp_lane();
   const int64_t end = first + args.group < args.padded ? first + args.group : args.padded;
-  const float* x = args.x + row * args.x_stride;
+  const SourceRow x(args, row);
+  if (x.x == nullptr) return;
   float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   uint32_t most = 0;
   for (int64_t k = own + 4 * kWarp; k < end; k += 4 * kWarp) {
-    load_four(x, k, args.columns, four);
+    x.load(k, args.columns, four);
     most = most_of(four, most);
   }
-  if (own < end) load_four(x, own, args.columns, four);
+  if (own < end) x.load(own, args.columns, four);
   const RowRounding rounding(most_of_lanes(most_of(four, most)));
   int32_t sum = 0;
   for (int64_t k = own; k < end; k += 4 * kWarp) {
-    if (k != own) load_four(x, k, args.columns, four);
+    if (k != own) x.load(k, args.columns, four);
     const uint32_t word = rounding.rounded(four);
     *place_of(args, row, k) = word;
     sum = dot4(0x01010101u, static_cast<int32_t>(word), sum);
@@ -100,12 +121,13 @@ TS_KERNEL(quantize_steps, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
   const int64_t row = pair / args.groups, group = pair % args.groups, own = group * kStoredGroup + 4 * warp_lane();
-  const float* x = args.x + row * args.x_stride;
+  const SourceRow x(args, row);
+  if (x.x == nullptr) return;
   float four[2][4];
   uint32_t most = 0;
   TS_EVERY_LANE
   for (int i = 0; i < 2; ++i) {
-    load_four(x, own + i * 128, args.columns, four[i]);
+    x.load(own + i * 128, args.columns, four[i]);
     most = most_of(four[i], most);
   }
   const RowRounding rounding(most_of_lanes(most));

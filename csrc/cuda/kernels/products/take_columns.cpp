@@ -1,17 +1,20 @@
-// take_columns: out = x[:, order], a thread an element. An entry that is no column gives NaN: the host cannot see it.
-// Knows: arguments.h. Must not know: where the order comes from.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+// take_columns: out = x[:, order], a thread four elements. An entry that is no column gives NaN: the host cannot see it.
+// Knows: fours.h. Must not know: where the order comes from.
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
 TS_KERNEL(take_columns, TakeArgs) {
-  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at >= args.width) return;
-  const float from = args.order[at];
-  const bool there = from >= 0.0f && from < static_cast<float>(args.from);
-  args.out[row * args.out_stride + at] = there ? args.x[row * args.x_stride + static_cast<int32_t>(from)] : __builtin_nanf("");
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  const float *x = args.x + e.row * args.x_stride, end = static_cast<float>(args.from);
+  Four four = load_four(args.order + e.at, e.count);
+  TS_EACH_OF_FOUR {
+    const float from = four.v[i];
+    four.v[i] = i >= e.count ? 0.0f : from >= 0.0f && from < end ? x[static_cast<int32_t>(from)] : __builtin_nanf("");
+  }
+  store_four(args.out + e.row * args.out_stride + e.at, four, e.count);
 }
 
 }  // namespace cuda

@@ -1,18 +1,25 @@
-// mix_streams: each stream that is made is its base and a weighted sum of those that are read. A thread an element.
-// Knows: arguments.h. Must not know: models.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+// mix_streams: each stream that is made is its base and a weighted sum of those that are read. A thread four elements.
+// Knows: fours.h. Must not know: models.
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
 TS_KERNEL(mix_streams, MixArgs) {
-  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at >= args.made * args.width) return;
-  const float *x = args.x + row * args.x_stride + at % args.width, *weights = args.weights + row * args.weights_stride + at / args.width * args.read;
-  float sum = args.base[row * args.base_stride + at];
-  for (int64_t m = 0; m < args.read; ++m) sum += (weights[m] + args.shift) * x[m * args.width];
-  args.out[row * args.out_stride + at] = sum;
+  const FourPlace e = four_place(args.parts, args.made * args.width);
+  const uint32_t width = static_cast<uint32_t>(args.width);
+  const int32_t together = width % 4 == 0 ? e.count : 1;  // elements of one stream
+  for (int32_t i = 0; i < e.count; i += together) {
+    const uint32_t at = static_cast<uint32_t>(e.at + i), stream = at / width;
+    const float *x = args.x + e.row * args.x_stride + (at - stream * width), *weights = args.weights + e.row * args.weights_stride + stream * args.read;
+    Four sum = load_four(args.base + e.row * args.base_stride + at, together);
+    for (int64_t m = 0; m < args.read; ++m) {
+      const Four read = load_four(x + m * args.width, together);
+      const float weight = weights[m] + args.shift;
+      TS_EACH_OF_FOUR sum.v[i] += weight * read.v[i];
+    }
+    store_four(args.out + e.row * args.out_stride + at, sum, together);
+  }
 }
 
 }  // namespace cuda

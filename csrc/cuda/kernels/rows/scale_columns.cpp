@@ -1,15 +1,24 @@
-// scale_columns: each column times its weight, or all by one. A thread an element.
-// Knows: arguments.h. Must not know: models.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+// scale_columns: each column times its weight, or all by one. A thread four elements.
+// Knows: fours.h. Must not know: models.
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
 
 // gate: the weights. shared: 1 where there is one of all columns.
 TS_KERNEL(scale_columns, ElementArgs) {
-  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at < args.width) args.out[row * args.out_stride + at] *= args.gate[args.shared != 0 ? 0 : at];
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  float* at = args.out + e.row * args.out_stride + e.at;
+  Four x = load_four(at, e.count);
+  if (args.shared != 0) {
+    const float weight = args.gate[0];
+    TS_EACH_OF_FOUR x.v[i] *= weight;
+  } else {
+    const Four weights = load_four(args.gate + e.at, e.count);
+    TS_EACH_OF_FOUR x.v[i] *= weights.v[i];
+  }
+  store_four(at, x, e.count);
 }
 
 }  // namespace cuda

@@ -1,7 +1,6 @@
-// xielu, a thread an element: csrc/generic/rows/xielu.cpp, operation by operation.
-// Knows: arithmetic.h. Must not know: models.
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+// xielu, a thread four elements: csrc/generic/rows/xielu.cpp, operation by operation.
+// Knows: fours.h. Must not know: models.
+#include "twostroke/cuda/fours.h"
 
 namespace twostroke {
 namespace cuda {
@@ -19,12 +18,16 @@ TS_DEVICE_INLINE float exp_less_one(float x) {
 
 // gate: its four numbers.
 TS_KERNEL(xielu, ElementArgs) {
-  const int64_t row = block_index() / args.parts, at = block_index() % args.parts * threads() + thread_index();
-  if (at >= args.width) return;
-  float* out = args.out + row * args.out_stride + at;
-  const float x = *out, rise = softplus(args.gate[0]), line = args.gate[2], fall = line + softplus(args.gate[1]);
-  const float held = 0.0f - larger(0.0f - x, 0.0f - args.gate[3]);  // the smaller of x and the last number
-  *out = x > 0.0f ? fma(rise * x, x, line * x) : fma(line, x, fall * (exp_less_one(held) - x));
+  const FourPlace e = four_place(args.parts, args.width);
+  if (e.count == 0) return;
+  const float rise = softplus(args.gate[0]), line = args.gate[2], fall = line + softplus(args.gate[1]), most = 0.0f - args.gate[3];
+  float* at = args.out + e.row * args.out_stride + e.at;
+  Four four = load_four(at, e.count);
+  TS_EACH_OF_FOUR {
+    const float x = four.v[i], held = 0.0f - larger(0.0f - x, most);  // the smaller of x and the last number
+    four.v[i] = x > 0.0f ? fma(rise * x, x, line * x) : fma(line, x, fall * (exp_less_one(held) - x));
+  }
+  store_four(at, four, e.count);
 }
 
 }  // namespace cuda

@@ -15,31 +15,36 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr int kThreads = 256;        // of a block of the kernels that go element by element
+constexpr int kThreads = 256;        // of a block of the kernels that go channel by channel
+constexpr int kFourThreads = 128;    // of a block of the kernels that go element by element, four elements a thread
 constexpr int kNormThreads = 128;
 constexpr int kNarrow = 256;         // elements of the longest vector of head_norm
+constexpr int kLowRankThreads = 16;  // of two ranks of a row in low_rank_down: one for each partial sum
 constexpr int kNarrowThreads = 16;   // of a vector of head_norm: one for each partial sum
 constexpr int kGroupThreads = 64;    // of kv_write and attention
 constexpr int kQuantizeThreads = 128;  // of quantize
-constexpr int kProductRows = 4;      // rows of a block of linear_whole, and groups that it works on at once
-constexpr int kProductThreads = kProductRows * TS_PANEL_ROWS;
 constexpr int kOneThreads = 512;     // of linear_one
 constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has at once
 constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
 constexpr int kFewThreads = 256;     // of linear_few
 constexpr int kFewStrip = 32;
 constexpr int kFewRows = 16;         // of activations, at most
+constexpr int kStoredThreads = 256;  // of linear_stored
+constexpr int kStoredStrip = 16;
+constexpr int kStoredColumns = 20480;  // the most of a row of activations that a block of it holds from beginning to end
 constexpr int kMostDim = 512;        // of a head
 constexpr int kSegment = 512;        // positions whose sums are merged in order
 constexpr int kMostLatent = 1024;    // of a position's latent with what is behind it
 constexpr int kMostChoices = 1024;   // experts of one layer
 constexpr int kMostHeadRows = 256;   // of a head's state in wkv6 and wkv7
+constexpr int kHeldNumbers = 64;     // of a column of a state that one thread keeps in registers
 constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
 constexpr int kPromptColumns = 16;   // of a warp, where a sequence has many rows
 constexpr int kPromptDims = 128;     // of V
 constexpr int kPromptThreads = 128;
-constexpr int kFloatColumns = 4;     // over f32 and bf16
+constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
+constexpr int kOneRowColumns = 4;
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
@@ -106,12 +111,12 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   const uint8_t* data;
   const uint16_t* scales;
   const float* bias;
-  const int8_t* q;  // these three of linear_whole
+  const int8_t* q;  // these three of linear_few
   const float* x_scales;
   const int32_t* corrections;
   const int32_t* matrices;  // of a bank: which one each row of x meets; NULL for one matrix
   int64_t out_stride, x_stride, tokens, rows, columns, padded, group, groups, panels, panel_bytes;
-  int64_t parts;  // of linear_one and linear_few: blocks that share the rows of a matrix
+  int64_t parts;  // blocks that share the rows of a matrix, in all but linear_float
   int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   StoredLayout stored;
 };
@@ -139,11 +144,11 @@ struct AttentionArgs {
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
   // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
-  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; few: rows of a sequence up to which it is theirs.
-  // prompt_blocks: of those with more rows, blocks of one KV head.
+  // together: rows of a tile; chunks: blocks that share the query heads of a KV head; a sequence is theirs of more than `above`
+  // and at most `few` rows. prompt_blocks: where a warp goes over the whole context, blocks of one KV head.
   float* partials;
   int64_t first_tile, prompt_blocks;
-  int32_t together, chunks, segments, few;
+  int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -184,9 +189,12 @@ struct FollowArgs {
   K(attention_int4, AttentionArgs)    \
   K(attention_int8, AttentionArgs)    \
   K(attention_merge, AttentionArgs)   \
+  K(attention_prompt_bf16, AttentionArgs) \
+  K(attention_prompt_f32, AttentionArgs) \
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
   K(compress, CompressArgs)           \
+  K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \
   K(embed, EmbedArgs)                 \
   K(entry_attention, EntryArgs)       \
@@ -205,6 +213,8 @@ struct FollowArgs {
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
   K(layer_norm, NormArgs)             \
+  K(linear_bank_int4, TileArgs)       \
+  K(linear_bank_int8, TileArgs)       \
   K(linear_few, LinearArgs)           \
   K(linear_float, LinearArgs)         \
   K(linear_one, LinearArgs)           \
@@ -216,13 +226,13 @@ struct FollowArgs {
   K(linear_stored, LinearArgs)        \
   K(linear_tile_int4, TileArgs)       \
   K(linear_tile_int8, TileArgs)       \
-  K(linear_whole, LinearArgs)         \
   K(low_rank_down, LowRankArgs)       \
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, NormArgs)              \
   K(mix_streams, MixArgs)             \
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
+  K(place_pairs, PlaceArgs)           \
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \

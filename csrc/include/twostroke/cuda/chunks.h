@@ -44,10 +44,10 @@ struct StripPlace {
   int64_t unit;
   int32_t half, span;
 
-  // spans: chunks of one.
-  TS_MEMBER_INLINE void next(const LinearArgs& args, const ChunkedMatrix& matrix, int32_t spans) {
+  // chunks: of a row; spans: those that are done at once.
+  TS_MEMBER_INLINE void next(const LinearArgs& args, int32_t chunks, int32_t spans) {
     span += spans;
-    if (span < matrix.chunks) return;
+    if (span < chunks) return;
     span = 0;
     half = args.gated != 0 ? 1 - half : 0;
     if (half == 0) unit += args.parts;

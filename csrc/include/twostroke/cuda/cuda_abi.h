@@ -37,6 +37,10 @@ int32_t ts_cuda_get(ts_context*, void* to, uint64_t from, int64_t bytes);  // af
 int32_t ts_cuda_copy(ts_context*, uint64_t to, uint64_t from, int64_t bytes);  // both on the device, not overlapping
 int32_t ts_cuda_wait(ts_context*);
 
+// ts_run that starts nothing: what it collects runs with the next call of another kind, before that one, in one graph. The calls of a step
+// are collected, then sampled.
+int32_t ts_cuda_collect(ts_context*, const int64_t* words, int64_t count, int64_t* ran);
+
 // How many graphs of launches are kept from now on, at most 48; 0: every launch is its own. Those kept before are dropped.
 int32_t ts_cuda_graphs(ts_context*, int32_t most);
 

@@ -137,6 +137,9 @@ void set_error(const char* what, const char* detail);
 // Collects a launch of `kernel` with a copy of args; a grid without blocks is nothing to do.
 int32_t start(ts_context& device, KernelNumber kernel, int64_t blocks, int32_t threads, const void* args);
 
+// Makes the calling thread ready; what was collected runs first.
+int32_t begin(ts_context* device);
+
 // Runs what was collected: as a graph, or one by one. launch_each: one by one; device.call is the call that failed.
 int32_t run_collected(ts_context& device);
 int32_t launch_each(ts_context& device);

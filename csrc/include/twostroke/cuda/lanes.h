@@ -25,31 +25,32 @@ TS_DEVICE_INLINE float sum_of_half_warp(float lane) {
 struct LaneTurns {
   float v[kLaneTurns];
 
-  // Those of lane_row from `first` on, of thread's lane.
-  TS_MEMBER_INLINE void read(int32_t first, int32_t count) {
+  // Those of lane_row from `first` on.
+  TS_MEMBER_INLINE void read(int32_t first) {
     TS_EVERY_LANE
-    for (int32_t j = 0; j < kLaneTurns; ++j) v[j] = first + j * kLanes < count ? static_cast<float>(lane_row[first + j * kLanes]) : 0.0f;
+    for (int32_t j = 0; j < kLaneTurns; ++j) v[j] = lane_row[first + j * kLanes];
     TS_EVERY_LANE
     for (int32_t j = 0; j < kLaneTurns; ++j) load_before(v[j]);
   }
 };
 
-// sum with the lane's elements of lane_row, `count` in all.
+// sum with the lane's elements of lane_row, `count` in all; the row is filled up to whole steps.
 template <class Add>
 TS_DEVICE_INLINE float add_lane(int32_t base, int32_t count, const Add& add, float sum) {
   const int32_t lane = thread_index(), whole = count / kLaneStep * kLaneStep;
   LaneTurns now, next;
-  now.read(lane, count);
-  int32_t first = 0;
+  now.read(lane);
+  int32_t first = lane;
   for (; first < whole; first += kLaneStep) {
-    next.read(first + kLaneStep + lane, count);
+    next.read(first + kLaneStep < count ? first + kLaneStep : first);  // behind the last: nobody needs it
     TS_EVERY_LANE
-    for (int32_t j = 0; j < kLaneTurns; ++j) sum = add(base + first + lane + j * kLanes, now.v[j], sum);
+    for (int32_t j = 0; j < kLaneTurns; ++j) sum = add(base + first + j * kLanes, now.v[j], sum);
     now = next;
   }
+  if (whole == count) return sum;
   TS_EVERY_LANE
   for (int32_t j = 0; j < kLaneTurns; ++j)
-    if (first + lane + j * kLanes < count) sum = add(base + first + lane + j * kLanes, now.v[j], sum);
+    if (first + j * kLanes < count) sum = add(base + first + j * kLanes, now.v[j], sum);
   return sum;
 }
 
@@ -60,15 +61,15 @@ TS_DEVICE_INLINE float sum_by_lanes(int64_t elements, const Value& value, const 
   const int32_t thread = thread_index(), all = threads(), count = static_cast<int32_t>(elements);
   float sum = 0.0f;
   for (int32_t base = 0; base < count; base += kLanePiece) {
-    const int32_t size = count - base < kLanePiece ? count - base : kLanePiece;
+    const int32_t size = count - base < kLanePiece ? count - base : kLanePiece, filled = (size + kLaneStep - 1) / kLaneStep * kLaneStep;
     barrier();
-    for (int32_t first = thread; first < size; first += kBrought * all) {
+    for (int32_t first = thread; first < filled; first += kBrought * all) {
       float brought[kBrought];
       TS_EVERY_LANE
       for (int32_t j = 0; j < kBrought; ++j) brought[j] = first + j * all < size ? value(base + first + j * all) : 0.0f;
       TS_EVERY_LANE
       for (int32_t j = 0; j < kBrought; ++j)
-        if (first + j * all < size) lane_row[first + j * all] = brought[j];
+        if (first + j * all < filled) lane_row[first + j * all] = brought[j];
     }
     barrier();
     if (thread < kLanes) sum = add_lane(base, size, add, sum);

@@ -60,8 +60,16 @@ TS_LAUNCH(xielu)
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks of a row of the kernels that go element by element.
+// Blocks of a row of the kernels that have a thread for each channel.
 inline int64_t parts_of(int64_t width) { return divide_up(width, kThreads); }
+
+// Starts a kernel whose threads have four elements of a row each; *args has the parts of a row.
+template <class Args>
+int32_t start_fours(ts_context& device, KernelNumber kernel, int64_t rows, int64_t width, Args args) {
+  if (width > INT32_MAX / 2) return TS_BAD_SHAPE;
+  args.parts = divide_up(width, 4 * kFourThreads);
+  return start(device, kernel, rows * args.parts, kFourThreads, &args);
+}
 
 // Threads of a block that has one row: eight elements each, as far as they go.
 inline int32_t row_threads(int64_t columns) {

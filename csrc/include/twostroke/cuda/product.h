@@ -2,6 +2,7 @@
 // Knows: packed weights, kernels' arguments. Must not know: ops.
 #pragma once
 #include "twostroke/cuda/launch.h"
+#include "twostroke/packed.h"
 
 namespace twostroke {
 namespace cuda {
@@ -30,10 +31,23 @@ int32_t start_product(ts_context& device, const ts_weight& weight, uint64_t scra
 // out = or += x @ W.T + bias for any number of rows, kRowsAtOnce at a time.
 int32_t product(ts_context& device, const ts_value& out, const ts_value& x, const ts_weight* weight, bool add);
 
-// The same for many rows, in tiles (launch_tiles.cpp): whether it can, its scratch memory, its start.
-bool fits_tiles(const ts_weight& weight, const ProductRows& rows);
+// The same for more rows than most_few, in tiles (launch_tiles.cpp): the kernel, its scratch memory, its start.
+constexpr int64_t most_few(int32_t weight_kind) { return is_stored_kind(weight_kind) ? 1 : kFewRows; }
+KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows);
 int64_t tiles_scratch(const ts_weight& weight, int64_t rows);
-int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows);
+
+// Rows in the order of a bank's matrices, whole tiles of kNarrowTokens for each: see RoundArgs and TileArgs.
+struct TilePlaces {
+  const int32_t *order, *tiles;
+  const float* weights;
+  int64_t chosen;
+};
+
+int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
+
+// experts of many rows.
+bool fits_tiles(const ts_experts_args& args);
+int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 
 // out = or += x @ W.T + bias where W is of floats.
 int32_t start_float(ts_context& device, const LinearArgs& args);

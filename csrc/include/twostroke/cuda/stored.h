@@ -14,15 +14,12 @@ TS_DEVICE_INLINE float widen_half(uint16_t bits) {
 }
 
 // Four floats of 4 bits, each in a byte, as twice their value + 128: 0 1 2 3 4 6 8 12, the highest bit is the sign. Bytes do not
-// carry into each other: the largest is 140.
+// carry into each other: the largest is 140. From 4 on, a magnitude's code lacks its two low bits once more, and 7 lacks 2 besides.
 TS_DEVICE_INLINE uint32_t doubled(uint32_t nibbles) {
-  uint32_t found = 0;
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t bits = nibbles >> (8 * i) & 15, low = bits & 7;
-    const uint32_t magnitude = low < 4 ? low : (4 + 2 * (low & 1)) << (low >> 1 & 1);
-    found |= (bits >= 8 ? 128 - magnitude : 128 + magnitude) << (8 * i);
-  }
-  return found;
+  const uint32_t ones = 0x01010101u, low = nibbles & 0x07070707u, upper = low >> 2 & ones, sign = nibbles >> 3 & ones;
+  const uint32_t lacks = low & (upper | upper << 1);
+  const uint32_t magnitude = low + lacks + ((lacks & lacks >> 1 & ones) << 1);
+  return 0x80808080u + magnitude - 2 * (magnitude & (sign << 4) - sign);
 }
 
 // One row (`lane`) of one group that begins at `data` and has `columns` columns.

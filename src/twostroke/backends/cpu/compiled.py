@@ -41,6 +41,8 @@ class CompiledProgram:
     def __init__(self, runner: Runner, program: Program, memory: StepMemory) -> None:
         self._runner, self._memory = runner, memory
         self._logits = program.logits
+        self._found_for = StepSizes(0, 0, 0)
+        self._found = memory.value(program.logits, self._found_for)
         self._body, self._head = (_Half(runner, calls, memory) for calls in (program.body, program.head))
 
     def __call__(self, sizes: StepSizes) -> F32Array:
@@ -61,7 +63,9 @@ class CompiledProgram:
     def _logits_of(self, sizes: StepSizes) -> F32Array:
         if sizes.logit_rows:
             self._head.run(self._runner, sizes)
-        return self._memory.value(self._logits, sizes)
+        if sizes != self._found_for:  # most steps of a text are of one size
+            self._found, self._found_for = self._memory.value(self._logits, sizes), sizes
+        return self._found
 
 
 class _Half:

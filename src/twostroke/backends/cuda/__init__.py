@@ -1,6 +1,6 @@
 """The CUDA backend: kernels started through the driver's library, with nothing else installed.
 
-Nothing of it has run on a GPU yet: docs/gpu.md.
+What ran on a GPU, and how fast: docs/gpu.md.
 
 Knows: one device.
 Must not know: models, requests.

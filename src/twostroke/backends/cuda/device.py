@@ -30,6 +30,9 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.program.program import Program
 from twostroke.types.errors import BackendError, OutOfMemory
 
+SCALE = exponent_scale(1.0)
+SERIES: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
+_SERIES_AT = SERIES.ctypes.data
 Follows = Sequence[tuple[int, I32Array]]
 """(slot, pairs (N, 2)): see `CudaDevice.follow`."""
 
@@ -148,8 +151,8 @@ class CudaDevice:
             for address in self._owned - before:
                 self._release(address)
             for address in self._inputs.keys() - inputs:
-                del self._inputs[address]
                 self._check("inputs", self._library.ts_cuda_inputs(self._context, address, 0))
+                del self._inputs[address]
 
     def _release(self, address: int) -> None:
         self._owned.discard(address)
@@ -224,6 +227,13 @@ class CudaDevice:
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
 
+    def collect(self, calls: Calls) -> None:
+        """As `run`, but what is collected starts with the next call of another kind, before that one, all in one."""
+        ran = ctypes.c_int64()
+        words = calls.words
+        status = self._library.ts_cuda_collect(self._context, calls.address, len(words), ctypes.byref(ran))
+        self._check(calls.names[ran.value] if ran.value < len(calls.names) else "run", status)
+
     def keep_graphs(self, most: int) -> None:
         """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
         self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
@@ -258,14 +268,20 @@ class CudaDevice:
         self, logits: NDArray[Any], asked: U8Array, row_bytes: int, at: int | None, result_bytes: int, slot: int
     ) -> None:
         rows, count = logits.shape
-        series: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
         where = (logits.ctypes.data, logits.strides[0] // 4, rows, count, asked.ctypes.data, row_bytes)
-        how = (exponent_scale(1.0), series.ctypes.data, len(series), at, result_bytes, slot)
+        how = (SCALE, _SERIES_AT, len(SERIES), at, result_bytes, slot)
         self._check("sample", self._library.ts_cuda_sample(self._context, *where, *how))
 
     def _check(self, op: str, status: int) -> None:
         if status:
             raise BackendError(f"{op} was refused by the cuda backend: {native.words_of(status, self._library)}.")
+
+
+class _Collector:
+    """Satisfies `backends.cpu.compiled.Runner`: body and head start together, with what brings their results here."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.numbers, self.structs, self.run = device.numbers, device.structs, device.collect
 
 
 class CudaForward:
@@ -274,7 +290,7 @@ class CudaForward:
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory
-        self._compiled = CompiledProgram(device, program, memory)
+        self._compiled = CompiledProgram(_Collector(device), program, memory)
         self._logits: NDArray[Any] = np.empty((0, 0), np.float32)
 
     def __call__(self, sizes: StepSizes) -> F32Array:

@@ -65,6 +65,7 @@ _SIGNATURES: Signatures = {
     "ts_cuda_get": (_I, [_P, _P, _U, _L]),
     "ts_cuda_copy": (_I, [_P, _U, _U, _L]),
     "ts_cuda_wait": (_I, [_P]),
+    "ts_cuda_collect": (_I, [_P, _P, _L, POINTER(c_int64)]),
     "ts_cuda_graphs": (_I, [_P, _I]),
     "ts_cuda_inputs": (_I, [_P, _P, _L]),
     "ts_cuda_upload": (_I, [_P, _P, _L]),

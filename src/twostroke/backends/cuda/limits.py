@@ -30,6 +30,10 @@ ROWS_AT_ONCE = 2048
 """Rows of activations that products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
 """Rows of both halves of a gated product in scratch memory: kGatedRows."""
+TILED_PAIRS = 4096
+"""Pairs of a row and an expert that products in tiles hold: kTiledPairs."""
+TILE_ROWS, WHOLE_TILES = 64, 128
+"""Rows of a tile of one expert, kNarrowTokens; what rows in tiles are rounded up to, kTileTokens."""
 PAIRS_AT_ONCE = 128
 """Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
@@ -51,8 +55,8 @@ SEGMENT = 512
 PARTIAL_BYTES = 32 << 20
 """Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
 csrc/cuda/host/launch_attention.cpp."""
-TILE_COLUMNS = 8
-"""The most pairs of a row and a query head that share a KV head and a tile of rows: kWholeColumns."""
+TILE_COLUMNS = 16
+"""The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
 ROW_TOTALS = 16
 """Sums of weights of a row over a segment: kRowTotals."""
 SCRATCH_PART = 256
@@ -103,6 +107,8 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
             yield GATED_ROWS * (_rounded(weight, format_for(weight)) + 4 * weight.rows)
         elif isinstance(call, Experts):
             yield _pairs(call.routes.width // 2) * _of_pair(call, format_for)
+            if all(format_for(bank).group for bank in (call.gate_up, call.down)):
+                yield _of_tiles(call, format_for)
         elif isinstance(call, IndexSelect):
             yield _scores(context_tokens)
         elif isinstance(call, EntrySelect):
@@ -140,6 +146,15 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 def _pairs(chosen: int) -> int:
     """Rows at once times the experts that each chooses."""
     return max(PAIRS_AT_ONCE // chosen, 1) * chosen
+
+
+def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
+    """Scratch bytes of pairs in the order of their experts, each of which begins with a tile."""
+    chosen, up, down = call.routes.width // 2, call.gate_up, call.down
+    pairs = max(TILED_PAIRS // chosen, 1) * chosen
+    places = -(-(pairs + min(up.experts, pairs) * (TILE_ROWS - 1)) // WHOLE_TILES) * WHOLE_TILES
+    rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
+    return 12 * pairs + 4 * up.experts + places * (8 + 4 * (up.rows + down.rows) + rounded)
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:

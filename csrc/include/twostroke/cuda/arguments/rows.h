@@ -34,6 +34,7 @@ struct PairArgs {  // gather_pairs: (pairs, width) of x's rows; add_pairs: rows 
   float* out;
   const float *x, *weights;  // weights: NULL for ones
   int64_t out_stride, x_stride, chosen, width, parts;
+  const int32_t* places;  // of add_pairs: where each pair's row of x is; NULL where they follow each other
 };
 
 struct TakeArgs {  // take_columns: `width` of `from` columns

@@ -15,7 +15,8 @@ constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which ha
 constexpr int kNarrowTileThreads = 256;
 constexpr int kStepTokens = 64;           // the same of linear_steps, for stored kinds
 constexpr int kStepThreads = 256;
-constexpr int kTileRoundWarps = 8;            // of a block of quantize_tiles; each rounds one group of one row
+constexpr int kPlaceThreads = 256;         // of place_pairs
+constexpr int kTileRoundWarps = 8;         // of a block of quantize_tiles; each rounds one group of one row
 constexpr int kTileRoundThreads = 32 * kTileRoundWarps;
 
 // What becomes of a group's int32 sum: bits + correction is the float 1.5 * 2^23 + sum where |sum| <= 2^22, else the sum itself.
@@ -33,6 +34,10 @@ struct RoundArgs {
   int32_t added;  // to corrections
   float* scales;  // these three of quantize_steps: scales (groups, room), pairs are (padded / sub, room) and have sums as their scales
   int32_t sub, offset;
+  // Of experts: the pair of each row of q, less than 0 for none; of its row of x each has `chosen`, 0 where x has rows as q. NULL for none.
+  const int32_t* order;
+  const float* weights;  // of pairs, that x is multiplied by; NULL for none
+  int64_t chosen;
 };
 
 struct TileArgs {  // out = or += x @ W.T + bias
@@ -47,6 +52,15 @@ struct TileArgs {  // out = or += x @ W.T + bias
   int32_t add, small;                           // small: sums are within 2^22
   StoredLayout stored;                          // these two of linear_steps
   const float* x_scales;
+  const int32_t* matrices;  // of a bank: which one each tile meets, less than 0 for none; NULL for one matrix
+};
+
+// Pairs of a row and an expert in the order of experts, each of which begins with a tile of kNarrowTokens places. order: the pair of each
+// place, less than 0 for none; places: of each pair; tiles: the expert of each.
+struct PlaceArgs {  // count_pairs, place_pairs
+  const int32_t* matrices;
+  int32_t *counts, *order, *places, *tiles;
+  int32_t pairs, experts, most_tiles;
 };
 
 }  // namespace cuda

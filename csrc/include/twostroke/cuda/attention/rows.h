@@ -49,10 +49,9 @@ TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float
   return kept / (total * kept + more);
 }
 
-// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0.
+// Rows of one sequence that blocks work on together, at most args.together; none where rows is 0, as where the sequence is not theirs.
 struct RowTile {
-  int32_t rows, of_sequence;           // of_sequence: rows of the sequence in this step
-  int32_t first, position, context;  // position: of the first row
+  int32_t rows, first, position, context;  // position: of the first row
   const int32_t* pages;
 
   TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, position + row, context); }
@@ -70,17 +69,18 @@ struct RowTile {
 // single rows the number is the row's.
 TS_DEVICE_INLINE RowTile row_tile(const AttentionArgs& args, int32_t number) {
   const int32_t together = args.together, gap = together > 1 ? 1 : 0;
-  int32_t low = 0, high = static_cast<int32_t>(args.sequences);
+  int32_t low = args.one_each != 0 ? number : 0, high = args.one_each != 0 ? number + 1 : static_cast<int32_t>(args.sequences);
   while (high - low > 1) {
     const int32_t middle = (low + high) / 2;
     const bool before = args.row_starts[middle] / together + middle * gap <= number;
     low = before ? middle : low;
     high = before ? high : middle;
   }
-  const int32_t begin = args.row_starts[low], end = args.row_starts[low + 1];
+  const int32_t begin = args.one_each != 0 ? number : args.row_starts[low], end = args.one_each != 0 ? number + 1 : args.row_starts[low + 1];
   const int32_t first = begin + (number - begin / together - low * gap) * together, rows = end - first < together ? end - first : together;
   const int32_t context = args.context_tokens[low];
-  return {rows > 0 ? rows : 0, end - begin, first, context - (end - first), context, args.page_table + low * args.table_stride};
+  const bool theirs = rows > 0 && end - begin > args.above && end - begin <= args.few;
+  return {theirs ? rows : 0, first, context - (end - first), context, args.page_table + low * args.table_stride};
 }
 
 // What a block of a segment works on: a tile of rows, a KV head, some of its query heads, a segment.
@@ -100,7 +100,7 @@ struct SegmentBlock {
     kv_head = index % args.layer.kv_heads;
     number = index / args.layer.kv_heads;
     tile = row_tile(args, static_cast<int32_t>(args.first_tile) + number);
-    if (tile.rows == 0 || tile.of_sequence > args.few) return;
+    if (tile.rows == 0) return;
     const int32_t begin = tile.begin(args), end = tile.end(args), left = group - first_head;
     segment = begin / kSegment + place;
     if (segment * kSegment >= end) return;
@@ -116,6 +116,17 @@ struct SegmentBlock {
 // Page `page` of the segment's, by every thread of the warp.
 TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page) {
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
+}
+
+// Pages of the segment with places [first, last) are fetched from memory while the block begins, by all its threads.
+TS_DEVICE_INLINE void fetch_segment(const AttentionArgs& args, const SegmentBlock& block, int32_t first, int32_t last) {
+  constexpr int32_t kLine = 64;  // bytes that come for each address at least
+  const KVLayout layout(&args.layer);
+  const int32_t end = (last + TS_PAGE_TOKENS - 1) / TS_PAGE_TOKENS, warps = threads() / kWarp;
+  for (int32_t page = first / TS_PAGE_TOKENS + warp_index(); page < end; page += warps) {
+    const uint8_t* keys = layout.keys(page_in_segment(block, page), block.kv_head);
+    for (int64_t at = warp_lane() * kLine; at < layout.head_bytes; at += kWarp * kLine) fetch_ahead(keys + at);
+  }
 }
 
 // A place in a tile, from 0 to its end.

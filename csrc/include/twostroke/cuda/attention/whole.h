@@ -51,6 +51,17 @@ TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) {
   return own + static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 2));
 }
 
+// The sum of 16 lanes, of which four threads have four each: the tree of sum_tree.
+TS_DEVICE_INLINE float sum_of_lanes(const float (&own)[4]) {
+  float lanes[4];
+  TS_EVERY_LANE
+  for (int j = 0; j < 4; ++j) {
+    lanes[j] = own[j] + shuffle_across(own[j], 2);
+    lanes[j] = lanes[j] + shuffle_across(lanes[j], 1);
+  }
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
 // Four bf16 numbers, as they lie in memory.
 struct FourScales {
   uint64_t bits;

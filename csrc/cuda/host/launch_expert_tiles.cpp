@@ -1,0 +1,105 @@
+// experts of many rows: pairs of a row and an expert put into the order of experts on the device, so that weights are read once for all rows
+// of a tile. How many pairs an expert has is known there alone: there is room for the worst, and tiles that none fills end at once.
+// Knows: ops' operands, products. Must not know: how experts are chosen.
+#include "twostroke/checks.h"
+#include "twostroke/cuda/product.h"
+
+namespace twostroke {
+namespace cuda {
+namespace {
+
+constexpr int64_t kTiledPairs = 4096;  // at once
+
+// Scratch memory of some rows: their pairs, where those lie in tiles, both products, the rounded activations of one of them.
+struct TiledRoom {
+  int64_t chosen, experts, rows;  // rows: of x at once
+  int64_t matrices, weights, counts, order, places, tiles, middle, results, rounded, bytes;
+
+  explicit TiledRoom(const ts_experts_args& a) : chosen(width_of(a.routes) / 2), experts(a.gate_up->experts) {
+    rows = kTiledPairs / chosen > 1 ? kTiledPairs / chosen : 1;
+    const int64_t pairs = rows * chosen, most = most_places(pairs);
+    matrices = 0;
+    weights = matrices + round_up(4 * pairs);
+    counts = weights + round_up(4 * pairs);
+    order = counts + round_up(4 * experts);
+    places = order + round_up(4 * most);
+    tiles = places + round_up(4 * pairs);
+    middle = tiles + round_up(4 * most / kNarrowTokens);
+    results = middle + round_up(4 * most * a.gate_up->rows);
+    rounded = results + round_up(4 * most * a.down->rows);
+    const int64_t first = tiles_scratch(*a.gate_up, most), second = tiles_scratch(*a.down, most);
+    bytes = rounded + (first > second ? first : second);
+  }
+  // Whole tiles for every expert, and of those whole tiles of kTileTokens.
+  int64_t most_places(int64_t pairs) const {
+    const int64_t begun = experts < pairs ? experts : pairs;
+    return divide_up(pairs + begun * (kNarrowTokens - 1), kTileTokens) * kTileTokens;
+  }
+};
+
+// Rows [first, first + count) of x.
+struct TiledRows {
+  ts_context& device;
+  const ts_experts_args& a;
+  const TiledRoom& room;
+  uint64_t scratch;
+  int64_t first, count;
+
+  int64_t pairs() const { return count * room.chosen; }
+  int64_t places() const { return room.most_places(pairs()); }
+  float* floats(int64_t at) const { return reinterpret_cast<float*>(scratch + static_cast<uint64_t>(at)); }
+  int32_t* numbers(int64_t at) const { return reinterpret_cast<int32_t*>(scratch + static_cast<uint64_t>(at)); }
+
+  int32_t place() const {
+    const ChoiceArgs choices = {a.routes.data + first * a.routes.stride, numbers(room.matrices), floats(room.weights), a.routes.stride,
+                                count, room.chosen, room.experts, 1};
+    const PlaceArgs args = {numbers(room.matrices), numbers(room.counts), numbers(room.order), numbers(room.places), numbers(room.tiles),
+                            static_cast<int32_t>(pairs()), static_cast<int32_t>(room.experts), static_cast<int32_t>(places() / kNarrowTokens)};
+    int32_t status = start(device, kKernel_order_choices, divide_up(count, kThreads), kThreads, &choices);
+    if (status == TS_OK) status = start(device, kKernel_count_pairs, room.experts, kPlaceThreads, &args);
+    return status == TS_OK ? start(device, kKernel_place_pairs, room.experts, kPlaceThreads, &args) : status;
+  }
+  int32_t multiply(const ts_weight& bank, const float* x, int64_t x_stride, bool by_pair, float* out) const {
+    const bool weighed = by_pair && a.weigh_inputs != 0;
+    const TilePlaces tiles = {numbers(room.order), numbers(room.tiles), weighed ? floats(room.weights) : nullptr, by_pair ? room.chosen : 0};
+    return start_tiles(device, bank, scratch + static_cast<uint64_t>(room.rounded), {x, x_stride, places(), out, bank.rows, false, nullptr}, &tiles);
+  }
+  // The first product's rows become what the second one reads, in their place.
+  int32_t activate() const {
+    const ts_value both = {floats(room.middle), a.gate_up->rows, places(), 1, a.gate_up->rows};
+    const ts_value inner = {both.data, both.stride, places(), 1, a.down->columns};
+    if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
+    return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
+  }
+  int32_t add() const {
+    const int64_t width = a.down->rows;
+    const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
+                           a.out.stride, width, room.chosen, width, 0, numbers(room.places)};
+    return start_fours(device, kKernel_add_pairs, count, width, args);
+  }
+  int32_t run() const {
+    int32_t status = place();
+    if (status == TS_OK) status = multiply(*a.gate_up, a.x.data + first * a.x.stride, a.x.stride, true, floats(room.middle));
+    if (status == TS_OK) status = activate();
+    if (status == TS_OK) status = multiply(*a.down, floats(room.middle), a.gate_up->rows, false, floats(room.results));
+    return status == TS_OK ? add() : status;
+  }
+};
+
+}  // namespace
+
+bool fits_tiles(const ts_experts_args& a) {
+  return a.x.rows > kFewRows && is_integer_kind(a.gate_up->kind) && is_integer_kind(a.down->kind);
+}
+
+int32_t run_in_tiles(ts_context& device, const ts_experts_args& a) {
+  const TiledRoom room(a);
+  int32_t status = TS_OK;
+  const uint64_t scratch = scratch_of(device, room.bytes, &status);
+  for (int64_t first = 0; first < a.x.rows && status == TS_OK; first += room.rows)
+    status = TiledRows{device, a, room, scratch, first, a.x.rows - first < room.rows ? a.x.rows - first : room.rows}.run();
+  return status;
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -37,6 +37,7 @@
 #include "kernels/rows/weigh_streams.cpp"
 #include "kernels/rows/xielu.cpp"
 #include "kernels/sampling/choose.cpp"
+#include "kernels/sampling/cut.cpp"
 #include "kernels/sampling/look.cpp"
 #include "kernels/sampling/tell.cpp"
 #include "kernels/sampling/weigh.cpp"

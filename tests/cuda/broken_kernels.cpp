@@ -95,6 +95,12 @@ TS_KERNEL(blocks_count, BrokenArgs) {
   args.out[place] = kThreads - 1 - static_cast<int32_t>(place) % kThreads;
 }
 
+// Lane i gives i: 496 in all.
+TS_KERNEL(warp_adds, BrokenArgs) {
+  const int32_t total = static_cast<int32_t>(warp_total(static_cast<uint32_t>(thread_index())));
+  args.out[block_index() * kThreads + thread_index()] = total - 496 + kThreads - 1 - thread_index();
+}
+
 TS_SHARED(uint32_t, counter, 1);
 
 // Each thread of a block takes a place; `early` reads the number while others add.
@@ -153,7 +159,7 @@ extern "C" const char* run_broken(int32_t which, int32_t* out, uint64_t seed) {
                             ts_kernel_blocks_share,  ts_kernel_threads_share,  ts_kernel_neighbour,         ts_kernel_barrier_between,
                             ts_kernel_warp_turned,   ts_kernel_warp_for_some,  ts_kernel_copy_waited,       ts_kernel_copy_not_waited,
                             ts_kernel_small_products, ts_kernel_blocks_count,
-                            ts_kernel_threads_count, ts_kernel_read_while_adding};
+                            ts_kernel_threads_count, ts_kernel_read_while_adding, ts_kernel_warp_adds};
 #if defined(TS_WATCHED)
   watch(out, 4096);  // a page
 #endif

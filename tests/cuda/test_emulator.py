@@ -48,7 +48,7 @@ def run(which: int, seed: int, watched: bool = False) -> tuple[str | None, np.nd
     return None if found is None else found.decode(), out
 
 
-@pytest.mark.parametrize("which", [0, 11, 13, 16, 17])
+@pytest.mark.parametrize("which", [0, 11, 13, 16, 17, 19])
 def test_a_sound_kernel_gives_the_same_in_every_order(which: int) -> None:
     for seed in range(8):
         wrong, out = run(which, seed)

@@ -233,6 +233,14 @@ uint64_t shuffle64(uint64_t value, int32_t from) {
   return given[0] | static_cast<uint64_t>(given[1]) << 32;
 }
 
+uint32_t warp_total(uint32_t value) {
+  const int32_t rest = machine.threads - machine.thread / kWarp * kWarp, lanes = rest < kWarp ? rest : kWarp;
+  const uint32_t(*given)[kMostGiven] = exchanged(&value, 1);
+  uint32_t sum = 0;
+  for (int32_t i = 0; i < lanes; ++i) sum += given[i][0];
+  return sum;
+}
+
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, false, true); }
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, true); }
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { multiply_matrices(sums, a, b, true, false); }
@@ -242,6 +250,8 @@ uint32_t atomic_add(uint32_t* to, uint32_t value) {
   *to = before + value;
   return before;
 }
+
+void atomic_add(uint64_t* to, uint64_t value) { *to += value; }
 
 void begin_copy(const Copy& copy) {
   Fiber& own = machine.fibers[machine.thread];

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kRowsAtOnce = 64;  // SAMPLED_AT_ONCE of src/twostroke/backends/cuda/limits.py
 
 struct Wanted {
-  bool scored, sums;  // sums: of the weights of whole rows
+  bool scored, sums, cuts;  // sums: of the weights of whole rows; cuts: of top-p without top-k
 };
 
 bool has_tokens(const ts_context& device, const SampleRow* rows, const SampleList& list, int64_t words, bool are_tokens, int64_t count) {
@@ -40,6 +40,8 @@ int32_t sample_some(ts_context& device, SampleArgs& args, int64_t rows, const Wa
   int32_t status = start(device, kKernel_sample_look, rows * args.parts, kThreads, &args);
   if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_best, rows, kThreads, &args);
   if (status == TS_OK && wanted.sums) status = start(device, kKernel_sample_weigh, rows * args.parts, kThreads, &args);
+  if (status == TS_OK && wanted.cuts) status = start(device, kKernel_sample_cut, rows, kThreads, &args);
+  if (status == TS_OK && wanted.cuts) status = start(device, kKernel_sample_keep, rows * args.parts, kThreads, &args);
   if (status == TS_OK) status = start(device, kKernel_sample_choose, rows, kThreads, &args);
   return status == TS_OK && wanted.scored ? start(device, kKernel_sample_tell, rows, kThreads, &args) : status;
 }
@@ -61,6 +63,8 @@ uint64_t place(SampleArgs& args, uint64_t at, int64_t at_once, int64_t rows, boo
   scratch.take(&args.told, rows);
   scratch.take(&args.groups, at_once * kPurposes * args.parts * kPartGroups);
   scratch.take(&args.sums, at_once * kPurposes * args.parts);
+  scratch.take(&args.steps, at_once * kSteps);
+  scratch.take(&args.cuts, at_once);
   if (changed) scratch.take(&args.adjusted, at_once * args.count);
   return scratch.at - at;
 }
@@ -82,6 +86,7 @@ int32_t sample_all(ts_context& device, SampleArgs& args, const SampleRow* all, c
     for (int64_t r = args.first; r < args.first + some; ++r) {
       const bool some = all[r].top_k > 0 && all[r].top_k < args.count;
       wanted.sums = wanted.sums || all[r].num_top >= 0 || (all[r].drawn != 0 && !some);
+      wanted.cuts = wanted.cuts || (all[r].drawn != 0 && !some && all[r].top_p < uint64_t{1} << kShareBits);
       wanted.scored = wanted.scored || all[r].num_top >= 0;
     }
     args.logits = logits + args.first * args.stride;

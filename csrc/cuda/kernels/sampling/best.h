@@ -19,8 +19,9 @@ TS_DEVICE_INLINE float tell_best(const SampleArgs& args, int64_t row, uint64_t b
   SampledRow& told = args.told[args.first + row];
   told.raw_best = raw[number_in(raw_best)];
   told.best = found;
-  told.token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(number_in(best));
-  told.raw = raw[told.token];
+  const int32_t token = asked.given > 0 ? asked.given - 1 : static_cast<int32_t>(number_in(best));
+  told.token = token;
+  told.raw = raw[token];
   told.total = 0;
   return found;
 }

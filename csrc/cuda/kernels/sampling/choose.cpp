@@ -8,8 +8,6 @@
 namespace twostroke {
 namespace cuda {
 
-constexpr uint64_t kNone = ~uint64_t{0};
-
 TS_SHARED(uint64_t, list_weights, kMostListed);
 
 // A row that draws, by a block.
@@ -21,16 +19,13 @@ struct Drawn {
   int64_t parts;
   Choice choice;
   Weights weights;
-  uint64_t least;  // what min-p asks of a weight
+  uint64_t least, last;  // what min-p asks of a weight, and top-p, where top-k asks nothing, of a key
 
   TS_MEMBER_INLINE uint64_t likely(uint64_t weight) const { return weight >= least ? weight : 0; }
   // What of the sum of weights is drawn.
   TS_MEMBER_INLINE uint64_t target(uint64_t own) const { return share_down(asked.draw, block_sum(own)) + 1; }
   // What of the sum of weights top-p asks for.
-  TS_MEMBER_INLINE uint64_t share(uint64_t own) const {
-    const uint64_t asked_for = share_up(asked.top_p, block_sum(own));
-    return asked_for == 0 ? 1 : asked_for;
-  }
+  TS_MEMBER_INLINE uint64_t share(uint64_t own) const { return share_of(asked, block_sum(own)); }
   TS_MEMBER_INLINE uint64_t sum_of_parts() const {
     uint64_t sum = 0;
     TS_ONE_BY_ONE
@@ -39,22 +34,25 @@ struct Drawn {
   }
 };
 
-// From all tokens whose weight min-p allows: their sums of parts are known.
+// From all tokens that min-p, and top-p without top-k, keep: their sums of parts are known.
 TS_DEVICE_INLINE uint64_t draw_from_all(const Drawn& row) {
   const Reached part = reach(row.parts, row.target(row.sum_of_parts()), [&](int64_t i) { return row.sums[i]; });
   const int64_t first = part.place * kThreads * kPartTokens, rest = row.count - first;
-  const auto likely = [&](int64_t i) { return row.likely(row.weights.of(row.logits[first + i])); };
+  const auto likely = [&](int64_t i) {
+    const float logit = row.logits[first + i];
+    return key_of(rank_of(logit), first + i) >= row.last ? row.likely(row.weights.of(logit)) : 0;
+  };
   return static_cast<uint64_t>(first + reach(rest < kThreads * kPartTokens ? rest : kThreads * kPartTokens, part.left, likely).place);
 }
 
-// Where the list is too short.
+// Where the list is too short for top-k.
 TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
-  uint64_t last = 0;  // keys below it are out
-  if (row.choice.some) last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), rank_of, [](float) { return uint64_t{1}; });
+  // Keys below it are out.
+  uint64_t last = find_key(row.logits, row.count, static_cast<uint64_t>(row.asked.top_k), rank_of, [](float) { return uint64_t{1}; });
   const auto kept = [&](int64_t token, float logit) { return key_of(rank_of(logit), token) >= last ? row.weights.of(logit) : 0; };
   if (row.choice.share) {
-    uint64_t sum = row.choice.some ? 0 : row.sum_of_parts();
-    if (row.choice.some) over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += kept(token, logit); });
+    uint64_t sum = 0;
+    over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += kept(token, logit); });
     // Tokens that top-k leaves out come behind all others, and the share is reached before them.
     last = find_key(row.logits, row.count, row.share(sum), rank_of, [&](float logit) { return row.weights.of(logit); });
   }
@@ -64,20 +62,18 @@ TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   return static_cast<uint64_t>(reach(row.count, row.target(sum), likely).place);
 }
 
-// From the `found` likeliest tokens, whose keys are in `room`; kNone where the share that top-p asks for goes on behind them.
+// From the `found` likeliest tokens, whose keys are in `room`: top_k of them, or all that have a weight.
 TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   const int32_t thread = thread_index();
   sort_room(found);
   TS_ONE_BY_ONE
   for (int32_t i = thread; i < found; i += kThreads) list_weights[i] = row.weights.of(logit_in(room_at(i)));
-  int32_t kept = row.choice.some && row.asked.top_k < found ? row.asked.top_k : found;
+  int32_t kept = row.asked.top_k < found ? row.asked.top_k : found;
   if (row.choice.share) {
     uint64_t sum = 0;
     TS_ONE_BY_ONE
     for (int32_t i = thread; i < kept; i += kThreads) sum += list_weights[i];
-    const uint64_t share = row.share(row.choice.some ? sum : row.sum_of_parts());
-    if (block_sum(sum) < share) return kNone;
-    kept = static_cast<int32_t>(reach(kept, share, [](int64_t i) { return static_cast<uint64_t>(list_weights[i]); }).place) + 1;
+    kept = static_cast<int32_t>(reach(kept, row.share(sum), [](int64_t i) { return static_cast<uint64_t>(list_weights[i]); }).place) + 1;
   }
   uint64_t sum = 0;
   TS_ONE_BY_ONE
@@ -91,6 +87,40 @@ TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   return number_in(room_at(reach(kept, target, likely).place) >> 32);
 }
 
+// The same for no more tokens than there are threads: each compares its own with all others, in place of putting them in order.
+TS_DEVICE_INLINE uint64_t draw_from_few(const Drawn& row, int32_t found) {
+  const int32_t thread = thread_index();
+  const uint64_t key = thread < found ? room_at(thread) : uint64_t{0};
+  int32_t place = 0;  // by falling key
+  for (int32_t i = 0; i < found; ++i) place += room_at(i) > key ? 1 : 0;
+  uint64_t weight = thread < found && place < row.asked.top_k ? row.weights.of(logit_in(key)) : uint64_t{0};
+  list_weights[thread] = weight;
+  barrier();
+  if (row.choice.share) {
+    uint64_t total = 0, before = 0;
+    for (int32_t i = 0; i < found; ++i) {
+      const uint64_t other = list_weights[i];
+      total += other;
+      before += room_at(i) > key ? other : 0;
+    }
+    weight = before < share_of(row.asked, total) ? weight : 0;
+  }
+  weight = row.likely(weight);
+  barrier();  // all have read the weights
+  list_weights[thread] = weight;
+  barrier();
+  uint64_t total = 0, before = 0;  // by rising number
+  for (int32_t i = 0; i < found; ++i) {
+    const uint64_t other = list_weights[i];
+    total += other;
+    before += static_cast<uint32_t>(room_at(i)) > static_cast<uint32_t>(key) ? other : 0;
+  }
+  const uint64_t target = share_down(row.asked.draw, total) + 1;
+  if (before < target && target <= before + weight) found_place[0] = number_in(key);
+  barrier();
+  return found_place[0];
+}
+
 TS_KERNEL(sample_choose, SampleArgs) {
   const int64_t at = block_index();
   const SampleRow& asked = args.rows[args.first + at];
@@ -99,15 +129,18 @@ TS_KERNEL(sample_choose, SampleArgs) {
   if (!is_drawn(asked, best)) return;
   const Weights weights = drawn_weights(args, asked, best);
   const Choice choice(asked, args.count);
-  const Drawn row = {asked, drawn_from(args, at), args.count, sums_of(args, at, kDraw), args.parts, choice, weights, weights.least(asked)};
-  uint64_t token = kNone;
-  if (!choice.some && !choice.share) {
+  const uint64_t last = !choice.some && choice.share ? args.cuts[at] : 0;
+  const Drawn row = {asked, drawn_from(args, at), args.count, sums_of(args, at, kDraw), args.parts, choice, weights, weights.least(asked), last};
+  uint64_t token = 0;
+  if (!choice.some) {
     token = draw_from_all(row);
   } else {
-    const uint64_t wanted = choice.some ? static_cast<uint64_t>(asked.top_k) : kLikelyTokens;
-    const uint32_t found = list_wanted(likeliest, row.logits, row.count, wanted, kLeastFinite);  // others have no weight
-    if (found <= kMostListed) token = draw_from_list(row, static_cast<int32_t>(found));
-    if (token == kNone) token = draw_from_row(row);
+    const uint32_t found = list_wanted(likeliest, row.logits, row.count, static_cast<uint64_t>(asked.top_k), kLeastFinite);  // others have no weight
+    if (found <= kThreads) {
+      token = draw_from_few(row, static_cast<int32_t>(found));
+    } else {
+      token = found <= kMostListed ? draw_from_list(row, static_cast<int32_t>(found)) : draw_from_row(row);
+    }
   }
   if (thread_index() != 0) return;
   SampledRow& told = args.told[args.first + at];

@@ -12,7 +12,8 @@ static_assert(kMostListed == kRoom, "the room holds the list");
 
 constexpr int kSlots = 16;                                             // of a thread, each for some groups
 constexpr int kGroupTokens = kThreads / kPartGroups * kPartTokens;     // of one group
-constexpr int kCountBits = 21;                                         // of a number of slots
+constexpr int kCountBits = 21, kWarpCountBits = 10;                    // of a number of slots, of a block and of a warp
+static_assert(kSlots * kWarp < 1 << kWarpCountBits, "all slots of a warp may count");
 
 // The groups of a row: the likeliest token of all, and ranks of the likeliest of each, some groups in one slot.
 struct Likeliest {
@@ -40,14 +41,20 @@ struct Likeliest {
     uint32_t found = 0;
     TS_ONE_BY_ONE
     for (int shift = 30; shift >= 0; shift -= 2) {
-      uint64_t above = 0;  // three numbers
+      uint32_t own = 0;  // three numbers
       TS_EVERY_LANE
       for (int i = 0; i < kSlots; ++i) {
         TS_EVERY_LANE
-        for (uint32_t digit = 1; digit < 4; ++digit)
-          above += static_cast<uint64_t>(ranks[i] >= (found | digit << shift) ? 1 : 0) << (kCountBits * (digit - 1));
+        for (uint32_t digit = 1; digit < 4; ++digit) own += (ranks[i] >= (found | digit << shift) ? 1u : 0u) << (kWarpCountBits * (digit - 1));
       }
-      above = block_sum(above);
+      const uint32_t of_warp = warp_total(own);
+      uint64_t above = 0;
+      TS_EVERY_LANE
+      for (uint32_t digit = 0; digit < 3; ++digit) {
+        const uint64_t slots = of_warp >> (kWarpCountBits * digit) & ((1u << kWarpCountBits) - 1);
+        above |= slots << (kCountBits * digit);
+      }
+      above = join_warps(above, [](uint64_t a, uint64_t b) { return a + b; });
       uint64_t reached = 0;
       uint32_t most = 0;
       TS_EVERY_LANE

@@ -26,6 +26,7 @@ TS_DEVICE_INLINE const float* drawn_from(const SampleArgs& args, int64_t row) {
 TS_DEVICE_INLINE uint64_t* groups_of(const SampleArgs& args, int64_t row, int purpose) {
   return args.groups + (row * kPurposes + purpose) * args.parts * kPartGroups;
 }
+TS_DEVICE_INLINE uint64_t* steps_of(const SampleArgs& args, int64_t row) { return args.steps + row * kSteps; }
 TS_DEVICE_INLINE uint64_t* sums_of(const SampleArgs& args, int64_t row, int purpose) { return args.sums + (row * kPurposes + purpose) * args.parts; }
 
 // The part of a row that a block of a kernel with `parts` blocks a row has.

@@ -12,6 +12,12 @@ struct Weights {
   double peak, scale;
 
   TS_MEMBER_INLINE uint64_t of(float logit) const { return token_weight(logit, peak, scale, series); }
+  // How many 64ths of a factor of two the weight of a logit lies below the peak's: a larger logit has no larger step. The last stands for all
+  // behind it.
+  TS_MEMBER_INLINE int32_t step_of(float logit) const {
+    const double below = (peak - static_cast<double>(logit)) * scale * 64.0;
+    return below < static_cast<double>(kSteps - 1) ? static_cast<int32_t>(below) : kSteps - 1;
+  }
   // What min-p asks of a weight.
   TS_MEMBER_INLINE uint64_t least(const SampleRow& asked) const { return asked.min_p == 0 ? 0 : share_up(asked.min_p, of(static_cast<float>(peak))); }
 };
@@ -32,6 +38,20 @@ struct Choice {
   TS_MEMBER_INLINE Choice(const SampleRow& asked, int64_t count)
       : some(asked.top_k > 0 && asked.top_k < count), share(asked.top_p < uint64_t{1} << kShareBits) {}
 };
+
+// Whether top-p alone chooses: by sums of weights that sample_weigh makes.
+TS_DEVICE_INLINE bool drawn_by_steps(const SampleRow& asked, int64_t count) {
+  const Choice choice(asked, count);
+  return asked.drawn && !choice.some && choice.share;
+}
+
+TS_DEVICE_INLINE uint64_t likely(uint64_t weight, uint64_t least) { return weight >= least ? weight : 0; }
+
+// What of a sum of weights top-p asks for.
+TS_DEVICE_INLINE uint64_t share_of(const SampleRow& asked, uint64_t sum) {
+  const uint64_t share = share_up(asked.top_p, sum);
+  return share == 0 ? 1 : share;
+}
 
 }  // namespace cuda
 }  // namespace twostroke

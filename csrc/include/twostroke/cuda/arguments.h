@@ -247,6 +247,8 @@ struct FollowArgs {
   K(route_by_token, RouteArgs)        \
   K(sample_best, SampleArgs)          \
   K(sample_choose, SampleArgs)        \
+  K(sample_cut, SampleArgs)           \
+  K(sample_keep, SampleArgs)          \
   K(sample_look, SampleArgs)          \
   K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \

@@ -38,6 +38,7 @@ inline void at_most_threads() {
 }
 uint32_t shuffle(uint32_t value, int32_t from);
 uint64_t shuffle64(uint64_t value, int32_t from);
+uint32_t warp_total(uint32_t value);
 void mma_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
@@ -66,6 +67,7 @@ inline uint32_t chosen_bytes(uint32_t a, uint32_t b) {
 inline float larger_number(float a, float b) { return a > b || b != b ? a : b; }
 // Not inline: watch.cpp does not look at it, since no other access orders it.
 uint32_t atomic_add(uint32_t* to, uint32_t value);
+void atomic_add(uint64_t* to, uint64_t value);
 
 // A copy of 16 bytes into shared memory that has begun. write: puts `value` there.
 struct Copy {

@@ -75,6 +75,13 @@ TS_DEVICE_INLINE uint64_t shuffle64(uint64_t value, int32_t from) {
   return shuffle(static_cast<uint32_t>(value), from) | static_cast<uint64_t>(shuffle(static_cast<uint32_t>(value >> 32), from)) << 32;
 }
 
+// The sum of what the threads of the warp give, modulo 2^32.
+TS_DEVICE_INLINE uint32_t warp_total(uint32_t value) {
+  uint32_t result;
+  __asm__ volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+  return result;
+}
+
 // sums += A B: A 16 x 32 bytes, B 32 x 8 bytes, modulo 2^32. With g = lane / 4 and t = lane % 4 (PTX, mma.m16n8k32):
 // a: A[g][4t..], A[g + 8][4t..], A[g][16 + 4t..], A[g + 8][16 + 4t..]; b: B[4t..][g], B[16 + 4t..][g];
 // sums: C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1].
@@ -95,6 +102,9 @@ TS_DEVICE_INLINE uint32_t atomic_add(uint32_t* to, uint32_t value) {
   uint32_t before;
   __asm__ volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
   return before;
+}
+TS_DEVICE_INLINE void atomic_add(uint64_t* to, uint64_t value) {
+  __asm__ volatile("red.global.add.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 TS_DEVICE_INLINE uint32_t atomic_add(__attribute__((address_space(3))) uint32_t* shared, int64_t index, uint32_t value) {
   uint32_t before;

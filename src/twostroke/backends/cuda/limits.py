@@ -42,6 +42,8 @@ PART_TOKENS = 4096
 """Tokens of a part of a row of logits: kThreads * kPartTokens."""
 PART_GROUPS = 64
 """Groups of a part that keep their likeliest token: kPartGroups."""
+STEPS = 2048
+"""By which weights fall: kSteps."""
 ASKED_BYTES = 2 << 20
 """Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
@@ -165,6 +167,7 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 def sampling_bytes(vocabulary: int) -> int:
     """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups and sums of
-    weights of parts (uint64, for two purposes); and what all rows asked and are told."""
-    of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + SCRATCH_PART
+    weights of parts (uint64, for two purposes), sums of weights by step (uint64); and what all rows asked and are
+    told."""
+    of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + ASKED_BYTES + ASKED_BYTES // SAMPLE_INPUT.itemsize * SAMPLE_RESULT.itemsize

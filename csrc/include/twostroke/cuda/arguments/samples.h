@@ -12,20 +12,21 @@ namespace cuda {
 constexpr int kPartTokens = 16;      // of a row of logits that a thread has: kThreads * kPartTokens are a part
 constexpr int kPartGroups = 64;      // threads of a part that keep the likeliest token of their neighbours too
 constexpr int kMostListed = 2048;    // likely tokens of a row that are looked at alone
-constexpr int kLikelyTokens = 512;   // how many of them are wanted where top-p is asked without top-k
+constexpr int kSteps = 2048;         // by which weights fall from the peak: see step_of
 
 // What a row is read for: a token is drawn from it, or it is told how likely its tokens were before all changes.
 enum Purpose { kDraw = 0, kTell = 1, kPurposes = 2 };
 
 // told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,); by purpose groups (2, parts, kPartGroups):
 // keys of the likeliest tokens of the row before changes (kTell) and behind them (kDraw; alone where nothing changes); and sums (2, parts)
-// of weights.
+// of weights. Of rows that draw with top-p and without top-k: sums of weights by step (kSteps,), and the key of the last token that top-p
+// keeps.
 struct SampleArgs {
   const float* logits;
   const SampleRow* rows;
   SampledRow* told;
   float* adjusted;
-  uint64_t *groups, *sums;
+  uint64_t *groups, *sums, *steps, *cuts;
   int64_t stride, count, first, parts;
   double scale, series[kSeriesTerms];  // scale: of temperature 1
 };

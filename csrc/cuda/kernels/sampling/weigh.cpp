@@ -35,20 +35,20 @@ TS_DEVICE_INLINE void keep_sum(const SampleArgs& args, const Part& at, int purpo
 }
 
 // A weight in three pieces, so that 32 bits hold the sum of those of a part.
-constexpr int kPieceBits = 20, kPieces = 3;
+constexpr int kPieceBits = 20, kWeightPieces = 3;
 static_assert(kThreads * kPartTokens <= 1 << (32 - kPieceBits), "sums of pieces fit");
 
-TS_SHARED(uint32_t, step_pieces, kPieces* kSteps);
+TS_SHARED(uint32_t, step_pieces, kWeightPieces* kSteps);
 
 // Adds the weights of a part to the sums of their steps.
 TS_DEVICE_INLINE void add_steps(const SampleArgs& args, const Part& at, const float* row, const Weights& weights) {
-  for (int i = thread_index(); i < kPieces * kSteps; i += kThreads) step_pieces[i] = 0;
+  for (int i = thread_index(); i < kWeightPieces * kSteps; i += kThreads) step_pieces[i] = 0;
   barrier();
   over_part(args, at, row, [&](int64_t, float logit) {
     const uint64_t weight = weights.of(logit);
     const int32_t step = weights.step_of(logit);
     TS_EVERY_LANE
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int piece = 0; piece < kWeightPieces; ++piece) {
       const uint32_t bits = static_cast<uint32_t>(weight >> (piece * kPieceBits)) & ((1u << kPieceBits) - 1);
       if (bits != 0) atomic_add(step_pieces, piece * kSteps + step, bits);
     }
@@ -57,7 +57,7 @@ TS_DEVICE_INLINE void add_steps(const SampleArgs& args, const Part& at, const fl
   for (int i = thread_index(); i < kSteps; i += kThreads) {
     uint64_t sum = 0;
     TS_EVERY_LANE
-    for (int piece = 0; piece < kPieces; ++piece) {
+    for (int piece = 0; piece < kWeightPieces; ++piece) {
       const uint32_t bits = step_pieces[piece * kSteps + i];
       sum += static_cast<uint64_t>(bits) << (piece * kPieceBits);
     }

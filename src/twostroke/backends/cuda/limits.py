@@ -19,7 +19,6 @@ from twostroke.ops.products.linear_silu import LinearSilu
 from twostroke.program.op import FormatChoice
 from twostroke.program.program import Program
 from twostroke.program.values import LatentKV, PagedKV, Weight
-from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
@@ -168,6 +167,6 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 def sampling_bytes(vocabulary: int) -> int:
     """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups and sums of
     weights of parts (uint64, for two purposes), sums of weights by step (uint64); and what all rows asked and are
-    told."""
+    told: a result is less than twice as long as what asks for it."""
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
-    return SAMPLED_AT_ONCE * of_row + ASKED_BYTES + ASKED_BYTES // SAMPLE_INPUT.itemsize * SAMPLE_RESULT.itemsize
+    return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

@@ -115,4 +115,6 @@ def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Ar
             if written[index] is not table:
                 pages[index, : len(table)] = table
                 written[index] = table if isinstance(table, tuple) else None  # a list may change
+        # A device's block has what is asked of sampling there, in place of the tables that this step does not need.
+        written[len(tables) :] = [None] * (len(written) - len(tables))
         inputs.slots[: len(owners)] = pages[owners, places] * PAGE_TOKENS + offsets

@@ -62,6 +62,16 @@ def test_the_inputs_say_what_was_planned(plans: list[list[PlannedSequence]]) -> 
         assert list(memory.logit_rows[: sizes.logit_rows]) == chosen
 
 
+def test_rows_of_page_tables_behind_a_step_are_written_again() -> None:
+    """What a device is asked lies there, behind the inputs that a step uses."""
+    memory, plan = new_memory(), [planned(index, 20 * index, 3, 0) for index in range(3)]
+    for count in (3, 2, 3):
+        sizes = write_plan(Plan(0, tuple(plan[:count])), memory)
+        for sequence, row in zip(plan[:count], memory.batch.page_table, strict=False):
+            assert tuple(row[: len(sequence.page_ids)]) == sequence.page_ids
+        memory.inputs[memory.used_input_bytes(sizes) :] = 255
+
+
 def test_values_begin_at_cache_lines_and_those_that_live_together_lie_apart() -> None:
     memory, program = new_memory(), MODEL.program
     sizes = StepSizes(200, 8, 8)

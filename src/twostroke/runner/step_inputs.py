@@ -105,11 +105,13 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
-    """The page tables that have changed, and where new K and V go."""
+    """The page tables that have changed, and where new K and V go. Rows behind the last sequence keep nothing: the
+    block of inputs has other things there then."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):
         pages, written = inputs.batch.page_table, inputs.written
+        written[len(tables) :] = [None] * (len(written) - len(tables))
         for index, of_sequence in enumerate(tables):
             table = of_sequence[group]
             if written[index] is not table:

@@ -18,8 +18,13 @@ ASSEMBLED = ("sm_80", "sm_90a", OTHERS[date.today().toordinal() % len(OTHERS)])
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
-TWO_BLOCKS = {"latent_attention": 176, "linear_steps": 184, "attention_prompt_int8": 255, "attention_prompt_int4": 255}
+TWO_BLOCKS = {
+    "latent_attention": 176, "attention_prompt_int8": 255, "attention_prompt_int4": 255, "linear_steps": 255,
+    "linear_steps_super6": 176,
+}  # fmt: skip
 """Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
+SPILLED_BYTES = {"linear_steps_flat4": 64}
+"""At most, of stack and of spills: on sm_80 the assembler would rather have two blocks."""
 
 
 def bodies(chip: str) -> dict[str, str]:
@@ -95,6 +100,10 @@ def test_the_assembler_finds_no_spills(chip: str, tmp_path: Path) -> None:
         found = reported(build.compile_ptx(source), chip, tmp_path / "kernels.cubin")
         assert sorted(found) == sorted(set(KERNELS))
         most = {name: TWO_BLOCKS.get(name, MOST_REGISTERS) for name in found}
-        wrong = {name: each for name, each in found.items() if each[1:] != (0, 0) or not 0 < each[0] <= most[name]}
+        wrong = {
+            name: each
+            for name, each in found.items()
+            if max(each[1:]) > SPILLED_BYTES.get(name, 0) or not 0 < each[0] <= most[name]
+        }
         assert wrong == {}, f"{chip}: registers, stack, spills"
         assert (tmp_path / "kernels.cubin").stat().st_size < 4 << 20

@@ -178,8 +178,10 @@ def test_promises_are_kept_by_steps_that_were_seen() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_a_step_without_samples_waits_for_the_device() -> None:
-    """So its time is its own, and a failure is of the step that failed, not of the next one."""
-    with assemble.build_sync("spark", {**SMALL, "device": "cuda", "max_step_tokens": "64"}) as built:
+    """Its time is its own then, and a failure is of the step that failed, not of the next one."""
+    with assemble.build_sync(
+        "spark", {**SMALL, "device": "cuda", "max_step_tokens": "64", "early_steps": "off"}
+    ) as built:
         waits = []
         for prompt in (range(5, 61), range(200, 320)):
             before = controls().fake_waits()

@@ -29,7 +29,7 @@ def test_products(
 @pytest.mark.parametrize("weight_format", FORMATS[1:], ids=format_id)
 @pytest.mark.parametrize("columns", [17000, 30000])
 def test_a_long_row(cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, columns: int) -> None:
-    """Of more groups than are folded at once, and of more columns than a block holds."""
+    """Rows of more groups than are folded at once, and of more columns than a block holds."""
     weight, x = random_weight(20, columns, weight_format, False), np.ascontiguousarray(random_rows(1, columns))
     same_bits(cpu, gpu, "linear", (np.zeros((1, 20), np.float32), x, weight), tolerance=None)
 

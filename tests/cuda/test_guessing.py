@@ -86,7 +86,7 @@ def test_guesses_change_no_bit_and_bring_no_logits(way: str, tmp_path: Path, mon
 @pytest.mark.usefixtures("fake")
 def test_a_step_with_guesses_is_one_copy_up_and_one_down() -> None:
     params = SamplingParams(temperature=1.0, seed=2, max_tokens=24, logprobs=1, top_p=0.9, allowed_token_ids=(5, 6))
-    with LLM("spark", device="cuda", speculate="suffix", **SMALL) as llm:
+    with LLM("spark", device="cuda", speculate="suffix", early_steps="off", **SMALL) as llm:
         llm._built.guesser._limiter = AllOfThem(llm._built.guesser._limiter.times)
         before = [getattr(controls(), f"fake_copies_{way}")() for way in ("up", "down")]
         made = llm.generate([[9, 8, 7] * 4], params)

@@ -24,7 +24,7 @@ from twostroke.program.model import Model
 BLOCK_BYTES = 1 << 24
 THREADS = 8
 STD = 1.0 / 64.0
-"""Of all matrices: that of 4,096 columns, so that activations keep their size."""
+"""The one of all matrices: for 4,096 columns, so that activations keep their size."""
 
 
 def write_any_checkpoint(config: dict[str, Any], folder: Path) -> Path:

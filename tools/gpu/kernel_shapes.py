@@ -16,7 +16,7 @@ from twostroke.quant.formats import KEPT_WIDE, format_choice
 from twostroke.spec.formats import F32, STORED_GROUP, KVKind, WeightFormat, WeightKind
 
 LAYERS = 12
-"""Of the 8B shape that are made: the smallest matrix, twelve times, is more than a level-2 cache holds."""
+"""Layers of the 8B shape that are made: the smallest matrix, twelve times, is more than a level-2 cache holds."""
 EXPERTS: dict[str, Any] = {
     "architectures": ["Qwen3MoeForCausalLM"],
     "model_type": "qwen3_moe",

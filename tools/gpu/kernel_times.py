@@ -115,7 +115,7 @@ class Timer:
     clock: Callable[[], float]
 
     def of(self, start: Callable[[], object]) -> float:
-        """Of one call of `start`, among as many as fit in TARGET_S."""
+        """Seconds of one call of `start`, among as many as fit in TARGET_S."""
         once = self._batch(start, 1)
         if once > 0.25:
             return once

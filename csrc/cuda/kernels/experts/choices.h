@@ -32,7 +32,7 @@ TS_DEVICE_INLINE bool all_finite(const float* values, int64_t count) {
   return warp_sum(wrong) == 0;
 }
 
-// Of the values that this thread of a warp has (every 32nd) and that are not taken: the key of the largest, and twice the number of the first
+// From the values that this thread of a warp has (every 32nd) and that are not taken: the key of the largest, and twice the number of the first
 // one, odd where it is a number and even where it is NaN.
 struct OwnChoices {
   uint64_t best, first;

@@ -92,7 +92,7 @@ struct Int4Chunk {
 // The row of a strip whose sum a thread has behind strip_sum.
 TS_DEVICE_INLINE int32_t strip_row() { return warp_lane() % 4 * 4 + warp_lane() / 16 * 2 + warp_lane() / 8 % 2; }
 
-// Of four sums of each thread, one row's over the threads that have it, which are eight.
+// From four sums of each thread, one row's over the threads that have it, which are eight.
 TS_DEVICE_INLINE int32_t strip_sum(const int32_t (&sums)[4]) {
   const bool upper = warp_lane() / 16 != 0, odd = warp_lane() / 8 % 2 != 0;
   uint32_t two[2];

@@ -86,7 +86,7 @@ struct Tile {
     }
   }
 
-  // Of the 16 columns of a thread, for each of its rows.
+  // What is stored of a thread's 16 columns, for each of its rows.
   TS_MEMBER_INLINE void load_multipliers(int32_t at, uint32_t (&multipliers)[4]) const {
     if (!kInt4) return;
     const Words4 words = tile_room[at + half / 2 * kPanelWords + t / 2 * 4 + half % 2 * 2 + g / 4];
@@ -125,13 +125,13 @@ struct Tile {
 
   TS_MEMBER_INLINE int32_t panel() const { return first_panel + half / 2; }
 
-  // Of some of the warp's tokens in a group.
+  // What some of the warp's tokens have in a group.
   TS_MEMBER_INLINE void load_pairs(int32_t group, Words4 (&pairs)[kEights], int from, int to) const {
     TS_EVERY_LANE
     for (int n = from; n < to; ++n) pairs[n] = load16(args.pairs + group * args.room + first_token + token + 2 * t + n * 8);
   }
 
-  // Of the warp's rows; a panel that is not there has those of the first.
+  // What the warp's rows have; a panel that is not there has those of the first.
   TS_MEMBER_INLINE void load_scales(int32_t group, float (&scales)[4]) const {
     const int64_t there = in_bank(panel() < args.panels ? panel() : 0);
     const uint16_t* of_rows = args.scales + (there * args.groups + group) * kPanel + half % 2 * 32 + 4 * g;

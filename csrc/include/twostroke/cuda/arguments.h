@@ -141,7 +141,7 @@ struct AttentionArgs {
   int32_t window, ahead;
   const float *q_turned, *chosen;  // of latents: what meets the turned keys; positions that each row sees, rising, then -1 (NULL: all)
   int64_t turned_stride, chosen_stride, choices;
-  // Of blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
+  // For blocks of one segment. partials: (tiles of rows, together, heads, segments) partial results; first_tile: what launches before had;
   // together: rows of a tile; chunks: blocks that share the query heads of a KV head; a sequence is theirs of more than `above`
   // and at most `few` rows. prompt_blocks: where a warp goes over the whole context, blocks of one KV head.
   float* partials;
@@ -160,7 +160,7 @@ struct SelectArgs {
   int64_t out_stride, q_stride, weights_stride, heads, sequences, table_stride, first_row, positions, tiles, count, dim, rate;
 };
 
-// Of a row and a query head over one segment: 16 sums of weights, the sums of V, the peak.
+// What a row and a query head have over one segment: 16 sums of weights, the sums of V, the peak.
 constexpr int64_t kRowTotals = 16;
 constexpr int64_t partial_floats(int64_t value_dim) { return kRowTotals + value_dim + 1; }
 

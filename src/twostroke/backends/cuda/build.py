@@ -16,7 +16,6 @@ Must not know: what the kernels compute.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -86,9 +85,7 @@ def with_threads(ptx: str) -> str:
 
 def assembler() -> Path | None:
     """ptxas, of the package nvidia-cuda-nvcc or of an installed toolkit; None where there is none."""
-    found = importlib.util.find_spec("nvidia")
-    folders = [] if found is None else list(found.submodule_search_locations or [])
-    of_package = next((path for folder in folders for path in Path(folder).glob("cu*/bin/ptxas")), None)
+    of_package = next((path for folder in sys.path for path in Path(folder).glob("nvidia/cu*/bin/ptxas")), None)
     if of_package is not None:
         of_package.chmod(of_package.stat().st_mode | 0o111)  # some installers drop it
         return of_package

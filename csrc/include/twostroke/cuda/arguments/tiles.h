@@ -34,7 +34,7 @@ struct RoundArgs {
   int32_t added;  // to corrections
   float* scales;  // these three of quantize_steps: scales (groups, room), pairs are (padded / sub, room) and have sums as their scales
   int32_t sub, offset;
-  // Of experts: the pair of each row of q, less than 0 for none; of its row of x each has `chosen`, 0 where x has rows as q. NULL for none.
+  // For experts: the pair of each row of q, less than 0 for none; of its row of x each has `chosen`, 0 where x has rows as q. NULL for none.
   const int32_t* order;
   const float* weights;  // of pairs, that x is multiplied by; NULL for none
   int64_t chosen;

@@ -108,7 +108,7 @@ struct SegmentBlock {
     own_page = tile.page(segment * kSegmentPages + warp_lane(), begin, end);
   }
 
-  // Of a column: the row in the tile, the query head, the positions that it sees.
+  // A column: the row in the tile, the query head, the positions that it sees.
   TS_MEMBER_INLINE int32_t row(int32_t column) const { return column / group; }
   TS_MEMBER_INLINE int32_t head(int32_t column) const { return kv_head * group + first_head + column % group; }
 };

@@ -45,7 +45,7 @@ struct FourDigits {
   }
 };
 
-// Of four threads that follow each other, which have the same column.
+// Among four threads that follow each other, which have the same column.
 TS_DEVICE_INLINE float most_of_four(float own) {
   own = larger(own, shuffle_across(own, 1));
   return larger(own, shuffle_across(own, 2));
@@ -86,7 +86,7 @@ struct WholePage {
   const uint8_t* keys;
 
   TS_MEMBER_INLINE WholePage(const KVLayout& layout, int32_t page, int32_t kv_head) : keys(layout.keys(page, kv_head)) {}
-  // Of K at positions 4t .. 4t + 3.
+  // Words of K at positions 4t .. 4t + 3.
   TS_MEMBER_INLINE FourScales key_scales(const KVLayout& layout, int32_t t) const {
     return {*reinterpret_cast<const uint64_t*>(keys + layout.key_bytes + TS_PAGE_TOKENS * layout.value_row_bytes + 8 * t)};
   }
@@ -159,7 +159,7 @@ TS_DEVICE_INLINE typename Pages::Keys load_keys(const WholePage& page, int32_t d
   return found;
 }
 
-// Of int4 pages: a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
+// In int4 pages a stored word is two quads of dimensions of K; of V dimensions l and 16 + l of 32, of which a unit has 8 and 8.
 struct NibblePages {
   static constexpr int32_t kKeyZero = 8, kKeyLoads = 1;
   static constexpr bool kValuesSigned = false;

@@ -40,8 +40,8 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
         "heap.py", "text/sandbox.py",
     },
     "subprocess": {
-        "backends/cpu/build.py", "backends/cuda/build.py", "bench/busy.py", "bench/peers/environment.py", "bench/peers/session.py",
-        "cluster/keeper.py", "ranks/processes.py", "text/grammar/guard.py",
+        "backends/cpu/build.py", "backends/cuda/build.py", "bench/busy.py", "bench/peers/environment.py",
+        "bench/peers/session.py", "cluster/keeper.py", "ranks/processes.py", "text/grammar/guard.py",
     },
 }  # fmt: skip
 

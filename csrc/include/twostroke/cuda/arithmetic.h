@@ -122,7 +122,11 @@ TS_DEVICE_INLINE uint16_t to_bf16(float value) {
 TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); }
 
 // An array stays in registers only where every loop over it is unrolled.
+#if defined(TS_EMULATED)  // a CPU has no use for it, and compiling takes a few times as long
+#define TS_EVERY_LANE _Pragma("clang loop unroll(disable)")
+#else
 #define TS_EVERY_LANE _Pragma("clang loop unroll(full)")
+#endif
 // For loops that are seldom long: code that a block goes through once has to be fetched first.
 #define TS_ONE_BY_ONE _Pragma("clang loop unroll(disable)")
 

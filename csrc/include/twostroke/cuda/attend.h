@@ -11,7 +11,7 @@ static_assert(kTile == kGroupThreads, "a thread a position");
 constexpr int kSums = kMostDim / kGroupThreads;  // dimensions of a thread
 
 // What a thread has of a row's sums stays in registers only where every loop over it is unrolled.
-#define TS_EVERY_SUM _Pragma("clang loop unroll(full)")
+#define TS_EVERY_SUM TS_EVERY_LANE
 
 TS_SHARED(float, tile_scores, kTile);
 TS_SHARED(float, tile_weights, kTile);

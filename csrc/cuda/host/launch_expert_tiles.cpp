@@ -64,25 +64,13 @@ struct TiledRows {
     const TilePlaces tiles = {numbers(room.order), numbers(room.tiles), weighed ? floats(room.weights) : nullptr, by_pair ? room.chosen : 0};
     return start_tiles(device, bank, scratch + static_cast<uint64_t>(room.rounded), {x, x_stride, places(), out, bank.rows, false, nullptr}, &tiles);
   }
-  // The first product's rows become what the second one reads, in their place.
-  int32_t activate() const {
-    const ts_value both = {floats(room.middle), a.gate_up->rows, places(), 1, a.gate_up->rows};
-    const ts_value inner = {both.data, both.stride, places(), 1, a.down->columns};
-    if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
-    return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
-  }
-  int32_t add() const {
-    const int64_t width = a.down->rows;
-    const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
-                           a.out.stride, width, room.chosen, width, 0, numbers(room.places)};
-    return start_fours(device, kKernel_add_pairs, count, width, args);
-  }
   int32_t run() const {
     int32_t status = place();
     if (status == TS_OK) status = multiply(*a.gate_up, a.x.data + first * a.x.stride, a.x.stride, true, floats(room.middle));
-    if (status == TS_OK) status = activate();
+    if (status == TS_OK) status = activate_pairs(device, a, floats(room.middle), places());
     if (status == TS_OK) status = multiply(*a.down, floats(room.middle), a.gate_up->rows, false, floats(room.results));
-    return status == TS_OK ? add() : status;
+    const PairResults results = {floats(room.results), floats(room.weights), numbers(room.places)};
+    return status == TS_OK ? add_pairs(device, a, first, count, results) : status;
   }
 };
 

@@ -66,30 +66,30 @@ struct SomeRows {
     return start_product(device, bank, scratch + static_cast<uint64_t>(room.rounded), room.pairs,
                          {x, x_stride, pairs(), out, bank.rows, false, matrices()});
   }
-  // The first product's rows become what the second one reads, in their place.
-  int32_t activate() const {
-    const ts_value both = {floats(room.middle), a.gate_up->rows, pairs(), 1, a.gate_up->rows};
-    const ts_value inner = {both.data, both.stride, pairs(), 1, a.down->columns};
-    if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
-    return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
-  }
-  int32_t add() const {
-    const int64_t width = a.down->rows;
-    const PairArgs args = {a.out.data + first * a.out.stride, floats(room.results), a.weigh_inputs != 0 ? nullptr : floats(room.weights),
-                           a.out.stride, width, chosen(), width, 0, nullptr};
-    return start_fours(device, kKernel_add_pairs, count, width, args);
-  }
   int32_t run() const {
     int32_t status = order();
     if (status == TS_OK) status = gather();
     if (status == TS_OK) status = multiply(*a.gate_up, floats(room.gathered), width_of(a.x), floats(room.middle));
-    if (status == TS_OK) status = activate();
+    if (status == TS_OK) status = activate_pairs(device, a, floats(room.middle), pairs());
     if (status == TS_OK) status = multiply(*a.down, floats(room.middle), a.gate_up->rows, floats(room.results));
-    return status == TS_OK ? add() : status;
+    return status == TS_OK ? add_pairs(device, a, first, count, {floats(room.results), floats(room.weights), nullptr}) : status;
   }
 };
 
 }  // namespace
+
+int32_t activate_pairs(ts_context& device, const ts_experts_args& a, float* middle, int64_t rows) {
+  const ts_value both = {middle, a.gate_up->rows, rows, 1, a.gate_up->rows}, inner = {middle, both.stride, rows, 1, a.down->columns};
+  if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
+  return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
+}
+
+int32_t add_pairs(ts_context& device, const ts_experts_args& a, int64_t first, int64_t count, const PairResults& results) {
+  const int64_t width = a.down->rows;
+  const PairArgs args = {a.out.data + first * a.out.stride, results.rows, a.weigh_inputs != 0 ? nullptr : results.weights,
+                         a.out.stride, width, width_of(a.routes) / 2, width, 0, results.places};
+  return start_fours(device, kKernel_add_pairs, count, width, args);
+}
 
 int32_t launch(ts_context& device, const ts_experts_args& a) {
   if (a.gate_up == nullptr || a.down == nullptr) return TS_BAD_POINTER;

@@ -111,7 +111,6 @@ def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Ar
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):
         pages, written = inputs.batch.page_table, inputs.written
-        written[len(tables) :] = [None] * (len(written) - len(tables))
         for index, of_sequence in enumerate(tables):
             table = of_sequence[group]
             if written[index] is not table:

@@ -89,7 +89,7 @@ template <class Work>
 struct FloatScores {
   float at[Work::kPositions][Work::kColumns];
 
-  // Adds words [first, first + kWords) of each position's K. all: whether there are so many.
+  // Adds the products with words [first, first + kWords) of each position's K. all: whether K has that many words.
   template <class All>
   TS_MEMBER_INLINE void add(const uint32_t* const (&keys)[Work::kPositions], int32_t dim, int32_t first, const All& all) {
     typedef typename Work::Pages Pages;
@@ -322,7 +322,6 @@ TS_DEVICE_INLINE void attend_floats(const AttentionArgs& args) {
   const SegmentBlock block(args, Work::kColumns);
   if (block.columns == 0) return;
   const SeenPart part(args, block);
-  fetch_segment(args, block, part.first, part.last);
   load_queries<Work>(args, block);
   barrier();
   FloatScores<Work> scores;

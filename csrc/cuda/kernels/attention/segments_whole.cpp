@@ -60,8 +60,7 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
     sum = dot4(0x01010101u, static_cast<int32_t>(quads[0]), dot4(0x01010101u, static_cast<int32_t>(quads[1]), sum));
     query_pairs[column * kQueryStride + lane + i * kWarp] = quads[0] | static_cast<uint64_t>(quads[1]) << 32;
   }
-  TS_EVERY_LANE
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), mask));
+  sum = sum_of_threads(sum, kWarp);
   if (lane != 0) return;
   query_scales[column] = scaling.scale;
   query_starts[column] = -Pages::kKeyZero * sum;
@@ -285,7 +284,6 @@ TS_DEVICE_INLINE void attend_segment(const AttentionArgs& args) {
   if (block.columns == 0) return;
   const int32_t begin = block.tile.begin(args) - block.segment * kSegment, end = block.tile.end(args) - block.segment * kSegment;
   const int32_t first = begin <= 0 ? 0 : begin / kTile, last = end >= kSegment ? kSegmentTiles : (end + kTile - 1) / kTile;
-  fetch_segment(args, block, first * kTile, last * kTile);
   round_query<Pages>(args, block);
   barrier();
   const int32_t tile = warp_index(), g = warp_lane() / 4, t = warp_lane() % 4;

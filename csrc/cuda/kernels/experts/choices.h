@@ -51,7 +51,8 @@ struct OwnChoices {
 };
 
 // Takes `times` values that are not taken, each the first of the largest, and calls visit(which time, number) in every thread of the warp.
-// A first value that is NaN counts as the largest, others as the least. A thread alone reads and writes what is told of its values.
+// If the first value is NaN, it counts as the largest. Every other NaN counts as the least. Each thread alone reads and writes `taken` of its
+// own values.
 template <class Values, class Taken, class Visit>
 TS_DEVICE_INLINE void take_largest(Values& values, Taken& taken, int64_t count, int64_t times, Visit visit) {
   OwnChoices own(values, taken, count);

@@ -180,22 +180,6 @@ struct OneFold {
   }
 };
 
-// Rounds the row's groups from `first` on, as many as there are at most, for the block to hold.
-// kBetween: between strips, where few registers are free.
-template <bool kBetween>
-TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int64_t first, int64_t most) {
-  const int64_t begin = first * args.group, rest = args.groups - first, groups = most < rest ? most : rest;
-  const int64_t columns = args.columns > begin ? args.columns - begin : 0;
-  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, args.group, groups);
-  SharedRow held;
-  if (kBetween) {
-    for (int32_t g = warp_index(); g < x.groups; g += kOneWarps) round_wide_group(x, g, held);
-  } else {
-    round_row(x, warp_index(), kOneWarps, held);
-  }
-  barrier();
-}
-
 template <class Chunk, bool kWhole>
 TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
   typedef OneBatch<Chunk, kWhole> Batch;
@@ -217,14 +201,15 @@ TS_DEVICE_INLINE void linear_one_of(const LinearArgs& args) {
   Batch batch;
   TS_EVERY_LANE
   for (int i = 0; i < Chunk::kAtOnce; ++i) batch.load(matrix, now, i);
-  if (whole) hold_row<false>(args, token, 0, args.groups);
+  SharedRow held_row;
+  if (whole) hold_groups<false>(args, token, 0, args.groups, args.group, kOneWarps, held_row);
   OneFold fold = {0.0f, 0.0f, 0};
   for (int32_t turn = 0; place.unit < strips;) {
     const int32_t end = now.end, room = turn - place.span, held = whole ? 0 : place.span / matrix.group_chunks;
     StripPlace behind = place;
     behind.next(args, matrix.chunks, span);
     const OneSpan next = span_of(behind.unit < strips ? behind : place);
-    if (!whole) hold_row<true>(args, token, held, span_groups);
+    if (!whole) hold_groups<true>(args, token, held, span_groups, args.group, kOneWarps, held_row);
     for (; now.first < end; now.first += Batch::kRound) {
       OneSpan coming = now;
       coming.first += Batch::kRound;

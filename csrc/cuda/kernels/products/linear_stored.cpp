@@ -233,21 +233,6 @@ struct StoredFold {
   }
 };
 
-// Rounds the row's groups from `first` on for the block to hold, as many as it can. kBetween: between strips, where few registers are free.
-template <bool kBetween>
-TS_DEVICE_INLINE void hold_stored(const LinearArgs& args, int64_t token, int64_t first) {
-  const int64_t begin = first * kStoredGroup, rest = args.groups - first;
-  const int64_t columns = args.columns > begin ? args.columns - begin : 0;
-  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, kStoredGroup, rest < kStoredGroups ? rest : kStoredGroups);
-  StoredHeld held;
-  if (kBetween) {
-    for (int32_t g = warp_index(); g < x.groups; g += kStoredWarps) round_wide_group(x, g, held);
-  } else {
-    round_row(x, warp_index(), kStoredWarps, held);
-  }
-  barrier();
-}
-
 template <int kWords>
 TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   static_assert(kStoredWarps * kStoredQuads == kWarp && kStoredGroups % kStoredWarps == 0, "one warp folds a round");
@@ -258,11 +243,12 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   StoredPiece<kWords> coming;
   coming.load(matrix, place.row(args, kStoredStrip), warp_index());
   const bool whole = matrix.groups <= kStoredGroups;  // else parts of the row are rounded for each strip
-  if (whole) hold_stored<false>(args, token, 0);
+  StoredHeld held_row;
+  if (whole) hold_groups<false>(args, token, 0, kStoredGroups, kStoredGroup, kStoredWarps, held_row);
   StoredFold fold = {};
   while (place.unit < strips) {
     const int32_t held = whole ? 0 : place.span / kStoredGroups * kStoredGroups, own = place.span + warp_index();
-    if (!whole && place.span == held) hold_stored<true>(args, token, held);
+    if (!whole && place.span == held) hold_groups<true>(args, token, held, kStoredGroups, kStoredGroup, kStoredWarps, held_row);
     StripPlace behind = place;
     behind.next(args, matrix.groups, kStoredWarps);
     if (own < matrix.groups) coming.multiply(matrix, (own - held) * static_cast<int32_t>(kStoredGroup), matrix.columns(own));

@@ -1,25 +1,20 @@
-// mix_streams: each stream that is made is its base and a weighted sum of those that are read. A thread four elements.
-// Knows: fours.h. Must not know: models.
-#include "twostroke/cuda/fours.h"
+// mix_streams: each stream that is made is its base and a weighted sum of those that are read.
+// Knows: streams.h. Must not know: models.
+#include "twostroke/cuda/streams.h"
 
 namespace twostroke {
 namespace cuda {
 
 TS_KERNEL(mix_streams, MixArgs) {
-  const FourPlace e = four_place(args.parts, args.made * args.width);
-  const uint32_t width = static_cast<uint32_t>(args.width);
-  const int32_t together = width % 4 == 0 ? e.count : 1;  // elements of one stream
-  for (int32_t i = 0; i < e.count; i += together) {
-    const uint32_t at = static_cast<uint32_t>(e.at + i), stream = at / width;
-    const float *x = args.x + e.row * args.x_stride + (at - stream * width), *weights = args.weights + e.row * args.weights_stride + stream * args.read;
-    Four sum = load_four(args.base + e.row * args.base_stride + at, together);
+  make_streams(args, [&](int64_t row, uint32_t at, const float* x, const float* weights, int32_t count) {
+    Four sum = load_four(args.base + row * args.base_stride + at, count);
     for (int64_t m = 0; m < args.read; ++m) {
-      const Four read = load_four(x + m * args.width, together);
+      const Four read = load_four(x + m * args.width, count);
       const float weight = weights[m] + args.shift;
       TS_EACH_OF_FOUR sum.v[i] += weight * read.v[i];
     }
-    store_four(args.out + e.row * args.out_stride + at, sum, together);
-  }
+    return sum;
+  });
 }
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// What is told of every row.
+// The results that every row has: its likeliest token, and the logits of that token.
 // Knows: likely.h. Must not know: how a token is drawn.
 #pragma once
 #include "likely.h"

@@ -130,6 +130,19 @@ TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); 
 // For loops that are seldom long: code that a block goes through once has to be fetched first.
 #define TS_ONE_BY_ONE _Pragma("clang loop unroll(disable)")
 
+TS_DEVICE_INLINE uint32_t larger_bits(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+// The largest of what a warp's threads have; the sum of what `lanes` threads that follow each other have.
+TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t most) {
+  TS_EVERY_LANE
+  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
+  return most;
+}
+TS_DEVICE_INLINE int32_t sum_of_threads(int32_t sum, int32_t lanes) {
+  for (int32_t mask = lanes / 2; mask > 0; mask /= 2) sum += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(sum), mask));
+  return sum;
+}
+
 // Lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1: the one tree of simd.h.
 TS_DEVICE_INLINE float sum_tree(float (&lanes)[kLanes]) {
   TS_EVERY_LANE

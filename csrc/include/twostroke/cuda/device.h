@@ -173,7 +173,7 @@ void close_results(ts_context& device);
 int32_t copy_up_staged(ts_context& device, uint64_t to, const void* from, int64_t bytes);
 void close_stages(ts_context& device);
 
-// Pinned memory of at least so many bytes in place of what is there, which nothing uses any more.
+// Replaces pinned memory by at least `bytes` of it, where *room is less. Nothing may use the old memory any more.
 int32_t pinned_room(ts_context& device, void** memory, int64_t* room, int64_t bytes);
 
 // Where the mirror of an input lies; NULL where [data, data + count) is in no block of inputs.

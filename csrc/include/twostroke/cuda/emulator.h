@@ -44,7 +44,6 @@ void mma_signed(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 void mma_by_unsigned(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 template <class T>
 inline void load_before(T&) {}
-inline void fetch_ahead(const void*) {}
 inline Words4 load_once(const void* from) { return *static_cast<const Words4*>(from); }
 
 template <class S>

@@ -45,6 +45,16 @@ struct TilePlaces {
 
 int32_t start_tiles(ts_context& device, const ts_weight& weight, uint64_t scratch, const ProductRows& rows, const TilePlaces* places = nullptr);
 
+// What the second product of experts gives for pairs of a row and an expert. places: where each pair's row lies; NULL for one after the other.
+struct PairResults {
+  const float *rows, *weights;
+  const int32_t* places;
+};
+
+// The rows of the first product of experts become what the second one reads, in their place; and out[first ...] of the second one's.
+int32_t activate_pairs(ts_context& device, const ts_experts_args& args, float* middle, int64_t rows);
+int32_t add_pairs(ts_context& device, const ts_experts_args& args, int64_t first, int64_t count, const PairResults& results);
+
 // experts of many rows.
 bool fits_tiles(const ts_experts_args& args);
 int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
@@ -52,7 +62,7 @@ int32_t run_in_tiles(ts_context& device, const ts_experts_args& args);
 // out = or += x @ W.T + bias where W is of floats.
 int32_t start_float(ts_context& device, LinearArgs args);
 
-// The kernel for so many rows and weights of this kind, of one matrix or of a bank.
+// The kernel for a product: by the kind of its weights, whether they are a bank of matrices, and the number of rows.
 KernelNumber product_kernel(int32_t weight_kind, bool bank, int64_t rows);
 
 inline int64_t round_up(int64_t bytes) { return divide_up(bytes, 256) * 256; }

@@ -2,6 +2,7 @@
 // numbers are exact, so it is of no account which thread has what.
 // Knows: simt.h. Must not know: where results go, products.
 #pragma once
+#include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/arithmetic.h"
 
 namespace twostroke {
@@ -31,18 +32,35 @@ struct FloatRow {
   }
 };
 
-TS_DEVICE_INLINE uint32_t larger_bits(uint32_t a, uint32_t b) { return a > b ? a : b; }
-
-// Four floats in one word of int8.
-TS_DEVICE_INLINE uint32_t rounded(Words4 floats, float inverse, bool usable) {
-  uint32_t found = 0;
+// The bits of the largest magnitude among `most` and four floats.
+TS_DEVICE_INLINE uint32_t most_of(Words4 floats, uint32_t most) {
   TS_EVERY_LANE
-  for (int i = 0; i < 4; ++i) {
-    const float scaled = usable ? float_of(floats[i]) * inverse : 0.0f;
-    found |= ((bits_of(scaled + kRounder) - 0x4b400000u) & 255) << (8 * i);
-  }
-  return found;
+  for (int i = 0; i < 4; ++i) most = larger_bits(most, floats[i] & 0x7fffffffu);
+  return most;
 }
+
+// How a group is rounded, by the bits of its largest magnitude.
+struct GroupRounding {
+  float scale, inverse;
+  bool usable;
+
+  TS_MEMBER_INLINE explicit GroupRounding(uint32_t most) {
+    const float largest = float_of(most);
+    usable = largest >= kLeastMagnitude && largest <= kMostMagnitude;
+    inverse = usable ? 127.0f / largest : 0.0f;
+    scale = largest / 127.0f;
+  }
+  // Four floats in one word of int8.
+  TS_MEMBER_INLINE uint32_t rounded(Words4 floats) const {
+    uint32_t found = 0;
+    TS_EVERY_LANE
+    for (int i = 0; i < 4; ++i) {
+      const float scaled = usable ? float_of(floats[i]) * inverse : 0.0f;
+      found |= ((bits_of(scaled + kRounder) - 0x4b400000u) & 255) << (8 * i);
+    }
+    return found;
+  }
+};
 
 // Groups first .. first + kGroups - 1, of at most kQuads * 128 columns. to.word(k / 4, word) gets four columns, to.group(group, scale,
 // correction) what belongs to a group. Every thread of the warp calls it.
@@ -64,10 +82,7 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
   for (int g = 0; g < kGroups; ++g) {
     most[g] = 0;
     TS_EVERY_LANE
-    for (int i = 0; i < kQuads; ++i) {
-      TS_EVERY_LANE
-      for (int j = 0; j < 4; ++j) most[g] = larger_bits(most[g], floats[g][i][j] & 0x7fffffffu);
-    }
+    for (int i = 0; i < kQuads; ++i) most[g] = most_of(floats[g][i], most[g]);
   }
   TS_EVERY_LANE
   for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
@@ -76,14 +91,12 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
   }
   TS_EVERY_LANE
   for (int g = 0; g < kGroups; ++g) {
-    const float largest = float_of(most[g]);
-    const bool usable = largest >= kLeastMagnitude && largest <= kMostMagnitude;
-    const float inverse = usable ? 127.0f / largest : 0.0f;
+    const GroupRounding rounding(most[g]);
     totals[g] = 0;
     TS_EVERY_LANE
     for (int i = 0; i < kQuads; ++i) {
       const int32_t at = 4 * lane + kWarpColumns * i, k = (first + g) * row.group + at;
-      const uint32_t word = rounded(floats[g][i], inverse, usable);
+      const uint32_t word = rounding.rounded(floats[g][i]);
       totals[g] = dot4(0x01010101u, static_cast<int32_t>(word), totals[g]);
       if (at < row.group && k < row.padded) to.word(k / 4, word);
     }
@@ -103,25 +116,16 @@ template <class To>
 TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& to) {
   const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
   uint32_t most = 0;
-  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
-    const Words4 four = row.four(k);
-    TS_EVERY_LANE
-    for (int j = 0; j < 4; ++j) most = larger_bits(most, four[j] & 0x7fffffffu);
-  }
-  TS_EVERY_LANE
-  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
-  const float largest = float_of(most);
-  const bool usable = largest >= kLeastMagnitude && largest <= kMostMagnitude;
-  const float inverse = usable ? 127.0f / largest : 0.0f;
+  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) most = most_of(row.four(k), most);
+  const GroupRounding rounding(most_of_warp(most));
   int32_t total = 0;
   for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
-    const uint32_t word = rounded(row.four(k), inverse, usable);
+    const uint32_t word = rounding.rounded(row.four(k));
     total = dot4(0x01010101u, static_cast<int32_t>(word), total);
     to.word(k / 4, word);
   }
-  TS_EVERY_LANE
-  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) total += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(total), mask));
-  if (warp_lane() == 0) to.group(group, largest / 127.0f, -128 * total);
+  total = sum_of_threads(total, kWarp);
+  if (warp_lane() == 0) to.group(group, rounding.scale, -128 * total);
 }
 
 // The row's groups, some at a time: warp `first` of `warps`. Those of one warp are loaded together, as many as registers hold:
@@ -134,6 +138,21 @@ TS_DEVICE_INLINE void round_row(const FloatRow& row, int32_t first, int32_t warp
     else if (at_once == 2) round_groups<2, 2>(row, g, to);
     else round_wide_group(row, g, to);
   }
+}
+
+// Rounds groups of a row of activations for a block to hold, from `first` on and at most `most`; all `warps` warps call it. group: its
+// columns. kBetween: between strips, where few registers are free.
+template <bool kBetween, class To>
+TS_DEVICE_INLINE void hold_groups(const LinearArgs& args, int64_t token, int64_t first, int64_t most, int64_t group, int32_t warps, To& to) {
+  const int64_t begin = first * group, rest = args.groups - first;
+  const int64_t columns = args.columns > begin ? args.columns - begin : 0;
+  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, group, most < rest ? most : rest);
+  if (kBetween) {
+    for (int32_t g = warp_index(); g < x.groups; g += warps) round_wide_group(x, g, to);
+  } else {
+    round_row(x, warp_index(), warps, to);
+  }
+  barrier();
 }
 
 }  // namespace cuda

@@ -154,9 +154,6 @@ TS_DEVICE_INLINE uint32_t chosen_bytes(uint32_t a, uint32_t b) {
 // The larger one; where one is NaN the other.
 TS_DEVICE_INLINE float larger_number(float a, float b) { return __builtin_fmaxf(a, b); }
 
-// Memory around this address will be read soon, by some block.
-TS_DEVICE_INLINE void fetch_ahead(const void* from) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
-
 // Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to
 // the block behind a barrier after that.
 TS_DEVICE_INLINE void copy_async(__attribute__((address_space(3))) Words4* shared, int64_t index, const void* from, bool there) {

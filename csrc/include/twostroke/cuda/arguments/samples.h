@@ -14,7 +14,7 @@ constexpr int kPartGroups = 64;      // threads of a part that keep the likelies
 constexpr int kMostListed = 2048;    // likely tokens of a row that are looked at alone
 constexpr int kSteps = 2048;         // by which weights fall from the peak: see step_of
 
-// What a row is read for: a token is drawn from it, or it is told how likely its tokens were before all changes.
+// Why a kernel reads a row: it draws a token (kDraw), or it returns log probabilities of the row before all changes (kTell).
 enum Purpose { kDraw = 0, kTell = 1, kPurposes = 2 };
 
 // told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,); by purpose groups (2, parts, kPartGroups):

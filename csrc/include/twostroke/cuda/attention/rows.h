@@ -118,17 +118,6 @@ TS_DEVICE_INLINE int32_t page_in_segment(const SegmentBlock& block, int32_t page
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(block.own_page), page));
 }
 
-// Pages of the segment with places [first, last) are fetched from memory while the block begins, by all its threads.
-TS_DEVICE_INLINE void fetch_segment(const AttentionArgs& args, const SegmentBlock& block, int32_t first, int32_t last) {
-  constexpr int32_t kLine = 64;  // bytes that come for each address at least
-  const KVLayout layout(&args.layer);
-  const int32_t end = (last + TS_PAGE_TOKENS - 1) / TS_PAGE_TOKENS, warps = threads() / kWarp;
-  for (int32_t page = first / TS_PAGE_TOKENS + warp_index(); page < end; page += warps) {
-    const uint8_t* keys = layout.keys(page_in_segment(block, page), block.kv_head);
-    for (int64_t at = warp_lane() * kLine; at < layout.head_bytes; at += kWarp * kLine) fetch_ahead(keys + at);
-  }
-}
-
 // A place in a tile, from 0 to its end.
 TS_DEVICE_INLINE int32_t clipped(int32_t place) { return place < 0 ? 0 : place > kTile ? kTile : place; }
 

@@ -26,14 +26,6 @@ struct Scaling {
 TS_DEVICE_INLINE uint32_t rounded_bits(float number, float inverse) { return bits_of(fma(number, inverse, kRounder)); }
 TS_DEVICE_INLINE int32_t rounded(float number, float inverse) { return static_cast<int16_t>(rounded_bits(number, inverse) & 0xffffu); }
 
-TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t own) {
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-    const uint32_t other = shuffle_across(own, mask);
-    own = other > own ? other : own;
-  }
-  return own;
-}
-
 // Four weights as digits, of what rounding left: the low halves of their bits.
 struct FourDigits {
   uint32_t high, low;
@@ -51,16 +43,10 @@ TS_DEVICE_INLINE float most_of_four(float own) {
   return larger(own, shuffle_across(own, 2));
 }
 TS_DEVICE_INLINE uint32_t most_of_four(uint32_t own) {
-  for (int mask = 1; mask < 4; mask *= 2) {
-    const uint32_t other = shuffle_across(own, mask);
-    own = other > own ? other : own;
-  }
-  return own;
+  own = larger_bits(own, shuffle_across(own, 1));
+  return larger_bits(own, shuffle_across(own, 2));
 }
-TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) {
-  own += static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 1));
-  return own + static_cast<int32_t>(shuffle_across(static_cast<uint32_t>(own), 2));
-}
+TS_DEVICE_INLINE int32_t sum_of_four(int32_t own) { return sum_of_threads(own, 4); }
 
 // The sum of 16 lanes, of which four threads have four each: the tree of sum_tree.
 TS_DEVICE_INLINE float sum_of_lanes(const float (&own)[4]) {

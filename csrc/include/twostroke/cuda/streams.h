@@ -1,0 +1,25 @@
+// Rows of several streams that are made of those of several others, a thread four elements.
+// Knows: fours.h. Must not know: how streams are added up.
+#pragma once
+#include "twostroke/cuda/fours.h"
+
+namespace twostroke {
+namespace cuda {
+
+// make(row, at, x, weights, count): `count` elements of one stream that is made, from element `at` of the row on. x: the same elements of the
+// first stream that is read; weights: one of each stream that is read.
+template <class Make>
+TS_DEVICE_INLINE void make_streams(const MixArgs& args, const Make& make) {
+  const FourPlace e = four_place(args.parts, args.made * args.width);
+  const uint32_t width = static_cast<uint32_t>(args.width);
+  const int32_t together = width % 4 == 0 ? e.count : 1;  // elements of one stream
+  for (int32_t i = 0; i < e.count; i += together) {
+    const uint32_t at = static_cast<uint32_t>(e.at + i), stream = at / width;
+    const float* x = args.x + e.row * args.x_stride + (at - stream * width);
+    const Four sum = make(e.row, at, x, args.weights + e.row * args.weights_stride + stream * args.read, together);
+    store_four(args.out + e.row * args.out_stride + at, sum, together);
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

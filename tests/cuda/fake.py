@@ -6,6 +6,7 @@ Must not know: what a test expects.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import shutil
 import tempfile
@@ -70,15 +71,21 @@ def fake_driver(watched: bool = False) -> Path:
 def _driver(watched: bool) -> Path:
     kernels = build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp"
     made = compile_emulated([kernels, HERE / "fake_driver.cpp", HERE / "fake_graphs.cpp"], watched)
-    folder = Path(tempfile.mkdtemp(prefix="twostroke-fake-"))
-    return Path(shutil.copy(made, folder / "libcuda.so.1"))
+    return Path(shutil.copy(made, _folder_of_process() / "libcuda.so.1"))
 
 
 @cache
 def built_folder() -> Path:
     """The package's CUDA files, built outside the package."""
-    folder = Path(tempfile.mkdtemp(prefix="twostroke-cuda-"))
+    folder = _folder_of_process()
     build.build_all(folder)
+    return folder
+
+
+def _folder_of_process() -> Path:
+    """A new folder, which is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-cuda-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

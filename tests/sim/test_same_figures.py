@@ -72,7 +72,7 @@ SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
     "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "b6e86ac6c54f50e28394"),
-    "full": (FleetPlan(WIDE), load(2, 300, 1), "89224f93888ebed6318c", "005a5544252800037c56"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "31fb640be0ea14a3b1be", "4bfef4989865a91ddc6d"),
     "objectives": (FleetPlan(KEPT), load(3, 200, 2), "fb1ad31e4a2dd903430a", "1fedc4a99e0cee38aa51"),
     "gaps": (FleetPlan(EVEN), load(7, 200, 20), "6926f3f44ef1e7e0b466", "ecff7bcb4fd4a454ff81"),
     "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "ee4a6037f3fc973a7514"),

@@ -59,7 +59,7 @@ template <class Column>
 TS_DEVICE_INLINE void go_through(const DeltaArgs& args, int64_t head, int64_t own, const Span& span) {
   const int64_t width = args.width;
   const bool is_one = own < width;
-  Column column(span.state + head * args.rows * width + (is_one ? own : 0), args.rows, width);
+  Column column(span.state + head * args.rows * width + (is_one ? own : 0), is_one ? args.rows : 0, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
     prepare(args, head, row);
     if (is_one) {

@@ -16,7 +16,7 @@ template <class Column>
 TS_DEVICE_INLINE void go_through(const SsdArgs& args, int64_t head, int64_t own, const Span& span) {
   const int64_t group = head / (args.heads / args.groups), width = args.width, numbers = args.numbers, at = head * width + own;
   const bool is_one = own < width;
-  Column column(span.state + head * numbers * width + (is_one ? own : 0), numbers, width);
+  Column column(span.state + head * numbers * width + (is_one ? own : 0), is_one ? numbers : 0, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
     const float *b = args.b + row * args.b_stride + group * numbers, *c = args.c + row * args.c_stride + group * numbers;
     if (Column::kIsShort) {

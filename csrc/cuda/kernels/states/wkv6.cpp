@@ -14,7 +14,7 @@ template <class Column>
 TS_DEVICE_INLINE void go_through_wkv6(const WkvArgs& args, int64_t head, const Span& span) {
   const int64_t width = args.width, at = head * width, own = thread_index();
   const bool is_one = own < width;
-  Column column(span.state + head * width * width + (is_one ? own : 0), width, width);
+  Column column(span.state + head * width * width + (is_one ? own : 0), is_one ? width : 0, width);
   for (int64_t row = span.first; row < span.first + span.count; ++row) {
     float* out = args.out + row * args.out_stride + at;
     if (is_one) {

@@ -12,6 +12,8 @@ Must not know: what the kernels compute.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import os
 import platform
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +75,8 @@ class Compiler:
 class ObjectCache:
     """Compiled files in one folder, each named by a hash of all that it was made from.
 
-    Several builds may use one folder at once: a file appears complete or not at all.
+    Several builds may use one folder at once: a file appears complete or not at all, and the second build that needs it
+    waits for the first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,16 +90,34 @@ class ObjectCache:
             content = part.encode() if isinstance(part, str) else part
             digest.update(len(content).to_bytes(8, "little") + content)
         kept = self.folder / f"{digest.hexdigest()}{suffix}"
+        if not self._is_kept(kept):
+            with self._alone(kept):
+                if not self._is_kept(kept):
+                    self._make(kept, make)
+        return kept
+
+    def _is_kept(self, kept: Path) -> bool:
+        """Whether the file is there; it then counts as used now."""
         try:
             os.utime(kept)
         except FileNotFoundError:
-            partial = self.folder / f"partial-{os.getpid()}-{threading.get_ident()}{suffix}"
-            try:
-                make(partial)
-                partial.replace(kept)
-            finally:
-                partial.unlink(missing_ok=True)
-        return kept
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self, kept: Path) -> Iterator[None]:
+        """No other build makes the same file meanwhile. The lock ends with the process that has it."""
+        with (self.folder / f"{kept.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _make(self, kept: Path, make: Callable[[Path], None]) -> None:
+        partial = self.folder / f"partial-{os.getpid()}-{threading.get_ident()}{kept.suffix}"
+        try:
+            make(partial)
+            partial.replace(kept)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def trim(self, most_bytes: int = MOST_CACHE_BYTES) -> None:
         """Remove the files that were not used for the longest time, until `most_bytes` are left."""

@@ -107,7 +107,7 @@ def _own_names(fields: Fields) -> Fields:
                 fix=f"Remove {usual} if {own} is what the tensors have.",
             )
         values[own] = fields.values[usual]
-    return Fields(values, fields.place)
+    return fields.only(values)
 
 
 def _scales(fields: Fields, num_layers: int, head_dim: int) -> tuple[float, ...]:

@@ -89,4 +89,4 @@ def voxtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if text is None:
         return language_model_by_type(fields)
     inner = dict(with_silent(text, SPEAKING).values)
-    return language_model_by_type(Fields({**fields.values, "text_config": inner}, fields.place))
+    return language_model_by_type(fields.changed({"text_config": inner}))

@@ -20,7 +20,7 @@ DEFAULTS = Defaults(max_positions=131_072, kv_heads=8, sliding_window=4096)
 def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """sliding_window for every layer."""
     facts, shape = read_dense(fields, DEFAULTS)
-    if fields.values.get("sliding_window") == 0:
+    if fields.value("sliding_window") == 0:
         raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
     window = sliding_window(fields, DEFAULTS)
     usual = (window,) * facts.num_layers

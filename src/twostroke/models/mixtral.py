@@ -26,9 +26,9 @@ BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2
 def mixtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """num_local_experts, num_experts_per_tok; sliding_window for every layer; weights that add up to one."""
     said = {name: value for name, value in fields.values.items() if value is not None or name not in SILENT}
-    fields = Fields({**SILENT, **said}, fields.place)
+    fields = fields.only({**SILENT, **said})
     facts, shape = read_dense(fields, DEFAULTS)
-    if fields.values.get("sliding_window") == 0:
+    if fields.value("sliding_window") == 0:
         raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
     window = sliding_window(fields, DEFAULTS)
     usual = (window,) * facts.num_layers

@@ -17,6 +17,7 @@ from twostroke.server.api.grammar import AskedGrammar, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, check_model
 from twostroke.server.api.other_engines import unlimited
+from twostroke.server.api.reasoning_effort import with_effort
 from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
@@ -125,7 +126,8 @@ def _render(
     continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
     """
     quoting = Quoting() if request.parse_special else tokenizer.quoting()
-    variables, hide, messages = request.chat_template_kwargs, quoting.hide, request.messages
+    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template)
+    hide, messages = quoting.hide, request.messages
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
     if template.knows_tools:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from twostroke.types.errors import CorruptModel
@@ -24,14 +24,30 @@ class Fields:
     """The members of one JSON object; `place` names it in messages ("config.json", "config.json: rope_scaling").
 
     A member that is null counts as absent, except for `has`. Every reader raises CorruptModel that names the field.
+    read: the names that were asked for, also of the objects that `changed` made of this one.
     """
 
     values: Mapping[str, Any]
     place: str
+    read: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def has(self, name: str) -> bool:
         """Is the member there, null or not?"""
+        self.read.add(name)
         return name in self.values
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The member as it is; `default` where it is absent."""
+        self.read.add(name)
+        return self.values.get(name, default)
+
+    def changed(self, values: Mapping[str, Any]) -> Fields:
+        """These members and others in their stead: what is read of them counts as read of this object too."""
+        return replace(self, values={**self.values, **values})
+
+    def only(self, values: Mapping[str, Any]) -> Fields:
+        """Other members in place of all: what is read of them counts as read of this object too."""
+        return replace(self, values=values)
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """A whole number in [low, high]; required where there is no default, or where the default is above `high`."""
@@ -42,7 +58,7 @@ class Fields:
 
     def optional_integer(self, name: str, low: int, high: int) -> int | None:
         """A whole number in [low, high], or None where the member is absent."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer():
@@ -58,7 +74,7 @@ class Fields:
 
     def optional_number(self, name: str, low: float, high: float) -> float | None:
         """A finite number in [low, high], or None where the member is absent."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return None
         if not _is_number_in(value, low, high):
@@ -67,7 +83,7 @@ class Fields:
 
     def numbers(self, name: str, count: int, low: float, high: float) -> tuple[float, ...]:
         """A list of exactly `count` finite numbers in [low, high]; required."""
-        value = self.values.get(name)
+        value = self.value(name)
         good = isinstance(value, list) and len(value) == count and all(_is_number_in(item, low, high) for item in value)
         if not good or value is None:
             raise self.wrong(name, f"It must be a list of {count} numbers from {low:g} to {high:g}.")
@@ -75,7 +91,7 @@ class Fields:
 
     def boolean(self, name: str, default: bool) -> bool:
         """true or false."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -84,7 +100,7 @@ class Fields:
 
     def text(self, name: str, default: str) -> str:
         """A string."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return default
         if not isinstance(value, str):
@@ -93,7 +109,7 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings; empty where the member is absent."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -102,7 +118,7 @@ class Fields:
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A whole number or a list of them; empty where the member is absent."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return ()
         items = value if isinstance(value, list) else [value]
@@ -112,7 +128,7 @@ class Fields:
 
     def group(self, name: str) -> Fields | None:
         """The member as an object, or None where it is absent or empty."""
-        value = self.values.get(name)
+        value = self.value(name)
         if value is None:
             return None
         if not isinstance(value, dict):

@@ -284,13 +284,13 @@ NEUTRAL: dict[str, Any] = {
     "metadata": {"a": "b"},
     "user": "me",
     "service_tier": "auto",
-    "reasoning_effort": "low",
     "some_future_field": {"x": [1]},
 }
 
 
 def test_neutral_values_hints_and_unknown_fields_pass(live: Live) -> None:
     chat = {"tools": [], "tool_choice": "auto", "modalities": ["text"], "parallel_tool_calls": True, "store": False}
+    chat |= {"reasoning_effort": "none", "verbosity": "medium"}
     assert live.chat(**NEUTRAL, **chat).status == 200
     assert live.complete(**NEUTRAL, best_of=1, suffix="").status == 200
 

@@ -56,7 +56,7 @@ def _read(fields: Fields) -> Parts:
     single = not grouped and fields.boolean("multi_query", True)
     kv = fields.integer("num_kv_heads", 1, 4096, default=heads) if grouped else 1 if single else heads
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
-    fields = Fields({**fields.values, "num_key_value_heads": kv}, fields.place)
+    fields = fields.changed({"num_key_value_heads": kv})
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=("activation", "gelu"))
     biased = parts.fields.boolean("bias", False)
     return replace(

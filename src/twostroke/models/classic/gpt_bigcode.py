@@ -37,7 +37,7 @@ def gpt_bigcode(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     values = {**fields.values, "num_key_value_heads": 1 if single else heads, "head_dim": None}
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     parts = read_parts(
-        Fields(values, fields.place),
+        fields.only(values),
         silent,
         kind=NormKind.LAYER,
         eps="layer_norm_epsilon",

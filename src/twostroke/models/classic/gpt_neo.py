@@ -31,7 +31,7 @@ def gpt_neo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_layers says global or local for each layer; attention_types says the same with counts."""
     fields = usual_names(fields, OWN_NAMES)
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
-    fields = Fields({**fields.values, "head_dim": None, "num_key_value_heads": None}, fields.place)
+    fields = fields.changed({"head_dim": None, "num_key_value_heads": None})
     act = ("activation_function", "gelu_new")
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)
     window = parts.fields.integer("window_size", 1, MAX_POSITIONS, default=256)
@@ -54,7 +54,7 @@ def gpt_neo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _words(fields: Fields, layers: int) -> tuple[str, ...]:
     words: list[str] = list(fields.texts("attention_layers"))
-    types = fields.values.get("attention_types") or [[["global", "local"], layers // 2]]
+    types = fields.value("attention_types") or [[["global", "local"], layers // 2]]
     if not words:
         try:
             words = [str(word) for some, count in types for word in list(some) * int(count)]

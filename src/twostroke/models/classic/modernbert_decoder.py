@@ -34,7 +34,7 @@ TABLE = "model.embeddings.tok_embeddings"
 def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every third layer sees everything; the others half of local_attention. Layer 0 has no first norm."""
     kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
-    fields = Fields({**fields.values, "num_key_value_heads": None, "head_dim": None}, fields.place)
+    fields = fields.changed({"num_key_value_heads": None, "head_dim": None})
     parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))
     fields, norm, layers, width = parts.fields, parts.norm, parts.facts.num_layers, parts.facts.hidden_size
     window = fields.integer("local_attention", 2, MAX_POSITIONS, default=128) // 2

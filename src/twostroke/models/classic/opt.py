@@ -30,7 +30,7 @@ def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = usual_names(fields, {"ffn_dim": "intermediate_size"})
     act = ("activation_function", "relu")
     # The norms' eps is no field of this family: it is what layer norms have without one.
-    fields = Fields({**fields.values, "layer_norm_eps": 1e-5}, fields.place)
+    fields = fields.changed({"layer_norm_eps": 1e-5})
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     biased = parts.fields.boolean("enable_bias", True)
     names = replace(parts.heads.names, o="self_attn.out_proj")

@@ -21,8 +21,8 @@ SILENT = {"num_key_value_heads": 16}
 @architecture("GemmaForCausalLM", model_type="gemma")
 def gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """hidden_act "gelu" of old configs means its approximation by tanh, as in transformers."""
-    if fields.values.get("hidden_act") == "gelu":
-        fields = Fields({**fields.values, "hidden_act": "gelu_pytorch_tanh"}, fields.place)
+    if fields.value("hidden_act") == "gelu":
+        fields = fields.changed({"hidden_act": "gelu_pytorch_tanh"})
     model = read_gemma(fields, SILENT, "hidden_act")
     turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
     norm = model.decoder.norm

@@ -56,7 +56,7 @@ def gemma3_vectors(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return _read(fields, lambda window: window, (0, 0))
     half = window_of(fields, 4096) // 2
     rest = {name: value for name, value in fields.values.items() if name != BOTH_WAYS}
-    return _read(Fields(rest, fields.place), lambda _: half + 1, (ALL_AHEAD, half))
+    return _read(fields.only(rest), lambda _: half + 1, (ALL_AHEAD, half))
 
 
 def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) -> tuple[CommonFacts, ProgramText]:

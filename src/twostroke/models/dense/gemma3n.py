@@ -174,10 +174,10 @@ class StreamLayer:
 @architecture("Gemma3nForCausalLM", model_type="gemma3n_text")
 def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The last num_kv_shared_layers layers read K and V of the last layer of their type before them."""
-    own = fields.values.get("intermediate_size")
+    own = fields.value("intermediate_size")
     sizes = fields.integers("intermediate_size") if isinstance(own, list) else ()
     usual = {**fields.values, "intermediate_size": max(sizes)} if sizes else fields.values
-    parts = read_parts(Fields(usual, fields.place), SILENT, act=("hidden_activation", "gelu_pytorch_tanh"))
+    parts = read_parts(fields.only(usual), SILENT, act=("hidden_activation", "gelu_pytorch_tanh"))
     facts, norm = parts.facts, parts.norm
     layers = _layers(parts, sizes or (parts.feed.inner_size,) * facts.num_layers)
     decoder = replace(
@@ -275,7 +275,7 @@ def _per_layer(parts: Parts) -> PerLayer:
 
 def _cuts(fields: Fields, count: int) -> tuple[float | None, ...]:
     """How many deviations above its mean an element of each layer's gate must lie; None for a dense layer."""
-    if fields.values.get("activation_sparsity_pattern") is None:
+    if fields.value("activation_sparsity_pattern") is None:
         sparse = SPARSE_LAYERS if count > SPARSE_LAYERS else 0
         shares = (SPARSITY,) * sparse + (0.0,) * (count - sparse)
     else:

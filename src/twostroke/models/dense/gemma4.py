@@ -170,7 +170,7 @@ def _head_sizes(parts: Parts, index: int, full: bool) -> tuple[int, int]:
     """head_dim and K/V heads of a layer: what per_layer_config says, or where the config is older and the layer has no
     window, global_head_dim and num_global_key_value_heads."""
     fields, dim, kv = parts.fields, parts.heads.head_dim, parts.heads.num_kv_heads
-    layers = fields.values.get("per_layer_config")
+    layers = fields.value("per_layer_config")
     own = Fields({}, fields.place)
     if isinstance(layers, dict) and layers:
         said = {str(name): value for name, value in layers.items()}

@@ -42,7 +42,7 @@ def _read(fields: Fields, silent: Mapping[str, object]) -> tuple[CommonFacts, Pr
     scaling = fields.group("rope_scaling")
     if scaling is not None and scaling.text("rope_type", scaling.text("type", "")) in OLD_LONGROPE:
         renamed = {**scaling.values, "rope_type": "longrope"}
-        fields = Fields({**fields.values, "rope_scaling": renamed}, fields.place)
+        fields = fields.changed({"rope_scaling": renamed})
     parts = read_parts(fields, silent)
     window = window_of(parts.fields, 0)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=1.0)

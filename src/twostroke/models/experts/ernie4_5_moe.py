@@ -63,7 +63,7 @@ def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     sizes = fields.integers("moe_intermediate_size") or (1536, 512)
-    fields = Fields({**fields.values, "moe_intermediate_size": sizes[0]}, fields.place)
+    fields = fields.changed({"moe_intermediate_size": sizes[0]})
     parts, turn = _parts(fields)
     fields, layers, count = parts.fields, parts.facts.num_layers, expert_count(parts.fields)
     router = replace(_router(fields, count), choice_shape=(2, count), transposed=True)

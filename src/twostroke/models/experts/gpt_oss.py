@@ -38,7 +38,7 @@ GAIN = 1.702
 def gpt_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every second layer from the first on has a window, unless layer_types says others."""
     if not fields.has("rope_scaling") and not fields.has("rope_parameters"):
-        fields = Fields({**fields.values, "rope_scaling": YARN}, fields.place)
+        fields = fields.changed({"rope_scaling": YARN})
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     biased = fields.boolean("attention_bias", True)

@@ -32,7 +32,7 @@ def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts, turn = read_hunyuan(fields)
     hidden, inner = parts.facts.hidden_size, parts.feed.inner_size
     for name, only in (("num_shared_expert", 1), ("moe_intermediate_size", inner)):
-        if fields.values.get(name, only) not in (only, None):
+        if fields.value(name, only) not in (only, None):
             raise fields.wrong(name, f"Only {only} is implemented, in transformers too.")
     count = expert_count(fields)
     rule = RouteRule(fields.integer("moe_topk", 1, count, default=1), normalised=True)
@@ -55,4 +55,4 @@ def _one_for_all(fields: Fields) -> Fields:
             if not found or any(each != found[0] for each in found):
                 raise fields.wrong(name, "Layers of this family are all the same here.")
             values[name] = found[0]
-    return Fields(values, fields.place)
+    return fields.only(values)

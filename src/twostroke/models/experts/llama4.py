@@ -68,7 +68,7 @@ def _attention(parts: Parts) -> AttentionText:
     unit = Norm(parts.norm.eps, NormKind.UNIT) if fields.boolean("use_qk_norm", True) else None
     turning = replace(heads, head_norm=unit, norm_after_rope=True)
     # What published files call a number of layers is a yes or a no for transformers.
-    tuned = bool(fields.values.get("attn_temperature_tuning", True))
+    tuned = bool(fields.value("attn_temperature_tuning", True))
     still: RopeSpec | None = None
     if tuned:
         floor = fields.integer("floor_scale", 1, MAX_POSITIONS)

@@ -57,7 +57,7 @@ def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _check(fields: Fields) -> None:
     refuse_setting(fields, "shared_intermediate_size", "Shared experts are not implemented in this family.")
     for name, only in ONLY.items():
-        if fields.values.get(name, only) not in (only, None):
+        if fields.value(name, only) not in (only, None):
             raise UnsupportedModel(
                 f"config.json: {name} is {str(fields.values[name])[:40]}.",
                 why=f"In this family only {only} is implemented.",

@@ -72,7 +72,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared one counts once."""
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
-    parts = read_parts(Fields({**fields.values, "hidden_act": "silu"}, fields.place), SILENT, kv_absent=4, plus=1.0)
+    parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT, kv_absent=4, plus=1.0)
     fields, facts, dim = parts.fields, parts.facts, parts.heads.head_dim
     turn = rope_from_config(fields, dim, facts.max_positions, partial=1.0, theta=5e6)
     if fields.integer("rotary_dim", 2, dim, default=turn.rotary_dim) != turn.rotary_dim:

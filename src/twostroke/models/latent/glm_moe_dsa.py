@@ -58,7 +58,7 @@ def _choosing(fields: Fields, layers: int) -> tuple[bool, ...]:
     """Whether each layer chooses positions: by indexer_types, index_topk_pattern, or a schedule of two numbers."""
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
-    pattern = fields.values.get("index_topk_pattern")
+    pattern = fields.value("index_topk_pattern")
     if not words and isinstance(pattern, str):
         words = [WORDS.get(letter, letter) for letter in pattern]
     elif not words:

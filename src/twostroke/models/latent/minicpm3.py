@@ -34,7 +34,7 @@ def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """What blocks add is multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size; for either
     of the two fields null means a factor of one. The rotary pairs of a head lie apart."""
     usual: dict[str, object] = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
-    if fields.values.get("v_head_dim") is None:
+    if fields.value("v_head_dim") is None:
         usual["v_head_dim"] = fields.integer("hidden_size", 2, 1 << 17) // fields.integer("num_attention_heads", 1, 512)
     parts = read_latent(fields, {**SILENT, **usual}, interleaved=False)
     fields = parts.fields
@@ -54,6 +54,6 @@ def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _factor(fields: Fields, name: str, absent: float, null: float) -> float:
-    if fields.has(name) and fields.values.get(name) is None:
+    if fields.has(name) and fields.value(name) is None:
         return null
     return fields.number(name, 1e-6, LARGEST, default=absent)

@@ -64,4 +64,4 @@ def _without_share(fields: Fields) -> Fields:
             if abs(group.number(SHARE, 1e-3, 1.0, default=share) - share) > 1e-6:
                 raise group.wrong(SHARE, f"It must be {share:g}, as qk_rope_head_dim says.")
             values[name] = {key: value for key, value in group.values.items() if key != SHARE}
-    return Fields(values, fields.place)
+    return fields.only(values)

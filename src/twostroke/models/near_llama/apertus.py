@@ -36,11 +36,11 @@ NUMBERS = (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ()))
 def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The activation's numbers lie in the checkpoint, for each layer."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
-        fields = Fields({**fields.values, "rope_parameters": ROPE}, fields.place)
+        fields = fields.changed({"rope_parameters": ROPE})
     word = fields.text("hidden_act", "xielu")
     if word != "xielu":
         raise fields.wrong("hidden_act", "The blocks of this family have xielu.")
-    parts = read_parts(Fields({**fields.values, "hidden_act": "silu"}, fields.place), SILENT)
+    parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT)
     fields, facts = parts.fields, parts.facts
     turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, theta=12_000_000.0)
     biased = fields.boolean("attention_bias", False)

@@ -29,7 +29,7 @@ ROPE = {
 def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers 0, 4, 8 ... see everything, unless layer_types says others."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
-        fields = Fields({**fields.values, "rope_parameters": ROPE}, fields.place)
+        fields = fields.changed({"rope_parameters": ROPE})
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 8192)

@@ -60,7 +60,7 @@ def _program(parts: Parts, block: FeedForwardText | None = None) -> tuple[Common
     windows = windows_by_layer(fields, layers, window, tuple(window if index % 4 else 0 for index in range(layers)))
     turn = rope_from_config(fields, dim, parts.facts.max_positions)
     thetas = (turn.theta,) * layers
-    if fields.values.get("layer_rope_theta") is not None:
+    if fields.value("layer_rope_theta") is not None:
         thetas = fields.numbers("layer_rope_theta", layers, 0.0, 1e15)
     factor = _factor(fields)
     biased = fields.boolean("attention_bias", False)

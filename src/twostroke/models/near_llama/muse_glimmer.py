@@ -42,7 +42,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     window = window_of(fields, 2048)
     windows = windows_by_layer(fields, layers, window, tuple(0 if each else window for each in far))
     turning = [not each for each in far]
-    if fields.values.get("layer_rope_theta") is not None:
+    if fields.value("layer_rope_theta") is not None:
         turning = [theta > 0 for theta in fields.numbers("layer_rope_theta", layers, 0.0, 1e15)]
     eps, biased = fields.number("rms_norm_eps", 1e-12, 0.1), fields.boolean("attention_bias", False)
     heads = replace(

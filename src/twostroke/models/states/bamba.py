@@ -40,7 +40,7 @@ def bamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     )
     states = read_mamba2(fields, facts.hidden_size, norm.eps)
     turn = rope_from_config(
-        Fields({**fields.values, "partial_rotary_factor": PARTIAL}, fields.place),
+        fields.changed({"partial_rotary_factor": PARTIAL}),
         heads.head_dim,
         facts.max_positions,
         partial=PARTIAL,

@@ -99,4 +99,4 @@ def _factor(fields: Fields, name: str) -> float:
 
 
 def _factors(fields: Fields, name: str, count: int) -> tuple[float, ...]:
-    return fields.numbers(name, count, -LARGEST, LARGEST) if fields.values.get(name) is not None else (1.0,) * count
+    return fields.numbers(name, count, -LARGEST, LARGEST) if fields.value(name) is not None else (1.0,) * count

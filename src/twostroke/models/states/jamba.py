@@ -62,7 +62,7 @@ def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _states(fields: Fields, hidden_size: int, norm: Norm) -> MambaShape:
-    auto = fields.values.get("mamba_dt_rank") in (None, "auto")
+    auto = fields.value("mamba_dt_rank") in (None, "auto")
     return MambaShape(
         hidden_size,
         fields.integer("mamba_expand", 1, 64, default=2) * hidden_size,

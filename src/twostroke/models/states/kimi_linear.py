@@ -109,8 +109,8 @@ def _with_group(fields: Fields) -> Fields:
         if sorted((*full, *linear)) != list(range(1, layers + 1)):
             raise group.wrong("kda_layers", f"With full_attn_layers it must name each layer from 1 to {layers} once.")
         kinds = ["full_attention" if index + 1 in full else "linear_attention" for index in range(layers)]
-        values.setdefault("layer_types", fields.values.get("layer_types") or kinds)
-    return Fields({**fields.values, **values}, fields.place)
+        values.setdefault("layer_types", fields.value("layer_types") or kinds)
+    return fields.changed(values)
 
 
 def _check(fields: Fields) -> None:

@@ -43,7 +43,7 @@ def _read(fields: Fields, step_norm: StepNorm | None) -> tuple[CommonFacts, Prog
     facts = read_facts(fields, positions=POSITIONS, ignored=("lm_head.weight",) if tied else ())
     silu_only(fields)
     norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1, default=1e-5))
-    auto = fields.values.get("time_step_rank") in (None, "auto")
+    auto = fields.value("time_step_rank") in (None, "auto")
     # Where both are there, transformers lets the width win; FalconMamba's published config says another expand.
     inner = int(fields.number("expand", 0.01, 64.0, default=2.0) * facts.hidden_size)
     shape = MambaShape(

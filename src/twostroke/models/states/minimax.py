@@ -90,7 +90,7 @@ def _published(fields: Fields) -> Fields:
     if len(numbers) != layers or any(each not in KINDS for each in numbers):
         raise fields.wrong("attn_type_list", f"It must say {layers} times 0 or 1.")
     named = usual_names(fields, FIRST_NAMES)
-    return Fields({**named.values, "layer_types": [KINDS[each] for each in numbers]}, fields.place)
+    return named.changed({"layer_types": [KINDS[each] for each in numbers]})
 
 
 def _model(parts: Parts, attending: tuple[bool, ...], turn: RopeSpec) -> tuple[CommonFacts, ProgramText]:

@@ -53,7 +53,7 @@ def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual[-1] = usual[-1] or not any(usual)
     attending = attention_layers(fields, layers, tuple(usual))
     group = fields.group("rope_parameters") or fields.group("rope_scaling")
-    based = fields.values.get("rope_theta") is not None or (group and group.values.get("rope_theta") is not None)
+    based = fields.value("rope_theta") is not None or (group and group.value("rope_theta") is not None)
     turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions) if based else None
     biased = fields.boolean("attention_bias", False)
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm))

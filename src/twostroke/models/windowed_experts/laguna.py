@@ -68,7 +68,7 @@ def _heads(parts: Parts, layers: int) -> tuple[Heads, ...]:
     if len(counts) != layers or any(not 1 <= count <= 4096 or count % usual.num_kv_heads for count in counts):
         why = f"It must hold {layers} multiples of the {usual.num_kv_heads} KV heads."
         raise fields.wrong("num_attention_heads_per_layer", why)
-    word = fields.values.get("gating")
+    word = fields.value("gating")
     if word not in (True, "per-head", "per-element"):
         raise UnsupportedModel(
             f"{fields.place}: gating {str(word)[:40]!r} is not implemented.",

@@ -120,4 +120,4 @@ def _usual(fields: Fields) -> Fields:
         values["n_group"] = values["topk_group"] = 1
     if values.get("routed_scaling_factor") is None:
         values["routed_scaling_factor"] = 1.0
-    return Fields(values, fields.place)
+    return fields.only(values)

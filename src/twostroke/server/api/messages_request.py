@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.model_list import check_model
-from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat
+from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat, require_tokens
 from twostroke.server.calls import Call
+from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
@@ -51,6 +52,12 @@ class CountRequest(msgspec.Struct, kw_only=True):
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None  # the older name of output_config.format
+    context_management: dict[str, Any] | None = None
+    mcp_servers: list[Any] | None = None
+    container: Any = None  # this one and the two below are known, and not supported
+    compaction: Any = None
+    thread: Any = None
     parse_special: bool | None = None  # extension: as in chat completions
 
 
@@ -71,8 +78,7 @@ class MessagesRequest(CountRequest, kw_only=True):
 def messages_call(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, MessagesRequest)
-    if request.max_tokens < 1:
-        raise InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
+    require_tokens(request.max_tokens, 1, "max_tokens")
     chat, prefill = _chat_of(request, parts)
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
@@ -91,6 +97,7 @@ def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, st
     """The chat request, and the text that the answer must begin with."""
     check_model(request.model, parts)
     _check_depths(request, parts.limits.json_depth)
+    _refuse_unsupported(request)
     messages: list[dict[str, Any]] = []
     if request.system:
         messages.append({"role": "system", "content": _texts(request.system, "system")})
@@ -108,8 +115,8 @@ def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, st
         tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
         tool_choice=choice,
         parallel_tool_calls=parallel,
-        response_format=_response_format(request.output_config),
-        chat_template_kwargs=_thinking(request.thinking, parts),
+        response_format=_response_format(request),
+        chat_template_kwargs=_template_variables(request, parts),
         parse_special=request.parse_special,
     )
     return chat, prefill
@@ -121,9 +128,27 @@ def _check_depths(request: CountRequest, limit: int) -> None:
             if len(message.content) > MAX_BLOCKS:
                 raise InvalidRequest(f"A message has more than {MAX_BLOCKS} blocks.", param="messages")
             check_depth(message.content, limit)
-    for value in (request.system, request.tool_choice, request.thinking, request.output_config):
+    groups = (request.thinking, request.output_config, request.output_format, request.context_management)
+    for value in (request.system, request.tool_choice, *groups):
         if isinstance(value, (dict, list)):
             check_depth(value, limit)
+
+
+def _refuse_unsupported(request: CountRequest) -> None:
+    """Raises InvalidRequest for what the provider would do with the conversation, and this server does not.
+
+    An edit that clears thoughts changes nothing: thoughts of earlier turns are left out here.
+    """
+    edits = (request.context_management or {}).get("edits") or ()
+    kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]
+    asked = {
+        "context_management": any(not str(kind).startswith("clear_thinking") for kind in kinds),
+        "mcp_servers": bool(request.mcp_servers),
+        **{name: getattr(request, name) is not None for name in ("container", "compaction", "thread")},
+    }
+    for name, wanted in asked.items():
+        if wanted:
+            raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
 
 
 def _add_message(made: list[dict[str, Any]], message: Message, where: str) -> None:
@@ -196,17 +221,22 @@ def _tool_choice(value: dict[str, Any] | None) -> tuple[str | dict[str, Any] | N
     )
 
 
-def _response_format(config: dict[str, Any] | None) -> dict[str, Any] | None:
-    asked = None if config is None else config.get("format")
+def _response_format(request: CountRequest) -> dict[str, Any] | None:
+    asked = (request.output_config or {}).get("format") or request.output_format
     if asked is None:
         return None
     if not isinstance(asked, dict) or asked.get("type") != "json_schema":
-        raise InvalidRequest("output_config.format is no json_schema.", param="output_config")
+        name = "output_config" if asked is not request.output_format else "output_format"
+        raise InvalidRequest(f"{name} names a format that is no json_schema.", param=name)
     return {"type": "json_schema", "json_schema": {"schema": asked.get("schema")}}
 
 
-def _thinking(asked: dict[str, Any] | None, parts: ServerParts) -> dict[str, Any] | None:
-    """The request's `thinking` as the template's own switch; None where the template has none."""
-    if asked is None or parts.template is None or "enable_thinking" not in parts.template.variables:
-        return None
-    return {"enable_thinking": asked.get("type") != "disabled"}
+def _template_variables(request: CountRequest, parts: ServerParts) -> dict[str, Any]:
+    """`thinking` and `output_config.effort` as the template's own variables; left out where it has none of them."""
+    known = frozenset() if parts.template is None else parts.template.variables
+    found: dict[str, Any] = {}
+    if request.thinking is not None:
+        found["enable_thinking"] = request.thinking.get("type") != "disabled"
+    if isinstance(effort := (request.output_config or {}).get("effort"), str):
+        found[EFFORT] = effort
+    return {name: value for name, value in found.items() if name in known}

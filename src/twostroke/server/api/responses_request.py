@@ -14,7 +14,15 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.schema import ChatRequest, FunctionSpec, StreamOptions, Tool, checked_chat
+from twostroke.server.api.schema import (
+    REST,
+    ChatRequest,
+    FunctionSpec,
+    StreamOptions,
+    Tool,
+    checked_chat,
+    require_tokens,
+)
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
@@ -80,9 +88,14 @@ class ResponsesRequest(msgspec.Struct, kw_only=True):
     prompt: Any = None
     background: bool | None = None
     max_tool_calls: Any = None
+    context_management: Any = None
+    moderation: Any = None
 
 
-_NOT_SUPPORTED = ("previous_response_id", "conversation", "prompt", "max_tool_calls")
+_NOT_SUPPORTED = (
+    *("previous_response_id", "conversation", "prompt", "max_tool_calls"),
+    *("context_management", "moderation"),
+)
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
     "chat_template_kwargs parallel_tool_calls parse_special"
@@ -100,6 +113,8 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
         tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
         tool_choice=_tool_choice(request.tool_choice),
         response_format=_response_format(request.text),
+        verbosity=None if request.text is None else request.text.verbosity,
+        reasoning_effort=_effort(request.reasoning),
         logprobs=wants_logprobs or None,
         top_logprobs=request.top_logprobs if wants_logprobs else None,
         **{name: getattr(request, name) for name in _SAME},
@@ -117,12 +132,15 @@ _RENAMED = {
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
     "response_format": "text.format",
+    "verbosity": "text.verbosity",
+    "reasoning_effort": "reasoning.effort",
 }
 
 
 def _check(request: ResponsesRequest, depth_limit: int) -> None:
+    require_tokens(request.max_output_tokens, 1, "max_output_tokens", REST)
     for name in _NOT_SUPPORTED:
-        if getattr(request, name) is not None:
+        if getattr(request, name) not in (None, []):
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.background:
         raise InvalidRequest("background is not supported.", param="background", fix="Leave it out.")
@@ -192,6 +210,13 @@ def _tool_choice(value: str | dict[str, Any] | None) -> str | dict[str, Any] | N
     if isinstance(value, dict):
         return {"type": value.get("type"), "function": {"name": value.get("name")}}
     return value
+
+
+def _effort(reasoning: dict[str, Any] | None) -> str | None:
+    found = None if reasoning is None else reasoning.get("effort")
+    if found is not None and not isinstance(found, str):
+        raise InvalidRequest("reasoning.effort is no word.", param="reasoning.effort")
+    return found
 
 
 def _response_format(text: TextOptions | None) -> dict[str, Any] | None:

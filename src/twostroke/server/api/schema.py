@@ -27,6 +27,8 @@ MAX_STOP_TOKEN_IDS = 1024
 MAX_TOOLS = 128
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
+REST = "Leave it out for all that the context has room for."
+"""What to do about a number of tokens that is too small."""
 
 
 class StreamOptions(msgspec.Struct):
@@ -132,6 +134,9 @@ class ChatRequest(GenerationRequest, kw_only=True):
     prediction: Any = None
     web_search_options: Any = None
     chat_template: Any = None
+    reasoning_effort: str | None = None  # prompts.py: a variable of the template
+    moderation: Any = None
+    verbosity: Any = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
@@ -151,6 +156,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),
     "add_special_tokens": (True,),
     "modalities": (["text"],),
+    "verbosity": ("medium",),
     **{
         name: ()
         for name in (
@@ -162,6 +168,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
             "prediction",
             "web_search_options",
             "chat_template",
+            "moderation",
         )
     },
 }
@@ -172,12 +179,9 @@ def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
-    if request.max_tokens == 0:
-        name = "max_tokens" if request.n_predict is None else "n_predict"
-        raise InvalidRequest(f"{name} must be at least 1.", param=name)
+    require_tokens(request.max_tokens, 1, "max_tokens" if request.n_predict is None else "n_predict", REST)
     if request.max_completion_tokens is not None:
-        if request.max_completion_tokens < 1:
-            raise InvalidRequest("max_completion_tokens must be at least 1.", param="max_completion_tokens")
+        require_tokens(request.max_completion_tokens, 1, "max_completion_tokens", REST)
         request.max_tokens = request.max_completion_tokens
     if request.top_logprobs is not None:
         if not 0 <= request.top_logprobs <= MAX_CHAT_TOP_LOGPROBS:
@@ -189,6 +193,17 @@ def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
             raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
     _check_continued(request)
     return request
+
+
+def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a larger number.") -> None:
+    """Raises InvalidRequest where an answer may have fewer tokens than `least`. None: the field is not there."""
+    if count is not None and count < least:
+        raise InvalidRequest(
+            f"{name} must be at least {least}, not {count}.",
+            param=name,
+            why="It is the most tokens that an answer may have." + ("" if least else " 0 computes the prompt alone."),
+            fix=fix,
+        )
 
 
 def _check_continued(request: ChatRequest) -> None:
@@ -224,6 +239,7 @@ def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
+    require_tokens(request.max_tokens, 0, "max_tokens", "Send n_predict: -1 for all that the context has room for.")
     if request.suffix:
         raise InvalidRequest("suffix is not supported.", param="suffix", fix="Leave it out.")
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_COMPLETION_LOGPROBS:

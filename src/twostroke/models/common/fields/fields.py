@@ -52,7 +52,7 @@ def read_facts(
 def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
     """The fields, with what transformers assumes for a family where they are absent or null."""
     said = {name: value for name, value in fields.values.items() if value is not None or name not in silent}
-    return Fields({**silent, **said}, fields.place)
+    return fields.only({**silent, **said})
 
 
 def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
@@ -62,17 +62,17 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
     """
     values = dict(fields.values)
     for name, usual in own.items():
-        if fields.values.get(name) is None:
+        if fields.value(name) is None:
             continue
-        if fields.values.get(usual, fields.values[name]) != fields.values[name]:
+        if fields.value(usual, fields.values[name]) != fields.values[name]:
             raise fields.wrong(name, f"{usual} means the same and says otherwise.")
         values[usual] = fields.values[name]
-    return Fields(values, fields.place)
+    return fields.only(values)
 
 
 def refuse_setting(fields: Fields, name: str, why: str) -> None:
     """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
-    value = fields.values.get(name)
+    value = fields.value(name)
     if value:
         raise UnsupportedModel(
             f"{fields.place}: {name} is {str(value)[:40]}.",

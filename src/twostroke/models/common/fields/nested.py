@@ -141,7 +141,7 @@ def text_model_or_flat(
     if fields.has("text_config"):
         return text_model(fields, entry, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}
-    return _model(entry, with_silent(Fields(flat, fields.place), silent))
+    return _model(entry, with_silent(fields.only(flat), silent))
 
 
 def language_model_of_thinker(
@@ -187,10 +187,10 @@ def _turning_once(text: Fields) -> Fields:
         group = text.group(name)
         if group is None:
             continue
-        turned = TURNS.get(str(group.values.get("rope_type") or group.values.get("type")))
+        turned = TURNS.get(str(group.value("rope_type") or group.value("type")))
         if turned:
             values[name] = {**group.values, "type": turned, "rope_type": turned}
-    return Fields(values, text.place)
+    return text.only(values)
 
 
 def text_fields(fields: Fields) -> Fields:
@@ -207,11 +207,11 @@ def _inner(fields: Fields, name: str) -> Fields:
             why="It holds the sizes of the language model.",
             fix="Download config.json again.",
         )
-    outer = {key: fields.values[key] for key in OUTER if fields.values.get(key) is not None}
+    outer = {key: fields.values[key] for key in OUTER if fields.value(key) is not None}
     inner = {key: value for key, value in group.values.items() if value is not None or key not in outer}
     if outer.get(TIED) is True:  # transformers 5 goes by the outer one, older files by the inner
         inner[TIED] = True
-    return Fields({**outer, **inner}, group.place)
+    return group.only({**outer, **inner})
 
 
 def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
     inner = fields.optional_integer("mamba_d_ssm", 1, 1 << 20)
     if inner is None:
         inner = int(fields.number("mamba_expand", 0.01, 64.0, default=2.0) * hidden_size)
-    named = None if fields.values.get("mamba_d_head") == "auto" else fields.optional_integer("mamba_d_head", 1, 4096)
+    named = None if fields.value("mamba_d_head") == "auto" else fields.optional_integer("mamba_d_head", 1, 4096)
     groups = fields.integer("mamba_n_groups", 1, 4096, default=1)
     if inner % heads or (named or inner // heads) * heads != inner:
         raise fields.wrong("mamba_n_heads", f"The heads together have {inner} elements.")
@@ -120,7 +120,7 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
 
 def step_limit(fields: Fields, name: str = "time_step_limit") -> tuple[float, float]:
     """The bounds of dt; none where the config is silent. The upper one may be infinite, which has two spellings."""
-    found = fields.values.get(name)
+    found = fields.value(name)
     if found is None:
         return 0.0, math.inf
     if isinstance(found, list | tuple) and len(found) == 2:

@@ -60,6 +60,16 @@ def key_setting(folder: Path, kv_format: str = "int4") -> tuple[str, str]:
     return next((each.value, each.reason) for each in settings if each.name == "key_factors")
 
 
+def test_a_plan_says_that_keys_are_calibrated(calibrated: Path) -> None:
+    def planned(kind: str) -> dict[str, Any]:
+        words = ["plan", str(calibrated), "--hardware", "h100-sxm", "--kv-format", kind, "--json"]
+        return cast(dict[str, Any], json.loads(CliRunner().invoke(main, words).stdout))
+
+    digest = key_setting(calibrated)[0]
+    assert planned("int4")["ask"]["key_factors"] == digest and not planned("bf16")["ask"]["key_factors"]
+    assert any("int4, calibrated keys" in each for each in planned("int4")["assumptions"])
+
+
 def test_one_large_channel_gets_a_factor_and_even_channels_get_none():
     rng = np.random.default_rng(1)
     keys, queries = (rng.standard_normal((256, 32)).astype(np.float32) for _ in range(2))

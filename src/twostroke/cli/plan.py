@@ -138,7 +138,8 @@ def command(
             target = replace(target, memory_bytes=memory)
         asked = (weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
         ask = make_ask(found.spec, *asked)
-        ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank)
+        keys = "" if found.keys is None else found.keys.digest(ask.kv_kind)
+        ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank, key_factors=keys)
         if divided is not None:
             _refuse_beside(plot, price_per_hour, acceptance, adapters)
             return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)

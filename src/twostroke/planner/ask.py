@@ -24,7 +24,8 @@ class Ask:
 
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: of the whole machine, in
     any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
-    adapters: places for them, each of adapter_rank; every request uses one.
+    adapters: places for them, each of adapter_rank; every request uses one. key_factors: the digest of the factors of
+    keys that lie beside the model and hold for kv_format; empty without any.
     """
 
     weights: str
@@ -38,6 +39,7 @@ class Ask:
     acceptance: float = 0.0
     adapters: int = 0
     adapter_rank: int = 16
+    key_factors: str = ""
 
     def adapters_of(self, streams: int) -> int:
         """The expected number of different adapters in a step of `streams` streams. All adapters are equally likely."""
@@ -63,6 +65,11 @@ class Ask:
     def kv_kind(self) -> KVKind:
         """The kind of the KV cache."""
         return KVKind[self.kv_format.upper()]
+
+    @property
+    def kv_words(self) -> str:
+        """The format of K and V for people: whether keys are calibrated too."""
+        return f"{self.kv_format}, calibrated keys" if self.key_factors else self.kv_format
 
     def format_for(self, weight: Weight) -> WeightFormat:
         """A `FormatChoice`."""

@@ -204,7 +204,7 @@ def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> I
 def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
     count, link = divided.division.count, divided.link
     sent = "float32 numbers, and int8 codes where nothing but a product with an integer matrix reads them"
-    yield f"weights {ask.weights}, K and V {ask.kv_format}; what processes exchange are {sent}"
+    yield f"weights {ask.weights}, K and V {ask.kv_words}; what processes exchange are {sent}"
     yield (
         f"a meeting takes {1e6 * link.meeting_s:,.3g} us, and each process sends {link.bytes_per_s / 1e9:,.4g} GB/s: "
         f"{link.source}; sending a plan to the others is not counted"

@@ -65,7 +65,7 @@ def divided_json(plan: DividedPlan) -> dict[str, Any]:
 def _head(plan: DividedPlan) -> list[str]:
     division, ask = plan.divided.division, plan.ask
     return [
-        f"{plan.source}: weights {ask.weights}, K and V {ask.kv_format}, over {division.count} {division.noun}s",
+        f"{plan.source}: weights {ask.weights}, K and V {ask.kv_words}, over {division.count} {division.noun}s",
         f"each on {plan.target.title}, with {size(plan.target.memory_bytes)}",
     ]
 

@@ -9,13 +9,14 @@ Must not know: weights, machines.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from twostroke.assets import spark_path
 from twostroke.env import hub_offline, read_machine
 from twostroke.models.common.registry import read_model as read_config
+from twostroke.ops.passes.scaled_keys import scalable_caches
 from twostroke.program.model import Model
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
@@ -23,6 +24,7 @@ from twostroke.weights.checkpoint import INDEX_NAME, SINGLE_NAME, Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import EMBEDDED, resolve_config
 from twostroke.weights.json_file import read_object
+from twostroke.weights.key_factors import KeyFactors, read_key_factors
 from twostroke.weights.quantized.expected import expected_formats
 from twostroke.weights.quantized.recipe import scheme_in, scheme_of
 from twostroke.weights.stored import kept_sentence
@@ -32,11 +34,12 @@ from twostroke.weights.tensors import with_prefix
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """source: what was asked for. spec: its shape. quantized: how its weights are quantized, for people; "" for plain
-    ones, and where only config.json is here."""
+    ones, and where only config.json is here. keys: the factors of keys that lie beside its weights."""
 
     source: str
     spec: Model
     quantized: str = ""
+    keys: KeyFactors | None = None
 
 
 def read_model(
@@ -52,17 +55,25 @@ def read_model(
         if gguf:
             path = unfold(path, read_machine().cache_folder) / "config.json"
     try:
-        if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
-            return _quantized(model, path.parent)
-        if gguf:
-            return PlannedModel(model, read_folder(path.parent))
-        config = read_object(path)
-        return PlannedModel(model, read_config(config, expected_formats(config)), _by_config(config))
+        found = _planned(model, path, gguf)
+        if not gguf and not _has_weights(path.parent):
+            return found
+        return replace(found, keys=read_key_factors(path.parent, scalable_caches(found.spec.plain)))
     except ModelNotFound:
         raise
     except ModelError as error:
         # A plan is made from this one file: what is missing there is wrong input, not a broken model.
         raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None
+
+
+def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:
+    """Of config.json at `path`, and of the headers of quantized weights beside it. gguf: a GGUF file says it all."""
+    if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
+        return _quantized(model, path.parent)
+    if gguf:
+        return PlannedModel(model, read_folder(path.parent))
+    config = read_object(path)
+    return PlannedModel(model, read_config(config, expected_formats(config)), _by_config(config))
 
 
 def _by_config(config: Mapping[str, Any]) -> str:

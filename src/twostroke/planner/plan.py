@@ -65,7 +65,7 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
         f"requests: {ask.prompt_tokens:,} tokens in, {ask.output_tokens:,} out, {ask.concurrency} at a time, each "
         "followed by the next at once (closed loop); no two share a prefix",
         f"weights {ask.weights} ({bits:.2f} bits each with scales), K and V "
-        f"{ask.kv_format}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
+        f"{ask.kv_words}, in pages of {PAGE_TOKENS} positions; int8 and int4 weights meet activations rounded to int8",
         f"prompts are read in steps of at most {step_budget(ask, target):,} tokens, decoding streams in the same steps",
         f"ITL is what {ITL_SHARE:.0%} of a request's own gaps do not pass, as in `bench serve` and the scheduler: each "
         "other stream reads one prompt while a request writes its answer, and a gap with one of its chunks lasts that "

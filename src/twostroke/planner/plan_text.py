@@ -64,7 +64,7 @@ def _head(plan: ModelPlan) -> list[str]:
     of_a_token = f" ({_parameters(room.active_parameters)} for each token)" if _has_experts(room) else ""
     return [
         f"{plan.source}: {_parameters(room.parameters)} parameters{of_a_token}, weights {ask.weights}, "
-        f"K and V {ask.kv_format}",
+        f"K and V {ask.kv_words}",
         f"on {target.title}: {size(target.memory_bytes)}, {target.read_bytes_per_s / 1e9:,.4g} GB/s, "
         f"{peak / 1e12:,.4g} T operations a second with these weights",
     ]

@@ -89,7 +89,7 @@ def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]
 def _narrower_kv(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     if ask.kv_kind.is_integer or not spec.paged_kinds:
         return
-    narrow = replace(ask, kv_format="int8")
+    narrow = replace(ask, kv_format="int8", key_factors="")
     share = _kv_bytes(spec, ask) / _token_bytes(spec, ask)
     try:
         gain = _decode_s(spec, ask, target) / _decode_s(spec, narrow, target)

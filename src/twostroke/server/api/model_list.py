@@ -12,6 +12,9 @@ from typing import Any
 from twostroke.server.errors import HttpProblem, unknown_model
 from twostroke.server.parts import ServerParts
 
+ARITHMETIC = ("weights", "kv_format", "key_factors")
+"""The settings that decide the bits of an answer. key_factors: the digest of calibrated keys, or none."""
+
 
 def model_list(parts: ServerParts) -> dict[str, Any]:
     """The page of all names."""
@@ -39,6 +42,7 @@ def adapter_of(name: str, parts: ServerParts) -> str | None:
 
 def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
     """A model with the keys of OpenAI's and of Anthropic's model object; an adapter names its model as vLLM does."""
+    settings = parts.view.about.get("settings", {})
     since = datetime.fromtimestamp(parts.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "id": name,
@@ -46,6 +50,7 @@ def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
         "created": parts.created_s,
         "owned_by": "twostroke",
         "max_model_len": parts.context_tokens,
+        **{name: settings[name] for name in ARITHMETIC if name in settings},
         "type": "model",
         "display_name": name,
         "created_at": since,

@@ -40,6 +40,7 @@ _EMBEDDING = object_of(
     embedding={"anyOf": [list_of({"type": "number"}), {**TEXT, "description": "float32, little-endian, in base64."}]},
 )
 _MODEL = object_of(id=TEXT, object=_const("model"), created=COUNT, owned_by=TEXT, max_model_len=COUNT)
+_MODEL["properties"] |= dict.fromkeys(("weights", "kv_format", "key_factors"), TEXT)
 _CHAT_CHOICE = object_of(
     index=COUNT,
     message=object_of(role=_const("assistant"), content=or_null("string"), refusal=or_null("string")),

@@ -5,8 +5,8 @@ with --speed by itself: the other records are kept then.
 
     python -m tools.measure_formats [--json] [--speed] [--only FORMAT ...]
 
---json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv int4" is
-"kv int4" here) and keeps the other records.
+--json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv-format int4"
+is "kv-format int4" here) and keeps the other records.
 
 Knows: formats, stages, the dialogues.
 Must not know: the page, what a format may cost.
@@ -66,7 +66,7 @@ def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[Stag
             made = _written(name, source, Path(place) / "made", texts)
             folder, formats = unfold(made, None) if made.is_file() else made, format_choice(STORED)
         with staged_folder(folder, THREADS, formats) as staged:
-            kept = replace(staged, kv=KVKind[name.upper()]) if option == "--kv" else staged
+            kept = replace(staged, kv=KVKind[name.upper()]) if option == "--kv-format" else staged
             yield with_factors(kept, key_factors(staged, texts)) if asked.startswith(KEYS) else kept
 
 
@@ -86,7 +86,7 @@ def speed(asked: str, texts: CalibrationText) -> float:
             made = Path(shutil.copytree(spark_path(), Path(place) / "made"))
             calibrate_keys(made, made, texts, THREADS, compared=False)
         weights = {"--to": STORED, "--weights": name}.get(option, "f32")
-        return tokens_per_second(made, weights, name if option == "--kv" else "f32")
+        return tokens_per_second(made, weights, name if option == "--kv-format" else "f32")
 
 
 def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]
 
 def bits_of(asked: str, staged: StagedModel) -> float:
     """The bits that a weight takes in memory, or a number of K and V."""
-    if asked.removeprefix(KEYS).startswith("--kv"):
+    if asked.removeprefix(KEYS).startswith("--kv-format"):
         dim = staged.model.paged_kinds[0].head_dim
         return 8 * staged.kv.token_bytes(dim) / (2 * dim)
     weights = staged.model.plain.weights

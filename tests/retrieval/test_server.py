@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from openai import OpenAI
 from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
 from tests.retrieval.test_decoders import EXACT, TEXTS
 from tests.serve.harness import Live, serving
+from twostroke.retrieval.embedder import Embedder
 from twostroke.server.build import build_server
 
 MODEL = "tiny"
@@ -61,6 +63,19 @@ def test_the_openai_package_gets_the_same_vectors_as_floats_and_in_base64(client
     raw: Any = client.embeddings.with_raw_response.create(model=MODEL, input=TEXTS, encoding_format="base64")
     text = raw.http_response.json()["data"][1]["embedding"]
     assert struct.unpack("<64f", base64.b64decode(text)) == tuple(second[1].tolist())
+
+
+def test_vectors_are_computed_in_a_worker_thread(client: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    plain = Embedder.vector
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return plain(*given)
+
+    monkeypatch.setattr(Embedder, "vector", noted)
+    client.embeddings.create(model=MODEL, input=["one", "two"])
+    assert len(threads) == 2 and all(name.startswith("read-") for name in threads)
 
 
 def test_every_shape_of_input(client: OpenAI, embedding: Live) -> None:

@@ -21,9 +21,9 @@ EXACT = "f32"
 
 LOADED = tuple(f"--weights {name}" for name in FORMATS if name != EXACT)
 WRITTEN = (*(f"--to {name}" for name in METHODS), *(f"--to gguf:{name}" for name in MIXES))
-KEPT = tuple(f"--kv {kind.name.lower()}" for kind in KVKind if kind is not KVKind.F32)
+KEPT = tuple(f"--kv-format {kind.name.lower()}" for kind in KVKind if kind is not KVKind.F32)
 KEYS = "--to keys "
-SCALED = tuple(f"{KEYS}--kv {kind.name.lower()}" for kind in KVKind if kind.is_integer)
+SCALED = tuple(f"{KEYS}--kv-format {kind.name.lower()}" for kind in KVKind if kind.is_integer)
 ASKED = (*LOADED, *WRITTEN, *KEPT, *SCALED)
 """Every format that the code rounds to, as it is asked for on the command line."""
 
@@ -41,9 +41,9 @@ corpus are.
   of one number.
 
 `--weights` rounds when the model is loaded, without calibration. `--to` is `twostroke quantize`, calibrated on the
-embedded text with {tokens:,} tokens; GGUF files are not calibrated. `--kv` is how K and V are kept; weights are float32
-there. With `--to keys` before it, K has the factors that `twostroke quantize --to keys` found on that text. Speculation
-is not in the tables, because it changes no answer.
+embedded text with {tokens:,} tokens; GGUF files are not calibrated. `--kv-format` is how K and V are kept; weights are
+float32 there. With `--to keys` before it, K has the factors that `twostroke quantize --to keys` found on that text.
+Speculation is not in the tables, because it changes no answer.
 
 **Spark is small** ({parameters:,} parameters, {hidden} channels), and its embedding, a fifth of it, stays in bfloat16
 with `--to`: bits of a weight are fewer in larger models. The second model is spark with outliers

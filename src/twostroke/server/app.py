@@ -43,6 +43,7 @@ from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, S
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
+from twostroke.server.computed_answer import ComputedAnswer
 from twostroke.server.document.openapi import openapi_document
 from twostroke.server.errors import (
     INVALID,
@@ -132,7 +133,7 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
     ]
     return [
-        Route(path, _for(task, parts, _generate(parts, read, shape, kind)), methods=["POST"])
+        Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
         for path, task, read, shape, kind in served
     ]
 
@@ -140,7 +141,7 @@ def _task_routes(parts: ServerParts) -> list[Route]:
 def _generate(
     parts: ServerParts,
     read: Callable[[bytes, ServerParts], Call],
-    shape: Callable[[Call, ServerParts], Shape],
+    answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
     def checked(body: bytes) -> Call:
@@ -151,9 +152,15 @@ def _generate(
         async with reading(request, parts.limits, parts.bodies) as body:
             read_call = await parts.lanes.run(len(body), checked, body)
             call = salted(read_call, client_of(request.scope))
-        return Answer(call, shape(call, parts), parts)
+        return answer(call, parts)
 
     return endpoint
+
+
+def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
+    """shape: makes the Shape of an answer; a WholeShape where the task generates no text."""
+    made = Answer if task is Task.GENERATE else ComputedAnswer
+    return lambda call, parts: made(call, shape(call, parts), parts)
 
 
 def _chat_shape(call: Call, parts: ServerParts) -> Shape:

@@ -88,9 +88,9 @@ def require_built(folder: Path) -> None:
     missing = missing_parts(folder)
     if missing:
         raise BackendError(
-            "The CUDA backend is not built.",
-            why=f"{', '.join(missing)}: not in the package: an editable installation leaves it out.",
-            fix=f"Build it (some seconds, needs the ziglang package): {BUILD}",
+            "The CUDA backend is not compiled.",
+            why=f"This installation lacks {', '.join(missing)}: an editable one is made without them.",
+            fix=f"Compile it, which takes some seconds and needs the package ziglang: {BUILD}",
         )
 
 

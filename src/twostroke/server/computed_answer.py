@@ -1,0 +1,28 @@
+"""Answers that are computed of the model's rows: vectors, with their steps Dense, and scores.
+
+Knows: rows, the threads that read requests.
+Must not know: what is computed, ASGI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from twostroke.server.api.shapes.retrieval import WholeShape
+from twostroke.server.calls import Call
+from twostroke.server.parts import ServerParts
+from twostroke.server.stream import Answer
+
+
+class ComputedAnswer(Answer):
+    """An Answer that is computed and written as JSON in a worker thread: other clients' streams go on meanwhile."""
+
+    def __init__(self, call: Call, shape: WholeShape, parts: ServerParts) -> None:
+        super().__init__(call, shape, parts)
+        self._rows, self._lanes = shape.rows, parts.lanes
+
+    async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
+        return await self._lanes.run(sum(map(len, self._rows)), lambda: msgspec.json.encode(made()))

@@ -30,12 +30,15 @@ from twostroke.program.model import CommonFacts, Model
 from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields
+from twostroke.spec.refused_fields import refuse_fields, refuse_unread
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Task
 
 COMMON = "common"
 """The folder of what families share; it holds no architecture."""
+
+INNER = {"text_config", "thinker_config"}
+"""Groups of which one is the config of the language model."""
 
 _MODELS = __name__.rsplit(".", 2)[0]
 """The package of model files."""
@@ -60,17 +63,13 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program.
-
-    fields: those that most architectures must refuse, and this one implements (spec/refused_fields.py).
-    """
+    """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program."""
 
     name: str
     model_type: str
     read: Reader
     other_types: tuple[str, ...] = ()
     form: Form = LOGITS
-    fields: tuple[str, ...] = ()
 
 
 _entries: dict[str, Architecture] = {}
@@ -81,16 +80,15 @@ def architecture(
     model_type: str,
     other_types: tuple[str, ...] = (),
     form: Form = LOGITS,
-    fields: tuple[str, ...] = (),
 ) -> Callable[[Reader], Reader]:
     """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: what the program makes. other_types, fields: see Architecture.
+    form: what the program makes. other_types: see Architecture.
     """
 
     def add(read: Reader) -> Reader:
         for name in names:
-            _entries[name] = Architecture(names[0], model_type, read, other_types, form, fields)
+            _entries[name] = Architecture(names[0], model_type, read, other_types, form)
         return read
 
     return add
@@ -155,8 +153,10 @@ def read_model(
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)
     form = require_form(own, asked, entry.name)
-    refuse_fields(fields, entry.name, (entry.model_type, *entry.other_types), entry.fields)
+    refuse_fields(fields, entry.name, (entry.model_type, *entry.other_types))
     facts, text = entry.read(fields)
+    if not fields.read & INNER & fields.values.keys():  # else the fields of the language model are checked there
+        refuse_unread(fields, entry.name)
     trace = Tracer(stored, _has_experts_apart(fields) if apart is None else apart)
     facts, whole = formed(facts, trace.program(text(trace)), form)
     facts = replace(facts, stacks=(*facts.stacks, *trace.stacks))

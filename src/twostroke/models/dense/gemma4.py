@@ -47,7 +47,6 @@ SILENT = {
     **{"tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1, "rope_parameters": ROPES},
     **{"sliding_window": 512, "vocab_size_per_layer_input": 262_144},
 }
-OWN_FIELDS = ("per_layer_config",)
 LayerFeed = Callable[[Tracer, Value, Value], Value]
 """feed(trace, residual, normed): what is normed and added."""
 
@@ -62,11 +61,7 @@ class SharingLayer:
 
 
 @architecture(
-    "Gemma4ForCausalLM",
-    "Gemma4UnifiedForCausalLM",
-    model_type="gemma4_text",
-    other_types=("gemma4_unified_text",),
-    fields=OWN_FIELDS,
+    "Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM", model_type="gemma4_text", other_types=("gemma4_unified_text",)
 )
 def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The last num_kv_shared_layers layers read K and V of the last layer of their type before them."""

@@ -72,6 +72,7 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _read(fields: Fields, silent: Mapping[str, object], experts: int) -> Sparse:
     """experts: how many there are where the config is silent."""
     refuse_setting(fields, "clip_qkv", "Queries, keys and values that are clipped are not implemented.")
+    refuse_setting(fields, "sliding_window", "Of transformers' ways to compute attention only some would keep to it.")
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields, hidden = parts.fields, parts.facts.hidden_size

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from twostroke.spec.refused_fields import FROM_KEYS
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families.family import Config, Family
@@ -35,6 +36,11 @@ NUMBERS = {
     "expert_feed_forward_length": "moe_intermediate_size",
 }
 """Key without the architecture -> field of config.json."""
+UNSEEN = (
+    *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "attention.sliding_window", "rope.freq_base"),
+    *("attn_logit_softcapping", "final_logit_softcapping", "expert_used_count"),
+)
+"""Of these, the keys that no tensor's shape contradicts: a model that does not read the field is refused."""
 
 MOST_LAYERS = 4096
 
@@ -80,8 +86,10 @@ def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divis
     config |= _own_fields(family, keys, config)
     keys.ignore(*left_out)
     keys.check()
-    renamed = {field: family.renamed.get(field, field) for field in config}
-    return {name or field: config[field] for field, name in renamed.items()}
+    renamed = {field: family.renamed.get(field, field) or field for field in config}
+    unseen = {NUMBERS[key]: keys.prefix + key for key in UNSEEN if key not in left_out}
+    sources = {renamed[field]: key for field, key in unseen.items() if config.get(field)}
+    return {**{renamed[field]: value for field, value in config.items()}, FROM_KEYS: sources}
 
 
 def _own_fields(family: Family, keys: Keys, config: Config) -> dict[str, Any]:

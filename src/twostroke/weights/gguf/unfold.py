@@ -38,7 +38,7 @@ from twostroke.weights.json_file import read_object
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "4"
+VERSION = "5"
 
 
 @dataclass(frozen=True, slots=True)

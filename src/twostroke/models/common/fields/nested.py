@@ -13,7 +13,7 @@ from typing import Any
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, causal_of_type, registered
 from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields
+from twostroke.spec.refused_fields import refuse_fields, refuse_unread
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 TIED = "tie_word_embeddings"
@@ -171,8 +171,9 @@ def language_model_by_type(fields: Fields, usual: str = "llama") -> tuple[Common
 
 
 def _model(entry: Architecture, text: Fields) -> tuple[CommonFacts, ProgramText]:
-    refuse_fields(text, entry.name, (entry.model_type, *entry.other_types), entry.fields)
+    refuse_fields(text, entry.name, (entry.model_type, *entry.other_types))
     facts, program = entry.read(_turning_once(text))
+    refuse_unread(text, entry.name)
     return replace(facts, ignored=(*facts.ignored, *NOT_TEXT), stored_prefixes=PREFIXES), program
 
 

@@ -15,10 +15,9 @@ from twostroke.types.errors import UnsupportedModel
 CHANGING: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         (
-            *("final_logit_softcapping", "attn_logit_softcapping", "router_logit_softcapping", "max_attn_value"),
-            *("moe_router_logit_softcapping", "clip_qkv", "sliding_window_pattern", "swiglu_limit", "softmax_scale"),
-            *("attention_multiplier", "llama_4_scaling_beta", "attention_chunk_size", "scale_depth", "dim_model_base"),
-            *("attention_value_scale", "query_pre_attn_scalar"),
+            *("final_logit_softcapping", "attn_logit_softcapping", "moe_router_logit_softcapping", "max_attn_value"),
+            *("clip_qkv", "swiglu_limit", "attention_multiplier", "attention_value_scale", "attention_chunk_size"),
+            *("scale_depth", "dim_model_base", "num_kv_shared_layers", "no_rope_layer_interval"),
         ),
         (0,),
     ),
@@ -26,23 +25,30 @@ CHANGING: Mapping[str, tuple[Any, ...]] = {
         (
             *("logit_scale", "logits_scaling", "embedding_multiplier", "residual_multiplier", "lm_head_multiplier"),
             *("attention_in_multiplier", "attention_out_multiplier", "key_multiplier", "ssm_in_multiplier"),
-            *("ssm_out_multiplier", "output_multiplier_scale", "embedding_multiplier_scale", "scale_emb"),
-            *("attn_output_multiplier", "routed_scaling_factor", "moe_router_scaling_factor"),
+            *("ssm_out_multiplier", "output_multiplier", "output_multiplier_scale", "embedding_multiplier_scale"),
+            *("attn_output_multiplier", "scale_emb", "qk_scale_factor", "route_scale", "router_scaling_factor"),
+            *("routed_scaling_factor", "moe_routed_scaling_factor"),
         ),
         (1,),
     ),
-    **dict.fromkeys(("mlp_multipliers", "ssm_multipliers"), ([],)),
     **dict.fromkeys(
         (
-            *("use_bidirectional_attention", "alibi", "use_alibi", "use_qk_norm", "qk_layernorm", "use_cla", "causal"),
-            *("add_cross_attention", "is_decoder", "attention_output_gate", "attn_output_gate"),
-            *("use_parallel_residual", "scale_attn_by_inverse_layer_idx", "use_gated_attention"),
+            *("use_bidirectional_attention", "alibi", "use_cla", "add_cross_attention", "use_parallel_residual"),
+            *("scale_attn_by_inverse_layer_idx", "attn_temperature_tuning", "moe_apply_router_weight_on_input"),
+            *("use_long_context", "scale_embedding"),
         ),
         (False,),
     ),
-    **dict.fromkeys(("per_layer_config", "no_rope_layers", "layer_rope_theta"), ({}, [])),
+    **dict.fromkeys(
+        (
+            *("per_layer_config", "no_rope_layers", "layer_rope_theta", "mlp_multipliers", "ssm_multipliers"),
+            *("activation_sparsity_pattern", "sparse_attention_config"),
+        ),
+        ({}, []),
+    ),
 }
-"""Name -> values that change nothing; null never does. Each is a field that some architecture reads."""
+"""Name -> values that change nothing; null never does. Each is a field that some architecture reads, and that no tensor
+shows. Left out are fields that published configs have without effect, as sliding_window and query_pre_attn_scalar."""
 
 FROM_KEYS = "read_from_keys"
 """The member of the config of a GGUF file that says of which key each field is made."""
@@ -68,14 +74,14 @@ def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str])
 def refuse_unread(fields: Fields, architecture: str) -> None:
     """Raises UnsupportedModel naming a field that changes an answer and that the reader of this architecture did not
     ask for. Call it when the reader is done."""
-    for name, neutral in CHANGING.items():
-        value = fields.values.get(name)
-        if value is not None and name not in fields.read and value not in neutral:
-            raise _not_read(f"{fields.place}: {name}", value, architecture)
     keys = fields.values.get(FROM_KEYS)
     for name, key in keys.items() if isinstance(keys, dict) else ():
         if name not in fields.read:
             raise _not_read(str(key), fields.values.get(name), architecture)
+    for name, neutral in CHANGING.items():
+        value = fields.values.get(name)
+        if value is not None and name not in fields.read and value not in neutral:
+            raise _not_read(f"{fields.place}: {name}", value, architecture)
 
 
 def _not_read(field: str, value: Any, architecture: str) -> UnsupportedModel:

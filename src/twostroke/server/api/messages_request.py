@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.model_list import check_model
+from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat, require_tokens
 from twostroke.server.calls import Call
-from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat

@@ -1,0 +1,55 @@
+"""A field that changes the arithmetic and that an architecture does not read is refused by name, never ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models.published.dense import sizes
+from twostroke.models.common.registry import read_model
+from twostroke.spec.refused_fields import CHANGING, FROM_KEYS
+from twostroke.types.errors import UnsupportedModel
+
+LLAMA = sizes("LlamaForCausalLM", 199, 64, 112, 2, 4)
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke" / "models"
+
+
+def strange(neutral: Any) -> Any:
+    """A value that is not the neutral one."""
+    return True if neutral is False else [0.5] if isinstance(neutral, dict) else 0.5
+
+
+def test_values_that_change_nothing_pass() -> None:
+    for place in (0, -1):
+        assert read_model({**LLAMA, **{name: values[place] for name, values in CHANGING.items()}}).num_layers == 2
+    assert read_model({**LLAMA, **dict.fromkeys(CHANGING)}).num_layers == 2
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_field_that_is_not_read_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedModel, match=f"config.json: {name} is .* not implemented for Llama") as caught:
+        read_model({**LLAMA, name: strange(CHANGING[name][0])})
+    assert caught.value.why and caught.value.fix
+
+
+def test_each_of_them_is_read_by_an_architecture() -> None:
+    text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    assert [name for name in CHANGING if f'"{name}"' not in text] == []
+
+
+def test_fields_of_the_language_model_inside_are_refused_with_their_place() -> None:
+    outer = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "logit_scale": 2.6592}
+    inner = {**LLAMA, "architectures": None, "model_type": "llama"}
+    assert read_model({**outer, "text_config": inner}).num_layers == 2  # the outer one is not the language model's
+    with pytest.raises(UnsupportedModel, match="text_config: logit_scale"):
+        read_model({**outer, "text_config": {**inner, "logit_scale": 0.5}})
+
+
+def test_a_key_of_a_gguf_file_that_is_not_read_is_refused_by_its_own_name() -> None:
+    keys = {"final_logit_softcapping": "llama.final_logit_softcapping", "layer_norm_epsilon": "llama.x.epsilon"}
+    assert read_model({**LLAMA, "rms_norm_eps": 1e-5, FROM_KEYS: {"rms_norm_eps": "llama.y"}}).num_layers == 2
+    for name, key in keys.items():
+        with pytest.raises(UnsupportedModel, match=key):
+            read_model({**LLAMA, name: 0.5, FROM_KEYS: {name: key}})

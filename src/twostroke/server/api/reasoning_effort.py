@@ -39,7 +39,7 @@ def with_effort(
             f"reasoning_effort {effort[:40]!r} is not supported by this model.",
             param=EFFORT,
             why="Its chat template has no variable of that name.",
-            fix="Leave it out.",
+            fix="Send none to turn thinking off, or leave it out." if SWITCH in template.variables else "Leave it out.",
             code="unsupported_value",
         )
     if said.get(name, value) != value:

@@ -92,7 +92,7 @@ class ResponsesRequest(msgspec.Struct, kw_only=True):
     moderation: Any = None
 
 
-_NOT_SUPPORTED = (
+NOT_SUPPORTED = (
     *("previous_response_id", "conversation", "prompt", "max_tool_calls"),
     *("context_management", "moderation"),
 )
@@ -139,8 +139,8 @@ _RENAMED = {
 
 def _check(request: ResponsesRequest, depth_limit: int) -> None:
     require_tokens(request.max_output_tokens, 1, "max_output_tokens", REST)
-    for name in _NOT_SUPPORTED:
-        if getattr(request, name) not in (None, []):
+    for name in NOT_SUPPORTED:
+        if getattr(request, name) is not None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.background:
         raise InvalidRequest("background is not supported.", param="background", fix="Leave it out.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from twostroke.server.api.json_schema import COUNT, OBJECT, TEXT, list_of, maybe, object_of, or_null
+from twostroke.server.api.responses_request import NOT_SUPPORTED
 from twostroke.server.api.retrieval_request import MAX_TEXTS, REFUSED
 from twostroke.server.api.schema import NEUTRAL
 from twostroke.types.speculate import WAYS
@@ -125,7 +126,7 @@ _RESPONSES_FIELDS = {
     "top_logprobs": _between(0, 20, "integer"),
     "max_output_tokens": maybe({"type": "integer", "minimum": 1}),
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required", None]}, object_of(type=TEXT, name=TEXT)]},
-    **dict.fromkeys(("previous_response_id", "conversation", "prompt", "max_tool_calls"), _NULL),
+    **dict.fromkeys(NOT_SUPPORTED, _NULL),
 }
 _TEXTS = {
     "priority": _between(0, 100, "integer"),
@@ -135,6 +136,7 @@ _TEXTS = {
 DETAILS: dict[str, dict[str, Any]] = {
     "ChatRequest": {
         **_OPENAI_SAMPLING,
+        "max_tokens": maybe({"type": "integer", "minimum": 1}),
         "top_logprobs": _between(0, 20, "integer"),
         "messages": {**_MESSAGES, "description": "Also tool calls and their results."},
     },

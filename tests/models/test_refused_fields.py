@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.models.published.dense import sizes
+from tests.models.published.latent import PUBLISHED
 from twostroke.models.common.registry import read_model
 from twostroke.spec.refused_fields import CHANGING, FROM_KEYS
-from twostroke.types.errors import UnsupportedModel
+from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 LLAMA = sizes("LlamaForCausalLM", 199, 64, 112, 2, 4)
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke" / "models"
@@ -53,3 +54,12 @@ def test_a_key_of_a_gguf_file_that_is_not_read_is_refused_by_its_own_name() -> N
     for name, key in keys.items():
         with pytest.raises(UnsupportedModel, match=key):
             read_model({**LLAMA, name: 0.5, FROM_KEYS: {name: key}})
+
+
+def test_a_share_of_a_head_that_contradicts_what_turns_is_refused() -> None:
+    """transformers turns as many elements as the share says, whatever qk_rope_head_dim is."""
+    config = {**PUBLISHED["deepseek-ai/DeepSeek-V4-Flash"][0], "qk_rope_head_dim": 64}
+    groups = {"main": {"partial_rotary_factor": 0.3}, "compress": {"rope_type": "default"}}
+    for wrong in ({"partial_rotary_factor": 0.3}, {"rope_parameters": groups}):
+        with pytest.raises(CorruptModel, match="partial_rotary_factor"):
+            read_model({**config, **wrong})

@@ -47,6 +47,7 @@ SILENT = {
     **{"bos_token_id": 0, "eos_token_id": 1, "rope_theta": 10_000.0, "compress_rope_theta": 160_000.0},
 }
 LIMIT_OF_RATE = 1 << 16
+SHARE = "partial_rotary_factor"
 BEHIND_SUM = 1e-20
 
 
@@ -160,8 +161,10 @@ def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...
     groups = fields.integer("o_groups", 1, 512)
     if num_heads % groups or dim % 2:
         raise fields.wrong("o_groups", f"It must divide the {num_heads} heads, which have an even number of elements.")
-    share = fields.number("partial_rotary_factor", 1e-3, 1.0, default=64 / 512)
+    share = fields.number(SHARE, 1e-3, 1.0, default=64 / 512)
     turned = fields.integer("qk_rope_head_dim", 2, dim, default=int(dim * share))
+    if fields.value(SHARE) is not None and int(dim * share) != turned:
+        raise fields.wrong(SHARE, f"qk_rope_head_dim says that {turned} of {dim} elements turn.")
     plain = CompressedHeads(
         hidden_size=facts.hidden_size,
         num_heads=num_heads,
@@ -197,7 +200,11 @@ def _rope(fields: Fields, label: str, theta: str, turned: int, positions: int) -
     groups = fields.group("rope_parameters") or fields.group("rope_scaling") or Fields({}, fields.place)
     own = groups.group(label)
     values = dict(own.values if own else {} if label == "main" or groups.group("main") else groups.values)
-    values.pop("partial_rotary_factor", None)  # what turns is qk_rope_head_dim
+    dim = fields.integer("head_dim", 1, MOST_NUMBERS)
+    share = Fields(values, groups.place).number(SHARE, 1e-3, 1.0, default=turned / dim)
+    if int(dim * share) != turned:
+        raise Fields(values, groups.place).wrong(SHARE, f"qk_rope_head_dim says that {turned} of {dim} elements turn.")
+    values.pop(SHARE, None)
     if values.get("rope_type", values.get("type")) == "yarn":
         values.setdefault("attention_factor", 1.0)
     base = fields.number(theta, 1.0 + 1e-6, 1e15)

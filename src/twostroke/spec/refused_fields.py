@@ -17,7 +17,7 @@ CHANGING: Mapping[str, tuple[Any, ...]] = {
         (
             *("final_logit_softcapping", "attn_logit_softcapping", "moe_router_logit_softcapping", "max_attn_value"),
             *("clip_qkv", "swiglu_limit", "attention_multiplier", "attention_value_scale", "attention_chunk_size"),
-            *("scale_depth", "dim_model_base", "num_kv_shared_layers", "no_rope_layer_interval"),
+            *("scale_depth", "dim_model_base", "num_kv_shared_layers"),
         ),
         (0,),
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.models.published.dense import PUBLISHED as PUBLISHED_DENSE
 from tests.models.published.dense import sizes
 from tests.models.published.latent import PUBLISHED
 from twostroke.models.common.registry import read_model
@@ -54,6 +55,12 @@ def test_a_key_of_a_gguf_file_that_is_not_read_is_refused_by_its_own_name() -> N
     for name, key in keys.items():
         with pytest.raises(UnsupportedModel, match=key):
             read_model({**LLAMA, name: 0.5, FROM_KEYS: {name: key}})
+
+
+def test_a_window_beside_local_attention_counts() -> None:
+    """transformers writes both for ModernBERT's decoder, and reads the window."""
+    config = PUBLISHED_DENSE["jhu-clsp/ettin-decoder-150m"][0]
+    assert [max(read_model({**config, **more}).windows) for more in ({}, {"sliding_window": 40})] == [64, 40]
 
 
 def test_a_share_of_a_head_that_contradicts_what_turns_is_refused() -> None:

@@ -32,12 +32,14 @@ TABLE = "model.embeddings.tok_embeddings"
 
 @architecture("ModernBertDecoderForCausalLM", model_type="modernbert-decoder")
 def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything; the others half of local_attention. Layer 0 has no first norm."""
+    """Every third layer sees everything; the others sliding_window, or half of local_attention. Layer 0 has no first
+    norm."""
     kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
     fields = fields.changed({"num_key_value_heads": None, "head_dim": None})
     parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))
     fields, norm, layers, width = parts.fields, parts.norm, parts.facts.num_layers, parts.facts.hidden_size
-    window = fields.integer("local_attention", 2, MAX_POSITIONS, default=128) // 2
+    local = fields.integer("local_attention", 2, MAX_POSITIONS, default=128) // 2
+    window = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # written by transformers, and counts
     every = fields.integer("global_attn_every_n_layers", 1, 4096, default=3)
     usual = tuple(window if index % every else 0 for index in range(layers))
     windows = windows_by_layer(fields, layers, window, usual)

@@ -66,7 +66,8 @@ def _norm(fields: Fields) -> Norm:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything; the others half of local_attention each way. Layer 0 has no first norm.
+    """Every third layer sees everything; the others sliding_window, or half of local_attention, each way. Layer 0 has
+    no first norm.
 
     head: makes the result of the rows behind the last norm.
     """
@@ -74,7 +75,8 @@ def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = _norm(fields)
-    half = fields.integer("local_attention", 2, MAX_POSITIONS) // 2
+    local = fields.integer("local_attention", 2, MAX_POSITIONS) // 2
+    half = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # transformers lets it count
     every = fields.integer("global_attn_every_n_layers", 1, 4096)
     usual = tuple(half + 1 if index % every else 0 for index in range(facts.num_layers))
     windows = pattern_windows(fields, facts.num_layers, half + 1, 0) if fields.texts("layer_types") else usual

@@ -28,6 +28,8 @@ def with_effort(
     if effort is None:
         return variables
     said = dict(variables or {})
+    name: str
+    value: str | bool
     if EFFORT in template.variables:
         name, value = EFFORT, effort
     elif effort == NONE and SWITCH in template.variables:

@@ -7,6 +7,7 @@ Must not know: sockets, the engine.
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from typing import Any
 
 from twostroke.retrieval.embedder import VectorOptions
@@ -20,7 +21,7 @@ from twostroke.server.parts import ServerParts
 from twostroke.types.output import Delta
 
 
-class WholeShape:
+class WholeShape(ABC):
     """A Shape of answers that are never streamed. rows: of each prompt, the sum of its rows."""
 
     heartbeat = HEARTBEAT
@@ -53,6 +54,10 @@ class WholeShape:
     def problem_events(self, problem: Problem) -> list[Event]:
         """No events: nothing is streamed."""
         return []
+
+    @abstractmethod
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
 
     def scores(self) -> list[float]:
         """The score of each pair, in the order of the documents; empty for a model that does not rank."""

@@ -36,11 +36,9 @@ NUMBERS = {
     "expert_feed_forward_length": "moe_intermediate_size",
 }
 """Key without the architecture -> field of config.json."""
-UNSEEN = (
-    *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "attention.sliding_window", "rope.freq_base"),
-    *("attn_logit_softcapping", "final_logit_softcapping", "expert_used_count"),
-)
-"""Of these, the keys that no tensor's shape contradicts: a model that does not read the field is refused."""
+UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
+"""Of these, the keys that converters write only where they change the arithmetic, and that no tensor shows: a model
+that does not read the field is refused."""
 
 MOST_LAYERS = 4096
 

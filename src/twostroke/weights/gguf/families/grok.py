@@ -49,6 +49,9 @@ GROK: Names = {
     "post_ffw_norm": "post_moe_norm",
 }
 
+LEFT_OUT = {"attn_logit_softcapping": ""}
+"""Its key is read above, under this family's name of the field."""
+
 FAMILIES: dict[str, Family] = {
-    "grok": Family("Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, more=_grok),
+    "grok": Family("Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, more=_grok, renamed=LEFT_OUT),
 }

@@ -1,6 +1,7 @@
 """The level `avxvnni` with its instruction emulated (tests/native/vnni.py): the bits are those of the level `avx2`.
 
-Linear of integers and of stored codes, attention over integers. Where a CPU has the instruction, the whole grids run.
+Linear of integers and of stored codes, attention over integers. With the instruction itself, too, where this CPU has
+it; where it is the best that the CPU has, the whole grids run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.ops import test_linear_native as linear
 from tests.ops import test_stored_native as stored
 from tests.ops.native import INTEGER_FORMATS, format_id, random_rows, random_weight
 from tests.ops.native import linear as product
-from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.operands import PackedWeight
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 
@@ -26,9 +27,12 @@ ROWS = (1, 2, 3, 4, 5, 9, 16, 17, 40)
 integer_formats = pytest.mark.parametrize("weight_format", INTEGER_FORMATS, ids=format_id)
 
 
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[CpuOps]:
-    ops = CpuOps(vnni.load(), 1)
+REAL = [vnni.LEVEL.level] if vnni.LEVEL.level in available_levels() else []
+
+
+@pytest.fixture(scope="module", params=[vnni.LEVEL.name, *REAL])
+def one_thread(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    ops = CpuOps(request.param if request.param in REAL else vnni.load(), 1)
     yield ops
     ops.close()
 

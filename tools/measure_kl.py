@@ -3,7 +3,8 @@
 Spark, and spark with outliers, are written as float32 GGUF files. llama.cpp quantizes them, and for the mixes that
 `twostroke quantize` has, it writes files too. Both engines read the same file and the same text: the dialogues of
 tools/spark/dialogues.py. The exact logits are this engine's with everything in float32; the first row of a model says
-how far llama.cpp's are from them on the float32 file. Writes docs/kl.json and the page of it, docs/quantization.md.
+how far llama.cpp's are from them on the float32 file. Files that `twostroke quantize` wrote are asked for greedy
+answers too. Writes docs/kl.json and the page of it, docs/quantization.md.
 
     python -m tools.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
 
@@ -25,11 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tools.format_speed import machine
 from tools.generate_docs import PAGES, ROOT
 from tools.kl.divergence import divergence, joined
-from tools.kl.engines import llama_cpp, our_logits, their_logits
+from tools.kl.engines import llama_cpp, our_answers, our_logits, their_logits
 from tools.pages.kl import ENGINE, FILE, KV_EXACT, PEER, TYPES, WEIGHTS_ALONE
 from tools.spark.dialogues import dialogues
 from tools.spark.outliers import write_outlier_spark
@@ -46,6 +46,7 @@ from twostroke.text.tokenizer import Tokenizer
 
 TURNS, DIALOGUES = 6, 16
 THREADS = 2
+PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 8, 64, 32
 EXACT = GgufMix("F32", 0, "F32", "F32")
 
 OURS = {ENGINE: (STORED, KVKind.INT8), KV_EXACT: (STORED, KVKind.F32), WEIGHTS_ALONE: ("f32", KVKind.F32)}
@@ -82,7 +83,18 @@ class Measured:
         row[PEER] = self.theirs(session, path, "f16")
         for how, (weights, kv) in OURS.items():
             row[how] = self.summary(our_logits(path, self.texts, THREADS, weights, kv))
+        if writer == ENGINE:
+            row["greedy"] = self.greedy(session, path)
         return row
+
+    def greedy(self, session: Session, path: Path) -> dict[str, int]:
+        """How many tokens of greedy answers are the same before the first that differs."""
+        prompts = [ids[:PROMPT_TOKENS].tolist() for ids in self.texts[:PROMPTS]]
+        asked = {"path": str(path), "prompts": prompts, "count": NEW_TOKENS, "threads": THREADS}
+        answers = zip(
+            session.ask("greedy", **asked, kv="f16"), our_answers(path, prompts, NEW_TOKENS, THREADS), strict=True
+        )
+        return {"tokens": len(prompts) * NEW_TOKENS, "same": sum(common(*pair) for pair in answers)}
 
 
 def files(session: Session, exact: Path, folder: Path, types: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
@@ -121,6 +133,12 @@ def record(peers: Path, types: Sequence[str], count: int) -> Iterator[dict[str, 
             for row in measured(session, name, folder, texts, types):
                 rows.append(row)
                 yield {**facts, "rows": rows}
+
+
+def common(first: Sequence[int], second: Sequence[int]) -> int:
+    """The length of what both begin with."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def line(row: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tools.kl.divergence import Divergence, divergence, joined
+from tools.measure_kl import common
 from tools.pages.kl import ENGINE, KV_EXACT, PEER, WEIGHTS_ALONE, kl_table
 
 RNG = np.random.default_rng(0)
@@ -41,7 +42,7 @@ def test_texts_are_joined_position_by_position() -> None:
 def row(kind: str, theirs: float, ours: float) -> dict:
     summary = {"kl_p99": 0.1, "kl_max": 0.2, "same_best_token": 0.99, "perplexity_ratio": 1.01}
     columns = {PEER: theirs, ENGINE: ours, KV_EXACT: ours, WEIGHTS_ALONE: ours}
-    named = {"model": "spark", "type": kind, "writer": PEER}
+    named = {"model": "spark", "type": kind, "writer": PEER, "greedy": {"same": 3, "tokens": 4}}
     return {**named, **{name: {**summary, "kl_nats": kl} for name, kl in columns.items()}}
 
 
@@ -51,4 +52,9 @@ def test_the_page_names_the_files_on_which_this_engine_is_farther_away() -> None
     assert "no larger than llama.cpp's on any file" in kl_table(record) and "2e-09 nats" in kl_table(record)
     record["rows"].append(row("Q8_0", 1e-4, 3e-4))
     assert "larger than llama.cpp's on these: Q8_0 (spark by llama.cpp)" in kl_table(record)
+    assert "6 of 8 greedy tokens" in kl_table(record)
     assert "| spark | Q8_0 | llama.cpp | 1.0e-04, 3.0e-04 |" in kl_table(record)
+
+
+def test_answers_are_compared_up_to_the_first_other_token() -> None:
+    assert [common([1, 2, 3], [1, 2, 3]), common([1, 2, 3], [1, 5, 3]), common([], [1])] == [3, 1, 0]

@@ -1,4 +1,4 @@
-"""The logits of a file's texts by this engine, and llama.cpp's driver.
+"""The logits of a file's texts and its greedy answers by this engine, and llama.cpp's driver.
 
 Knows: stages, the peer's environment.
 Must not know: what logits are compared with.
@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+from twostroke import LLM, SamplingParams
 from twostroke.bench.peers.environment import python_of
 from twostroke.bench.peers.peer import DRIVERS, find_peer
 from twostroke.bench.peers.session import Session
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.quant.formats import format_choice
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.stages import StagedModel
-from twostroke.quant.formats import format_choice
 from twostroke.spec.formats import KVKind
 from twostroke.weights.gguf.unfold import unfold
 
@@ -43,6 +44,13 @@ def _last(staged: StagedModel, texts: Sequence[I32Array], values: Sequence[F32Ar
     for at, ids in enumerate(texts):
         rows = staged.logits(head, ids, values[at] if values else None)
         yield np.concatenate([each.copy() for each in rows])
+
+
+def our_answers(path: Path, prompts: Sequence[list[int]], count: int, threads: int) -> list[list[int]]:
+    """The `count` most likely tokens after each prompt, as the engine serves the file by default, on the CPU."""
+    params = SamplingParams(max_tokens=count, temperature=0.0, ignore_eos=True)
+    with LLM(str(path), threads=str(threads), cache="off", device="cpu") as llm:
+        return [list(each.outputs[0].token_ids) for each in llm.generate(prompts, params)]
 
 
 def their_logits(path: Path, texts: Sequence[I32Array]) -> Iterator[F32Array]:

@@ -26,11 +26,11 @@ The files are written by llama.cpp's own quantizer or by `twostroke quantize --t
 Twostroke with K and V in float32, and with the file's values, activations, K and V in float32: what the file alone
 costs.
 
-{verdict}
+{verdict} {greedy}
 
 `python -m tools.measure_kl` measures this table again. It was measured on: {machine}.
 
-| model | file | written by | KL | 99% of positions below | largest | perplexity | same best token | K, V f32 | file alone |
+| model | file | written by | KL | 99% are below | largest | perplexity | same best token | K, V f32 | file alone |
 | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 
@@ -41,7 +41,7 @@ def kl_table(record: Mapping[str, Any] | None = None) -> str:
         record = json.loads(FILE.read_text())
     rows = [row for row in record["rows"] if ENGINE in row]
     exact = max(row[PEER]["kl_nats"] for row in record["rows"] if ENGINE not in row)
-    said = {**record, "agreement": f"{exact:.0e}", "verdict": verdict(rows)}
+    said = {**record, "agreement": f"{exact:.0e}", "verdict": verdict(rows), "greedy": greedy(rows)}
     return INTRODUCTION.format(**said) + "".join(f"{_line(row)}\n" for row in rows)
 
 
@@ -55,6 +55,14 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
         return "Twostroke's KL is no larger than llama.cpp's on any file."
     named = "; ".join(f"{kind} ({', '.join(where)})" for kind, where in larger.items())
     return f"Twostroke's KL is larger than llama.cpp's on these: {named}. On all others it is no larger."
+
+
+def greedy(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far both engines' greedy answers agree on the files that `twostroke quantize` wrote, in words."""
+    answers = [row["greedy"] for row in rows if "greedy" in row]
+    same, tokens = (sum(each[key] for each in answers) for key in ("same", "tokens"))
+    of = f"{same:,} of {tokens:,} greedy tokens"
+    return f"On the {len(answers)} files of `twostroke quantize`, {of} are the same up to the first that differs."
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -158,10 +158,11 @@ def main() -> None:
     began, found = time.monotonic(), {}
     for found in record(asked.peers, asked.types, asked.dialogues):
         print(f"{time.monotonic() - began:5.0f} s  {line(found['rows'][-1])}", file=sys.stderr, flush=True)
+        if not asked.json:
+            FILE.write_text(json.dumps(found, indent=1) + "\n")
     if asked.json:
         print(json.dumps(found, indent=1))
         return
-    FILE.write_text(json.dumps(found, indent=1) + "\n")
     page = "docs/quantization.md"
     (ROOT / page).write_text(PAGES[page]())
 

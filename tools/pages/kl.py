@@ -28,6 +28,9 @@ costs.
 
 {verdict} {greedy}
 
+Both engines multiply by activations that are rounded to int8. llama.cpp rounds them with one scale for 32 columns
+beside Q4_0 and Q8_0, and for 256 beside K-quants; Twostroke for 256 beside all. With Q8_0 that is most of the distance.
+
 `python -m tools.measure_kl` measures this table again. It was measured on: {machine}.
 
 | model | file | written by | KL | 99% are below | largest | perplexity | same best token | K, V f32 | file alone |

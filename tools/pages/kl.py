@@ -26,7 +26,7 @@ The files are written by llama.cpp's own quantizer or by `twostroke quantize --t
 Twostroke with K and V in float32, and with the file's values, activations, K and V in float32: what the file alone
 costs.
 
-{verdict} {greedy}
+{verdict}{greedy}
 
 Both engines multiply by activations that are rounded to int8. llama.cpp rounds them with one scale for 32 columns
 beside Q4_0 and Q8_0, and for 256 beside K-quants; Twostroke for 256 beside all. With Q8_0 that is most of the distance.
@@ -63,9 +63,11 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
 def greedy(rows: Sequence[Mapping[str, Any]]) -> str:
     """How far both engines' greedy answers agree on the files that `twostroke quantize` wrote, in words."""
     answers = [row["greedy"] for row in rows if "greedy" in row]
+    if not answers:
+        return ""
     same, tokens = (sum(each[key] for each in answers) for key in ("same", "tokens"))
     of = f"{same:,} of {tokens:,} greedy tokens"
-    return f"On the {len(answers)} files of `twostroke quantize`, {of} are the same up to the first that differs."
+    return f" On the {len(answers)} files of `twostroke quantize`, {of} are the same up to the first that differs."
 
 
 def _line(row: Mapping[str, Any]) -> str:

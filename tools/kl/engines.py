@@ -50,7 +50,7 @@ def our_answers(path: Path, prompts: Sequence[list[int]], count: int, threads: i
     """The `count` most likely tokens after each prompt, as the engine serves the file by default, on the CPU."""
     params = SamplingParams(max_tokens=count, temperature=0.0, ignore_eos=True)
     with LLM(str(path), threads=str(threads), cache="off", device="cpu") as llm:
-        return [list(each.outputs[0].token_ids) for each in llm.generate(prompts, params)]
+        return [list(each.completions[0].token_ids) for each in llm.generate(prompts, params)]
 
 
 def their_logits(path: Path, texts: Sequence[I32Array]) -> Iterator[F32Array]:

@@ -1,6 +1,6 @@
 """docs/quantization.md: what each format of weights, K and V costs on spark.
 
-Knows: the formats that the code has, docs/quantization.json (tools/measure_formats.py).
+Knows: the formats that the code has, docs/quantization.json (tools/measure_formats.py), the chapter about llama.cpp.
 Must not know: how the cost is measured.
 """
 
@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tools.pages.kl import kl_table
 
 from twostroke.quant.formats import FORMATS
 from twostroke.quantize.driver.methods import METHODS
@@ -92,7 +94,7 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
             by_format = {row["format"]: row for row in rows}
             lines += [_row(model, by_format[name]) for name in formats]
         lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, kl_table()])
 
 
 def _row(model: str, row: Mapping[str, Any]) -> str:

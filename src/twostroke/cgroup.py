@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 UNLIMITED_BYTES = 1 << 60
 """Version 1 writes "no limit" as a number near 2^63."""
@@ -19,8 +20,7 @@ UNLIMITED_BYTES = 1 << 60
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMemory:
+class GroupMemory(Struct, frozen=True):
     """The tightest group: its limit, and what is used of it without page cache."""
 
     limit_bytes: int
@@ -32,8 +32,7 @@ class GroupMemory:
         return max(0, self.limit_bytes - self.used_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
+class _Mount(Struct, frozen=True):
     """One mounted hierarchy. root: the group that is seen at `point`. controllers: empty for version 2."""
 
     point: Path

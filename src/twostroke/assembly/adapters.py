@@ -7,9 +7,11 @@ Must not know: how an engine is put together, servers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from twostroke.assembly.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
 MORE_ADAPTERS, LATER_RANK = 8, 16
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AdapterPlan:
+class AdapterPlan(Struct, frozen=True, eq=False):
     """Adapters whose numbers are not read yet. asked: names and folders. model: theirs.
 
     program: the model's with room for adapters, fused. weight_format: of the adapters' matrices.

@@ -21,6 +21,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from twostroke.types.many_answers import NEVER, num_looked_at
 from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
@@ -73,8 +75,7 @@ class FinishedBeam:
         return _chain(self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
     least 1. length_penalty, early_stopping: see SamplingParams."""
 

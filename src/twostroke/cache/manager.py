@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from twostroke.cache.miss_notes import MissNotes
 from twostroke.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
 from twostroke.cache.prefix_tree import Node
@@ -26,8 +28,7 @@ __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 Tables = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
 
     paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt

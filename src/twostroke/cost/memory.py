@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from twostroke.cost.cache_needs import CacheNeeds
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.cache_pools import CachePools
@@ -42,8 +44,7 @@ class MemoryNeeds:
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + self.adapter_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class KVPlan:
+class KVPlan(Struct, frozen=True):
     """The pools, and the sentence that says why. tokens: positions of sequences that run together."""
 
     pools: CachePools

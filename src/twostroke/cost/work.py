@@ -6,11 +6,10 @@ Must not know: ops, machines, time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """FLOPs (a multiply-add counts 2) and bytes moved, split by what they belong to."""
 
     flops: int = 0

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from msgspec import Struct
+
 from twostroke.program.check import writes
 from twostroke.program.program import Program
 from twostroke.program.values import Size, Value
@@ -23,8 +25,7 @@ LINE_BYTES = 64
 ELEMENT_BYTES = 4
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Placement:
+class Placement(Struct, frozen=True, eq=False):
     """offsets: bytes from the arena's begin, of each value that owns memory. num_bytes: of the arena."""
 
     offsets: Mapping[Value, int]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from twostroke.types.errors import CorruptModel
 
@@ -19,8 +20,7 @@ _Value = TypeVar("_Value", int, float)
 FIX = "Compare it with the model's original page, or download the model again."
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """The members of one JSON object; `place` names it in messages ("config.json", "config.json: rope_scaling").
 
     A member that is null counts as absent, except for `has`. Every reader raises CorruptModel that names the field.

@@ -7,7 +7,8 @@ Must not know: vectors, models, text.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Task(enum.StrEnum):
@@ -26,8 +27,7 @@ class Pooling(enum.StrEnum):
     MEAN = "mean"
 
 
-@dataclass(frozen=True, slots=True)
-class PooledRows:
+class PooledRows(Struct, frozen=True):
     """How a prompt becomes one vector. skipped: tokens at the beginning that a mean leaves out.
 
     second_text: the position where the second text of a pair begins, for models that tell the two apart; None for one

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
 from twostroke.cost.shape import Segment
@@ -43,8 +45,7 @@ class Share:
     longest_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStory:
+class QueueStory(Struct, frozen=True):
     """Why it waited. behind: completions whose prefill went on meanwhile, longest first. ended: those that ended
     meanwhile, oldest first.
 
@@ -71,16 +72,14 @@ class Spell:
     found_none: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+class Delays(Struct, frozen=True):
     """Seconds of its steps in which the processor was busy with something else: up to the first token, and after it."""
 
     start_s: float = 0.0
     stream_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class GuessCounts:
+class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
     guessed: int = 0

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from twostroke.cost.history.record import SequenceRecord, StepRecord
 from twostroke.cost.history.step_times import StepTime, StepTimes
 from twostroke.cost.shape import Segment, StepCost, StepPrediction
@@ -139,8 +141,7 @@ class Run:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One step, by reference into its run."""
 
     run: Run
@@ -167,8 +168,7 @@ class Sample:
         return self.run.busy_s(self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Steps [first, last) of a run, by reference."""
 
     run: Run

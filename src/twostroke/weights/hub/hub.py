@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
@@ -144,8 +146,7 @@ def resolve_config(
     return Path(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A repository of a hub, and how it is reached; see resolve_model."""
 
     repo_id: str

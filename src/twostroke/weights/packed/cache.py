@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
+
 from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
 from twostroke.program.values import Weight
@@ -48,8 +50,7 @@ def kept_folder(asked: str | None, usual: Path) -> Path | None:
     return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True):
     """One model in one set of formats: where its file is (or will be), and how it must look."""
 
     path: Path

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, U8Array, bf16_to_f32
@@ -104,8 +105,7 @@ class StoredPart:
 FIX = "config.json and the weights do not belong together, or the files are damaged: download both again."
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTensors:
+class StoredTensors(Struct, frozen=True):
     """All tensors of the files, by name."""
 
     tensors: Mapping[str, RawTensor]

@@ -11,7 +11,6 @@ Must not know: queues, budgets, which sequence is preempted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -46,8 +45,7 @@ class Prefix(Struct, frozen=True):
 NOTHING_CACHED = Prefix(0, ())
 
 
-@dataclass(slots=True)
-class Holding:
+class Holding(Struct):
     """What one sequence holds.
 
     full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from

@@ -10,7 +10,6 @@ Must not know: what ops compute.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from msgspec import Struct
@@ -32,8 +31,7 @@ class Placement(Struct, frozen=True, eq=False):
     num_bytes: int
 
 
-@dataclass(slots=True)
-class _Life:
+class _Life(Struct):
     """Calls [first, last] between which a value's memory is its own."""
 
     num_bytes: int

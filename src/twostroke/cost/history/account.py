@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
@@ -91,8 +91,7 @@ class GuessCounts(Struct, frozen=True):
         return GuessCounts(self.guessed + guessed, self.accepted + accepted, self.steps + 1)
 
 
-@dataclass(eq=False, slots=True)
-class LiveAccount:
+class LiveAccount(Struct, eq=False):
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
 
     sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.

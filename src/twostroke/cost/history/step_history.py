@@ -13,10 +13,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from twostroke.cost.history.record import SequenceRecord, StepRecord
 from twostroke.cost.history.step_times import StepTime, StepTimes
@@ -84,8 +83,7 @@ _ROW = struct.Struct("=ii?iiihh?")
 _pack = _ROW.pack
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger.
 
     ids, packed: the rows.

@@ -9,10 +9,10 @@ Must not know: pages, queues.
 from __future__ import annotations
 
 from collections.abc import Sequence as Positions
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.sequence import Sequence
@@ -39,8 +39,7 @@ class SchedulerLimits:
     spare_tokens: int = 0
 
 
-@dataclass(slots=True)
-class StepLoad:
+class StepLoad(Struct):
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
     decode, once all of them are in: they are first.
 

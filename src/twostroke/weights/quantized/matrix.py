@@ -10,11 +10,11 @@ Must not know: where in a file its parts lie.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-
-from msgspec import Struct
 
 UNLIMITED_BYTES = 1 << 60
 """Version 1 writes "no limit" as a number near 2^63."""
@@ -20,7 +19,8 @@ UNLIMITED_BYTES = 1 << 60
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-class GroupMemory(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
     """The tightest group: its limit, and what is used of it without page cache."""
 
     limit_bytes: int
@@ -32,7 +32,8 @@ class GroupMemory(Struct, frozen=True):
         return max(0, self.limit_bytes - self.used_bytes)
 
 
-class _Mount(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Mount:
     """One mounted hierarchy. root: the group that is seen at `point`. controllers: empty for version 2."""
 
     point: Path

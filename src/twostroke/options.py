@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-from msgspec import Struct
 
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
@@ -122,7 +121,8 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-class Option(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Option:
     """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
 
     secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its

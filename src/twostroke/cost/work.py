@@ -6,10 +6,11 @@ Must not know: ops, machines, time.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from dataclasses import dataclass
 
 
-class Work(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Work:
     """FLOPs (a multiply-add counts 2) and bytes moved, split by what they belong to."""
 
     flops: int = 0

@@ -59,8 +59,7 @@ class QueueStory(Struct, frozen=True):
     ended: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spell:
+class Spell(Struct, frozen=True):
     """One preemption: put back at from_s, planned again at until_s (None: never).
 
     by: the completion that needed its pages. Where it found none for its own next position: the one that held most.
@@ -163,8 +162,7 @@ class LiveAccount(Struct, eq=False):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """A completion that has ended. parts add up to finished_s - arrival_s, or, where its reader took the last piece
     late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
 

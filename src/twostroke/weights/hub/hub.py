@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +56,7 @@ EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFolder:
+class ModelFolder(Struct, frozen=True):
     """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit.
 
     headers: of the GGUF file that the folder was unfolded from, held so that each is parsed once (gguf/container.py).

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct
@@ -57,8 +57,7 @@ class CacheEntry(Struct, frozen=True):
     plan: FilePlan
 
 
-@dataclass(frozen=True, slots=True)
-class CachedWeights:
+class CachedWeights(Struct, frozen=True):
     """Weights, and the file that they are views of; None where they were packed into memory."""
 
     weights: ModelWeights

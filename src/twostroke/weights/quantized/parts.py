@@ -7,7 +7,6 @@ Must not know: formats.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,8 +40,7 @@ class RawTensor(Protocol):
         """The bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class StoredPart:
+class StoredPart(Struct, frozen=True, eq=False):
     """One stored tensor. seen_as: the type that its bytes are, where they are stored as whole numbers."""
 
     name: str

@@ -7,8 +7,7 @@ Must not know: vectors, models, text.
 from __future__ import annotations
 
 import enum
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 
 class Task(enum.StrEnum):
@@ -27,7 +26,8 @@ class Pooling(enum.StrEnum):
     MEAN = "mean"
 
 
-class PooledRows(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PooledRows:
     """How a prompt becomes one vector. skipped: tokens at the beginning that a mean leaves out.
 
     second_text: the position where the second text of a pair begins, for models that tell the two apart; None for one

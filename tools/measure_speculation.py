@@ -20,6 +20,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from twostroke import LLM, SamplingParams
 from twostroke.bench.oracle import OracleProposer
 from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
@@ -151,7 +153,7 @@ def offer(llm: LLM, told: OracleProposer) -> None:
     """Let requests ask for the oracle."""
     llm._built.guesser.offer(told.name, (told,))
     session = llm._built.session
-    session.limits = replace(session.limits, speculate=(*session.limits.speculate, told.name))
+    session.limits = structs.replace(session.limits, speculate=(*session.limits.speculate, told.name))
 
 
 def random_prompt(llm: LLM, length: int, seed: int) -> list[int]:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
@@ -30,8 +32,7 @@ STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One value that was asked for, and where."""
 
     value: Any
@@ -47,8 +48,7 @@ class Setting:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """All settings, frozen. Typed access below; `settings` is what `twostroke config` prints."""
 
     settings: tuple[Setting, ...]
@@ -118,8 +118,7 @@ class Resolver:
         return Resolved(tuple(self._settings))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """What is known of a model before its weights are read. source: folder or hub id, for messages.
 
     text_tokens: the longest text that its files name, None where they name none.

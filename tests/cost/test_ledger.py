@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.tiers import examples
 from twostroke.cost.history.account import Account
@@ -96,7 +97,7 @@ def test_a_reader_slower_than_the_account_lives_leaves_nothing() -> None:
     any_account = lab.account(f"{lab.deltas[-1].request_id}/{lab.deltas[-1].index}")
     accounts = Accounts(2)
     for name in "abc":
-        accounts.add(replace(any_account, request_id=f"{name}/0", group_id=name))
+        accounts.add(structs.replace(any_account, request_id=f"{name}/0", group_id=name))
         accounts.reader(f"{name}/0", 0.5, 0.25)
     accounts.reader("a/0", 9.0, 9.0)
     assert [account.unread_s for account in accounts.find("b")] == [0.25]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from twostroke.cost.history.record import RequestRecord, SequenceRecord, StepRecord
 from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line

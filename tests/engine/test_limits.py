@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
@@ -63,7 +64,7 @@ def test_wrong_fields_are_named(wrong: Prompt, param: str) -> None:
 
 
 def test_one_request_may_ask_for_less_haste_and_not_for_more() -> None:
-    kept = replace(LIMITS, objectives=LatencyObjectives(1.0, 0.05))
+    kept = structs.replace(LIMITS, objectives=LatencyObjectives(1.0, 0.05))
     asked = replace(prompt(5), objectives=LatencyObjectives(2.0, None))
     assert kept.check(asked) > 0
     for wrong, name in ((LatencyObjectives(0.5), "ttft_s"), (LatencyObjectives(None, 4000.0), "itl_s")):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.guesses import DraftModel, check_draft
@@ -61,7 +62,7 @@ def llm() -> Iterator[LLM]:
     with LLM("spark", speculate="draft:spark-draft", **options) as made:
         made._built.guesser._limiter = AllOfThem(made._built.guesser._limiter.times)
         session = made._built.session
-        session.limits = replace(session.limits, speculate=(*session.limits.speculate, "oracle"))
+        session.limits = structs.replace(session.limits, speculate=(*session.limits.speculate, "oracle"))
         yield made
 
 

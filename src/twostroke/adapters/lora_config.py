@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.adapters.module_pattern import module_pattern
 from twostroke.spec.fields import Fields
@@ -39,8 +40,7 @@ PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 """Values of init_lora_weights that leave the model's own matrices as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoraConfig:
+class LoraConfig(Struct, frozen=True):
     """rank, alpha: where no pattern says otherwise. targets, excluded: endings of names, or one regular expression.
 
     layers: those that the adapter changes; empty for all. Patterns are regular expressions over endings of names.

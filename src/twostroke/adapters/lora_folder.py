@@ -14,10 +14,10 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.adapters.lora_config import CONFIG_NAME, LoraConfig, read_lora_config
 from twostroke.ops.operands import F32Array, bf16_to_f32
@@ -42,8 +42,7 @@ _OTHER_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LoraModule:
+class LoraModule(Struct, frozen=True):
     """stored: its name in the file. scaling: what B A is multiplied by."""
 
     stored: str

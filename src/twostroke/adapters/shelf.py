@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from twostroke.adapters.bank import AdapterBank
 from twostroke.adapters.lora_folder import LoraFolder, named_errors
@@ -22,8 +23,7 @@ from twostroke.weights.loaded import ModelWeights
 OpenFolder = Callable[[Path], LoraFolder]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedAdapter:
+class LoadedAdapter(Struct, frozen=True):
     """path: where it was loaded from."""
 
     name: str

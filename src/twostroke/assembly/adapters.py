@@ -7,9 +7,11 @@ Must not know: how an engine is put together, servers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from twostroke.assembly.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
 MORE_ADAPTERS, LATER_RANK = 8, 16
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AdapterPlan:
+class AdapterPlan(Struct, frozen=True, eq=False):
     """Adapters whose numbers are not read yet. asked: names and folders. model: theirs.
 
     program: the model's with room for adapters, fused. weight_format: of the adapters' matrices.
@@ -54,7 +55,8 @@ class AdapterPlan:
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:
         """What the model and its adapters need together."""
         buffers = place(self.program, step_tokens, sequences + GUESS_ROWS).num_bytes
-        return replace(needs, buffer_bytes=buffers, adapter_bytes=bank.bank_bytes(self.parts, self.weight_format))
+        held = bank.bank_bytes(self.parts, self.weight_format)
+        return structs.replace(needs, buffer_bytes=buffers, adapter_bytes=held)
 
     def check_beside(self, guessing: GuessingModel | None) -> None:
         """Raises ConfigError for heads: they were trained on the hidden states of the model alone."""

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from twostroke.assembly.guesses import GuessingModel
 from twostroke.assembly.optional import cuda, cuda_limits
 from twostroke.assembly.weights import settler_of
@@ -138,7 +140,7 @@ def needs_on(
     held = max(cuda_limits.scratch_bytes(program, formats, context) for program in programs)
     held += cuda_limits.sampling_bytes(spec.vocab_size) + (len(programs) - 1) * cuda_limits.ASKED_BYTES
     held += 0 if guessing is None else guessing.input_bytes(settings)
-    return replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
+    return structs.replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
 
 
 def backing_of(device: CudaDevice | None, memory: StepMemory) -> PoolBacking:

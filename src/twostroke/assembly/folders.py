@@ -7,8 +7,9 @@ Must not know: settings of an engine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from twostroke.assembly.optional import kept_result
 from twostroke.assets import spark_draft_path, spark_path

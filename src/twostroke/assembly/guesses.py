@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import structs
+
 from twostroke.assembly.calibrated_keys import factors_beside, with_factors
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.optional import heads
@@ -110,11 +112,11 @@ def needs_with(
     own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
     tables = len(own.groups) * page_table_bytes(context, sequences)
     state_bytes = own.state_bytes * draft_slots(spec, sequences)
-    return replace(
+    return structs.replace(
         needs,
         weight_bytes=needs.weight_bytes + weight_bytes,
         buffer_bytes=needs.buffer_bytes + placement(spec.program, rows, sequences).num_bytes + state_bytes,
-        caches=replace(needs.caches, groups=needs.caches.groups + own.groups),
+        caches=structs.replace(needs.caches, groups=needs.caches.groups + own.groups),
         table_bytes=needs.table_bytes + spec.rope_bytes(context) + tables,
     )
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.assembly.optional import cuda, cuda_health, device_sampler, early_runner, runner_ahead
 from twostroke.backends.cpu import CpuOps
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunPlace(Struct, frozen=True):
     """ops: of this machine's processor; they also weigh what is sampled here. device: None where everything runs on
     the processor."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
@@ -51,8 +51,7 @@ SHARED_HERE = ("threads", "cache")
 """The settings that members on this machine share with their leader."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankPlaces:
+class RankPlaces(Struct, frozen=True):
     """Where the processes of a division are. addresses: of members on other machines, by rank; empty for processes of
     this one. timeout_s: the longest wait of one for another inside a step: a rank that takes longer hangs."""
 

@@ -9,9 +9,10 @@ Must not know: engines, servers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from twostroke.assembly.optional import embedder, reranker
 from twostroke.config import Resolver
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """What makes prompts of texts and answers of rows; both are None where the model generates text."""
 
     embedder: Embedder | None = None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from twostroke.assembly.folders import CALIBRATED
 from twostroke.backends.cpu import NativePacker
@@ -42,7 +43,7 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
     if made:
         kept = tuple(each for each in spec.program.vectors if not _is_made(each))
         whole = load(folder, replace(spec, program=replace(spec.program, vectors=kept)), resolved, progress, report)
-        return replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
+        return structs.replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
     format_for = format_choice(resolved["weights"])
     packer = NativePacker(resolved["cpu_level"], resolved["threads"])
     try:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
 
 from twostroke.beams.search import BeamSearch, BeamText, FinishedBeam, Rules
 from twostroke.scheduler.gauges import Gauges
@@ -31,8 +33,7 @@ TEXT_FAULT = "The text of a beam could not be made."
 TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """One search. beams: the requests whose sequences are the search's beams, in its order. computed: of beams, what
     may come next. ended: of members whose sequence the scheduler has ended."""
 

@@ -18,8 +18,10 @@ Must not know: where they come from, requests, the scheduler, texts themselves.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from twostroke.types.many_answers import NEVER, num_looked_at
 from twostroke.types.result import Continuation, SampledToken, TokenLogprob
@@ -44,8 +46,7 @@ class Chosen(NamedTuple):
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Beam:
+class Beam(Struct, frozen=True):
     """An answer that goes on. total: sum of its log probabilities; place: of the beam that it continues. text: None
     without stop strings."""
 
@@ -59,8 +60,7 @@ class Beam:
         return _chain(self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedBeam:
+class FinishedBeam(Struct, frozen=True):
     """A finished answer. ended: by an end token, which is its last one. stopped: by a stop string."""
 
     score: float
@@ -73,8 +73,7 @@ class FinishedBeam:
         return _chain(self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
     least 1. length_penalty, early_stopping: see SamplingParams."""
 

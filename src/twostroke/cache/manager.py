@@ -11,7 +11,8 @@ Must not know: queues, budgets, which sequence is preempted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cache.miss_notes import MissNotes
 from twostroke.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
@@ -26,8 +27,7 @@ __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 Tables = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
 
     paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
@@ -45,8 +45,7 @@ class Prefix:
 NOTHING_CACHED = Prefix(0, ())
 
 
-@dataclass(slots=True)
-class Holding:
+class Holding(Struct):
     """What one sequence holds.
 
     full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node, PrefixTree, TreeWatch
@@ -33,8 +34,7 @@ class PageState(enum.IntEnum):
     CACHED = 4
 
 
-@dataclass(slots=True)
-class PageTable:
+class PageTable(Struct):
     """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree.
 
     first_held: the pages before were given back, or never taken, because they are behind the window.

@@ -25,7 +25,8 @@ Must not know: pages, bytes, queues.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cache.pages import PagePool
 from twostroke.cache.prefix_tree import Node
@@ -41,8 +42,7 @@ NOTHING_HELD = -1
 Copies = list[tuple[int, int]]
 
 
-@dataclass(eq=False, slots=True)
-class SlotTable:
+class SlotTable(Struct, eq=False):
     """The state slots of one sequence.
 
     node: the last page boundary at which one of its steps ended, or where it began; it is pinned. num_pages: the pages

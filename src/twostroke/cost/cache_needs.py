@@ -11,8 +11,9 @@ Must not know: the machine's memory, tensors, which layers a group has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
@@ -33,8 +34,7 @@ class GroupBytes(NamedTuple):
     window: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CacheNeeds:
+class CacheNeeds(Struct, frozen=True):
     """groups: of pages, in the order of `program.cache_groups`. state_bytes: of one slot; 0 without states.
 
     context_tokens: the longest sequence. max_sequences: that run at once. chunk_tokens: the most positions of one

@@ -7,7 +7,8 @@ Must not know: how the rates were measured, requests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cost.calibration import Calibration, LinearRates
 from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
@@ -20,8 +21,7 @@ MEMORY_ROWS_FACTOR = 1.5
 """Products that take less than this many times what one row takes are bound by reading the weights."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
+class _Product(Struct, frozen=True):
     """Seconds of products with some matrices by rows, and by how much of the weights stays in caches.
 
     elements, features: of these matrices together; features are inputs and outputs.

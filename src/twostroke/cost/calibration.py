@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from twostroke.cost.curve import Curve
 from twostroke.spec.formats import KVKind, WeightKind
 
@@ -21,8 +23,7 @@ DISTURBED_SHARE = 0.1
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class LinearRates:
+class LinearRates(Struct, frozen=True):
     """Rows of a product -> seconds for each weight of the matrix, all rows together.
 
     cold: weights come from memory. warm: they stay in the last-level cache between steps. features: rows -> seconds for
@@ -34,8 +35,7 @@ class LinearRates:
     features: Curve
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionRates:
+class AttentionRates(Struct, frozen=True):
     """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
     decode_warm_s_per_byte: where K and V stay in caches between steps.
@@ -51,8 +51,7 @@ class AttentionRates:
     prefill: Curve
 
 
-@dataclass(frozen=True, slots=True)
-class HostRates:
+class HostRates(Struct, frozen=True):
     """What a step takes beside its kernels, Python's share above all: fixed, for each sequence, for each logit of a
     sampled row.
 

@@ -6,7 +6,7 @@ Must not know: the machine's real memory (an argument), tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.cost.cache_needs import CacheNeeds
 from twostroke.spec.formats import PAGE_TOKENS
@@ -24,8 +24,7 @@ PROCESS_BYTES = 400_000_000
 grammars. More may be held while a load lasts; this is what stays after it (heap.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryNeeds:
+class MemoryNeeds(Struct, frozen=True):
     """weight_bytes: packed. buffer_bytes: activations and logits. table_bytes: what grows with the context (rotations,
     page tables). process_bytes: of the process itself. adapter_bytes: of places for adapters."""
 
@@ -42,8 +41,7 @@ class MemoryNeeds:
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + self.adapter_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class KVPlan:
+class KVPlan(Struct, frozen=True):
     """The pools, and the sentence that says why. tokens: positions of sequences that run together."""
 
     pools: CachePools

@@ -10,16 +10,16 @@ Must not know: tensors, machines, time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from twostroke.cost.shape import Part
 from twostroke.cost.work import Work
 from twostroke.cost.work_table import WorkTable
 
 
-@dataclass(frozen=True, slots=True)
-class StepWork:
+class StepWork(Struct, frozen=True):
     """Work of each part of one step."""
 
     weights: Work

@@ -10,14 +10,13 @@ Must not know: programs, tensors, machines, time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.cost.work import Work
 from twostroke.spec.formats import KVKind, WeightKind
 
 
-@dataclass(frozen=True, slots=True)
-class SeenLayers:
+class SeenLayers(Struct, frozen=True):
     """The layers with attention of one window, together (0: all positions).
 
     pair_flops: of one row and one position that it sees. position_bytes: K and V of one cached position.
@@ -28,8 +27,7 @@ class SeenLayers:
     position_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
+class Products(Struct, frozen=True):
     """Products with matrices of one kind, together. elements: of the matrices. features: their inputs and outputs."""
 
     kind: WeightKind
@@ -37,8 +35,7 @@ class Products:
     features: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertBank:
+class ExpertBank(Struct, frozen=True):
     """One bank: of `experts` matrices, each row meets `chosen`. expert: the work of reading one; kind, elements and
     features are those of one matrix too."""
 
@@ -54,8 +51,7 @@ class ExpertBank:
         return self.experts * (1.0 - (1.0 - self.chosen / self.experts) ** rows)
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterBanks:
+class AdapterBanks(Struct, frozen=True):
     """Places for adapters. row: of each row that has one. banks: of each, one matrix is of one adapter; a step
     reads those of the adapters that its rows have."""
 
@@ -68,8 +64,7 @@ class AdapterBanks:
         return sum(bank.expert_bytes for bank in self.banks)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkTable:
+class WorkTable(Struct, frozen=True):
     """`..._once`: in a step that has such rows. `..._row`: for each row. head and selected: of rows that need logits.
 
     layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from twostroke.text.detokenizer import Vocabulary, detokenizer_for
 from twostroke.text.stops import StopMatcher
@@ -28,8 +28,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A token that is not delivered. Its text is [start, end) of the whole; end: None while a character is open."""
 
     token_id: int

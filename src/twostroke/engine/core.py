@@ -9,8 +9,9 @@ Must not know: clocks (an argument), text, threads, which executor.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from twostroke.engine.executor import Executor
 from twostroke.engine.plans_in_flight import PlansInFlight
@@ -38,8 +39,7 @@ class Planner(Protocol):
         """Counts of this moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One finished step: its plan, its result, its events; when it began, when it was committed.
 
     A step of a pipeline begins when the one before it has ended, though its first stages may have begun earlier.

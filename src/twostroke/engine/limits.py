@@ -7,7 +7,8 @@ Must not know: text, pages, callers.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest, prompt_too_long
 from twostroke.types.many_answers import num_offered
@@ -19,8 +20,7 @@ from twostroke.types.speculate import BY_MODEL, INSIDE, NO_WAYS, WAYS
 MAX_OBJECTIVE_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
+class EngineLimits(Struct, frozen=True):
     """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
 
     pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from twostroke.engine.reader_watch import ReaderWatch
 from twostroke.types.errors import TwostrokeError, UnreadOverflow
@@ -25,8 +26,7 @@ MOST_TOKENS_TOGETHER = 256
 PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 
-@dataclass(slots=True, eq=False)
-class StreamReader:
+class StreamReader(Struct, eq=False):
     """Only its own loop touches `mail` (pieces with when each was sent, and its size in bytes) and what follows it.
 
     wake: called on the loop when there is news, once for all pieces that came together; it may be called again before

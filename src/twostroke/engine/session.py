@@ -13,10 +13,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from twostroke.cost.explain.guesses import seconds_of_guesses
 from twostroke.cost.history.ledger import Ledger
@@ -74,8 +74,7 @@ class RequestBook(Protocol):
         """End it with a reason that the scheduler cannot see."""
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(Struct):
     """One completion that is not finished."""
 
     request: Request

@@ -12,8 +12,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
+
+from msgspec import Struct, field
 
 
 def _closed_gate() -> threading.Lock:
@@ -22,8 +23,7 @@ def _closed_gate() -> threading.Lock:
     return gate
 
 
-@dataclass(slots=True, eq=False)
-class _Place:
+class _Place(Struct, eq=False):
     """A place in the queue. granted: written under the guard alone."""
 
     gate: threading.Lock = field(default_factory=_closed_gate)

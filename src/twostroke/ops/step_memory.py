@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.attention.rope_tables import rope_table
 from twostroke.ops.device_memory import HOST, DeviceMemory
@@ -70,8 +70,7 @@ class StepSizes(NamedTuple):
     logit_rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySizes:
+class MemorySizes(Struct, frozen=True):
     """num_pages: of the pool of each page group, in the order of `program.cache_groups`, or one number for all of them.
     context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies. The others
     are limits of one step. groups: the page groups that this program has of those that plans hold; None for all."""
@@ -99,8 +98,7 @@ class MemorySizes:
         return -(-self.context_tokens // PAGE_TOKENS)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class GroupInputs:
+class GroupInputs(Struct, frozen=True, eq=False):
     """What a step says of one page group: slots (T,), page * PAGE_TOKENS + offset of each row, and the page tables.
 
     The row starts and the contexts of all groups are the same arrays. written: the table that each row of the page

@@ -32,10 +32,11 @@ Must not know: files, kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, nibbles_of, nibbles_to
@@ -55,8 +56,7 @@ _E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
 _OFFSETS = {WeightKind.FLAT4: 8, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class StoredValues:
+class StoredValues(Struct, frozen=True, eq=False):
     """n blocks (or rows) of `codes.shape[1]` elements.
 
     codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), b a multiple of a; None for ones.

@@ -11,7 +11,8 @@ Must not know: pools, tables, arrays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.program.program import Program
 from twostroke.program.values import Cache, PagedKV
@@ -19,24 +20,21 @@ from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.cache_pools import CachePools, PagePoolSize
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class FullPages:
+class FullPages(Struct, frozen=True, eq=False):
     """Caches whose pages stay."""
 
     caches: tuple[Cache, ...]
     window: int = 0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class WindowPages:
+class WindowPages(Struct, frozen=True, eq=False):
     """Caches whose layers see `window` positions, the query's own included."""
 
     caches: tuple[Cache, ...]
     window: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class SequenceStates:
+class SequenceStates(Struct, frozen=True, eq=False):
     """Caches that keep one state of a fixed size for each sequence."""
 
     caches: tuple[Cache, ...]
@@ -45,8 +43,7 @@ class SequenceStates:
 PageCaches = FullPages | WindowPages
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class CacheGroups:
+class CacheGroups(Struct, frozen=True, eq=False):
     """pages: the group of full pages first, where there is one, then windows from the shortest to the longest.
 
     states: None where no layer has a state.

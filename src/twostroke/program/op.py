@@ -23,9 +23,10 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, get_type_hints
+
+from msgspec import Struct
 
 from twostroke.cost.work import Work
 from twostroke.program.values import Cache, Indices, Rope, Sequences, StateCache, Value, Vector, Weight
@@ -61,8 +62,7 @@ class OpPart(enum.Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """A field of a call."""
 
     name: str
@@ -70,8 +70,7 @@ class Operand:
     optional: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFormats:
+class StoredFormats(Struct, frozen=True):
     """How weights and K and V are stored. format_for: of each matrix."""
 
     format_for: FormatChoice
@@ -82,8 +81,7 @@ class StoredFormats:
         return weight.matrices * self.format_for(weight).total_bytes(weight.rows, weight.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class OpCost:
+class OpCost(Struct, frozen=True):
     """What a call costs. once: where there is any row at all. per_row: for each row of its result.
 
     per_pair: for each pair of a row and a position that it sees; per_position: for each cached position that is read,
@@ -209,8 +207,7 @@ def completed(op: type[Op], operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*operands, *tuple(defaults(op).values())[-missing:]) if missing > 0 else operands
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One axis of a shape: `times` the number that `name` stands for; name is empty for a fixed number of `times`."""
 
     name: str

@@ -10,8 +10,9 @@ Must not know: what ops compute.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from twostroke.program.check import writes
 from twostroke.program.program import Program
@@ -23,16 +24,14 @@ LINE_BYTES = 64
 ELEMENT_BYTES = 4
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Placement:
+class Placement(Struct, frozen=True, eq=False):
     """offsets: bytes from the arena's begin, of each value that owns memory. num_bytes: of the arena."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
 
 
-@dataclass(slots=True)
-class _Life:
+class _Life(Struct):
     """Calls [first, last] between which a value's memory is its own."""
 
     num_bytes: int

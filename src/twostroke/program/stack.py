@@ -6,11 +6,10 @@ Must not know: arrays, models, ops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertStack:
+class ExpertStack(Struct, frozen=True):
     """A stack (experts, rows, columns) that some checkpoints hold where the program reads a tensor for each expert.
 
     name: what its name ends with. each: its matrices from top to bottom; that of expert 3 is called as the stack is,

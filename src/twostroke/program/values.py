@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.spec.rope import RopeSpec
 
@@ -30,8 +32,7 @@ class Size(enum.Enum):
     LOGIT_ROWS = "R"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Value:
+class Value(Struct, frozen=True, eq=False):
     """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: of one row, (columns,) or (heads, head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
@@ -106,8 +107,7 @@ def join(*neighbours: Value) -> Value:
     return Value(first.trace, first.rows, shape, first.root, first.offset, False, neighbours)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadRows:
+class HeadRows(Struct, frozen=True):
     """Which rows of a tensor are meant, and in which order: for each of `heads` heads, `count` rows from
     first + head * step on.
 
@@ -213,8 +213,7 @@ class Vector:
     numbers: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rope:
+class Rope(Struct, frozen=True):
     """A table of rotations; equal ones are one table."""
 
     spec: RopeSpec
@@ -263,8 +262,7 @@ class LatentKV(PagedKV):
         return kv_kind.latent_bytes(self.head_dim)
 
 
-@dataclass(frozen=True, slots=True)
-class StateSlots:
+class StateSlots(Struct, frozen=True):
     """A state of fixed size for each sequence: `elements` float32."""
 
     elements: int
@@ -293,8 +291,7 @@ class StateCache(Cache):
         return self.kind.elements
 
 
-@dataclass(frozen=True, slots=True)
-class Indices:
+class Indices(Struct, frozen=True):
     """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters` (T,), `state_slots`
     (S,), `logit_rows`, `logit_adapters` (R,)."""
 
@@ -302,8 +299,7 @@ class Indices:
     count: Size
 
 
-@dataclass(frozen=True, slots=True)
-class Sequences:
+class Sequences(Struct, frozen=True):
     """The input that says which rows belong to which sequence, and where its pages are."""
 
 

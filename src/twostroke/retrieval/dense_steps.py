@@ -10,11 +10,11 @@ Must not know: the other steps, models, tokenizers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, bf16_to_f32
@@ -34,8 +34,7 @@ _FUNCTIONS: Mapping[str, Function] = {"Identity": lambda x: x, "Tanh": np.tanh}
 """By the last part of the class that activation_function names."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class DenseStep:
+class DenseStep(Struct, frozen=True, eq=False):
     """weight: (outputs, inputs) float32. bias: (outputs,), None for none. function: of each element."""
 
     weight: F32Array

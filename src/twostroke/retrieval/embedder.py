@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.retrieval.sentence_files import SentenceFiles
@@ -23,8 +24,7 @@ from twostroke.types.sampling_params import SamplingParams
 NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingOptions:
+class EmbeddingOptions(Struct, frozen=True):
     """prompt_name: which of the model's prompts stands before the text; None for its default, if it has one.
 
     most_tokens: longer texts are cut to this length, special tokens included; None refuses them.
@@ -39,8 +39,7 @@ class EmbeddingOptions:
 AS_IS = EmbeddingOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class VectorOptions:
+class VectorOptions(Struct, frozen=True):
     """dimensions: how many numbers of the vector are kept, the first ones; None: all. normalized: then to length 1."""
 
     dimensions: int | None = None

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.retrieval.embedder import NO_OUTPUT
 from twostroke.retrieval.texts import TextTokenizer, body_of, framed_pair
@@ -32,8 +32,7 @@ AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 """The prompt's text before and after a pair, as the model page of Qwen3-Reranker gives it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairOptions:
+class PairOptions(Struct, frozen=True):
     """instruction: what makes a document relevant, for models that read one. most_tokens: the longest prompt; the
     document is cut to fit, and None refuses what is too long. most_document_tokens: the longest document; cut too.
     trusted: control tokens in the texts count as such."""
@@ -47,8 +46,7 @@ class PairOptions:
 PLAIN = PairOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A document's place among those of a request, and its score."""
 
     index: int
@@ -71,8 +69,7 @@ class Reranker(Protocol):
         """How relevant the document is."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairReranker:
+class PairReranker(Struct, frozen=True):
     """raw: scores are the classifier's numbers, without a sigmoid. types: the model has more than one token type."""
 
     tokenizer: TextTokenizer
@@ -98,8 +95,7 @@ class PairReranker:
         return float(value) if self.raw else sigmoid(float(value))
 
 
-@dataclass(frozen=True, slots=True)
-class TokenReranker:
+class TokenReranker(Struct, frozen=True):
     """The model's rows are the logits of no and of yes."""
 
     tokenizer: TextTokenizer

@@ -9,9 +9,9 @@ Must not know: logits of other rows, the scheduler, the model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
@@ -23,8 +23,7 @@ from twostroke.types.sampling_params import SamplingParams
 IdArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """Applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose logits are
     lessened by `lowered_by`. raised: by token. allowed: no others are possible; None for all. banned: impossible.
     bits: one for each token that a grammar allows, lowest bit of a byte first; None for all."""

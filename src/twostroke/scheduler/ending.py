@@ -6,7 +6,7 @@ Must not know: queues, pages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.scheduler.sequence import Sequence
 from twostroke.types.errors import Overloaded
@@ -15,8 +15,7 @@ from twostroke.types.request import FinishReason
 from twostroke.types.result import SampledToken
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """stopped_by: the end token. refusal: it would have been late. num_output_tokens: where the caller counts fewer."""
 
     reason: FinishReason

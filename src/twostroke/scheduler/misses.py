@@ -7,7 +7,8 @@ Must not know: budgets, queues.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from twostroke.cache.manager import CacheManager, Prefix
 from twostroke.scheduler.sequence import Sequence

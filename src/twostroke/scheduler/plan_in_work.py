@@ -7,14 +7,14 @@ Must not know: which sequence is next, limits, pages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from twostroke.scheduler.limits.limits import StepLoad
 from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence, Preemption
 
 
-@dataclass(slots=True)
-class PlanInWork:
+class PlanInWork(Struct):
     """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
     made_room: the sequences preempted since the last plan, before this one was begun."""
 

@@ -6,7 +6,7 @@ Must not know: pages, other sequences.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Role
@@ -18,8 +18,7 @@ Rank = tuple[int, int, float, int]
 """(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
 
 
-@dataclass(eq=False, slots=True)
-class Sequence:
+class Sequence(Struct, eq=False):
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
     role: DECODE from a token on, until it is preempted: all but its last token is computed, or, where a state went back

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Positions
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.queues import Queues

@@ -8,10 +8,10 @@ Must not know: sockets, what an adapter computes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.server.errors import HttpProblem, Problem
@@ -39,8 +39,7 @@ class UnloadRequest(msgspec.Struct, kw_only=True):
     lora_int_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServedAdapters:
+class ServedAdapters(Struct, frozen=True):
     """shelf: None where the engine has no place for any. folder: where clients may load from; None for nowhere."""
 
     shelf: AdapterShelf | None = None

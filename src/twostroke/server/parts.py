@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.work import Work
 from twostroke.engine.async_engine import AsyncEngine
@@ -42,8 +44,7 @@ def nothing_known(_request_id: str) -> Sequence[Explanation]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Caps that hold before any work is done for a request (the queue's are the door's).
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.

@@ -15,12 +15,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import cast
 
 import uvicorn
+from msgspec import Struct
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
@@ -134,8 +135,7 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce,
     return Server(config, hooks, drain, parts.closing)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerHooks:
+class ServerHooks(Struct, frozen=True):
     """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end."""
 
     announce: Callable[[], None]

@@ -6,8 +6,7 @@ Must not know: keys themselves, routes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from starlette.types import Scope
 
 from twostroke.server.errors import HttpProblem
@@ -19,8 +18,7 @@ MOST_MS = 24 * 3600 * 1000
 _ARRIVAL = "twostroke.arrival_s"
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Struct, frozen=True):
     """sender: the label of its key, "" without keys. deadline_s: of the clock; None for no end."""
 
     sender: str = ""

@@ -7,7 +7,8 @@ Must not know: how numbers are rounded (quant/) or multiplied (backends/).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PANEL_ROWS = 64
 """Output features of one packed panel: four AVX-512 registers of f32, 16 int8 quadruples each."""
@@ -140,8 +141,7 @@ class KVKind(enum.IntEnum):
         return self.key_bytes(width) + (4 if self.is_integer else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightFormat:
+class WeightFormat(Struct, frozen=True):
     """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats).
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be

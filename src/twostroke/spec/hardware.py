@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
 from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import ConfigError
 
@@ -25,8 +27,7 @@ class HardwareClass(enum.StrEnum):
     PC = "pc"
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """Shares of the published figures that good programs reach, and the time a step takes beside products.
 
     products: matrix products of many rows. attention: FLOPs of attention over many rows. memory: reading weights and K

@@ -16,8 +16,10 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from twostroke.cache.manager import CacheManager, Tables
 from twostroke.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
@@ -41,16 +43,14 @@ class DraftExecutor(Protocol):
         """One token for each sequence that samples."""
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """request: as the draft runs it. tokens: those whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Writing:
+class _Writing(Struct):
     """One stream of a call. text: what is known and what is guessed."""
 
     wanted: GuessWanted

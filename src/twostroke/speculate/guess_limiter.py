@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.speculate.verify_time import VerifyTime
 
@@ -26,8 +27,7 @@ _FINE = 8
 _COARSE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class StepShape:
+class StepShape(Struct, frozen=True):
     """What decodes in a step. position: about where the streams are. beside_prompts: prompts wait to be computed, too.
 
     room_rows: rows that are left for guesses. bound_s: how long the step may take where that was promised.

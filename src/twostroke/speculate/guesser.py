@@ -10,8 +10,9 @@ Must not know: the scheduler, executors, clocks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from twostroke.speculate.acceptance import Acceptance, GuessRecord
 from twostroke.speculate.asking import AskRecord, ProbeBudget
@@ -45,8 +46,7 @@ class Guesses(NamedTuple):
     proposer: str
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Since the beginning. won_s: the steps that accepted guesses spared. lost_s: what verifying took."""
 
     guessed: int = 0
@@ -64,8 +64,7 @@ class Totals:
         self.lost_s += lost_s
 
 
-@dataclass(slots=True)
-class _Trial:
+class _Trial(Struct):
     """A guess of what follows the first `at` tokens. probe: it was asked for where asking does not pay. verified: this
     many of its tokens are in the step."""
 
@@ -76,8 +75,7 @@ class _Trial:
     verified: int = 0
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What is remembered of a request."""
 
     proposers: Sequence[Proposer]

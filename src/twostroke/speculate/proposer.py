@@ -7,8 +7,9 @@ Must not know: how many guesses pay, what comes of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from twostroke.types.request import Request
 
@@ -22,8 +23,7 @@ class GuessWanted(NamedTuple):
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """Tokens that may come next, in order.
 
     matched: how many tokens of the text agree with them: guesses of one proposer with about the same `matched` come

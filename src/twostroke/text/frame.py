@@ -6,8 +6,9 @@ Must not know: what the texts are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import tokenizers
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 PROBE = "a"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """first, middle, last: token ids before, between and behind the texts; `middle` is empty for one text.
 
     tells_apart: the second text has a token type of its own. middle_of_first: how many tokens of `middle` have the type

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Spans = tuple[tuple[int, int], ...]
 """(start, end) of parts of a text, in order, none touching the inside of another."""
@@ -24,8 +25,7 @@ Spans = tuple[tuple[int, int], ...]
 MARK_DIGITS, NUMBER_DIGITS = 24, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A prompt's text. quoted: where it holds a control token's text that a client wrote."""
 
     text: str

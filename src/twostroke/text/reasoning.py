@@ -6,14 +6,13 @@ Must not know: tools, requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.text.tools.marks import split_at, starts_with
 from twostroke.text.tools.pieces import Piece, Said, Thought
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningStyle:
+class ReasoningStyle(Struct, frozen=True):
     """The marks around reasoning."""
 
     opening: str

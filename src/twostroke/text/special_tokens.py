@@ -7,9 +7,10 @@ Must not know: the tokenizer library.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.text.model_files import read_object
 from twostroke.types.errors import CorruptModel
@@ -17,8 +18,7 @@ from twostroke.types.errors import CorruptModel
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-@dataclass(frozen=True, slots=True)
-class SpecialTokens:
+class SpecialTokens(Struct, frozen=True):
     """texts: name -> token text, as templates see them. end_ids: as the model's configuration files list them.
 
     add_bos_token and add_eos_token are not read: as in transformers, tokenizer.json's own rule holds.

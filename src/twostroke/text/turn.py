@@ -9,15 +9,15 @@ Must not know: tokens, JSON shapes of any API.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.text.reasoning import ReasoningReader, ReasoningStyle, begins_inside
 from twostroke.text.tools.pieces import Piece, Plain, Reader, Said, joined
 from twostroke.text.tools.styles import ToolStyle
 
 
-@dataclass(frozen=True, slots=True)
-class TurnForm:
+class TurnForm(Struct, frozen=True):
     """How a model writes its turns; None where it does not reason, or has no way to call tools."""
 
     reasoning: ReasoningStyle | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason
@@ -26,8 +27,7 @@ class TokenEvent(msgspec.Struct, frozen=True, gc=False):
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class PromptEvent:
+class PromptEvent(Struct, frozen=True):
     """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none.
 
     rows_sum: of a pooled prompt, the sum of its rows so far: float64 numbers as bytes.

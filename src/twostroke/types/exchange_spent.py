@@ -6,11 +6,10 @@ Must not know: how numbers travel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeSpent:
+class ExchangeSpent(Struct, frozen=True):
     """calls: meetings in which this process took part. sent_bytes: that it showed the others. seconds: of all calls.
     waited_s: of these, in which it waited for another process."""
 

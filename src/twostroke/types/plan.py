@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from twostroke.types.request import Request
 
 
@@ -108,8 +110,7 @@ class Hold(enum.StrEnum):
     SIBLING = "another completion of the same request computed their prompt"
 
 
-@dataclass(frozen=True, slots=True)
-class Preemption:
+class Preemption(Struct, frozen=True):
     """A sequence that gave its pages back with num_computed positions in them. by: the sequence that needed them
     (the same one where no other could give any)."""
 

@@ -7,7 +7,8 @@ Must not know: pages' ids, the tree.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class MissReason(enum.StrEnum):
@@ -26,8 +27,7 @@ class MissReason(enum.StrEnum):
     STATE = "no state was kept there"
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMiss:
+class PrefixMiss(Struct, frozen=True):
     """position: the first token of the prompt that was not found; with DIFFERS, where it departs from what is cached.
 
     lost_tokens: of the prompt, those that would have been found but for this. by: the request that was computing it.

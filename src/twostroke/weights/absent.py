@@ -7,15 +7,14 @@ Must not know: which tensors a program reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroTensor:
+class ZeroTensor(Struct, frozen=True):
     """A tensor of zeros. Satisfies `TensorSource`."""
 
     shape: tuple[int, ...]

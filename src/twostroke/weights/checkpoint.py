@@ -7,9 +7,10 @@ Must not know: which tensors a model needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.ops.operands import U8Array
 from twostroke.ops.stored_layout import StoredValues
@@ -30,8 +31,7 @@ MAX_INDEX_ENTRIES = 1 << 20
 MAX_SHARDS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class SafetensorsTensor:
+class SafetensorsTensor(Struct, frozen=True):
     """A tensor of an open file. Satisfies `TensorSource`."""
 
     file: SafetensorsFile

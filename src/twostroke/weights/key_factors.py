@@ -15,9 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.program.values import PagedKV
 from twostroke.spec.formats import KVKind
@@ -36,8 +37,7 @@ Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
 """The exponents of each cache, by its index: for each KV head one for each channel."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFactors:
+class KeyFactors(Struct, frozen=True):
     """exponents: by the name of the format of K and V that they were chosen for."""
 
     exponents: Mapping[str, Exponents]

@@ -9,16 +9,15 @@ Must not know: which tensors a program reads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.program.stack import ExpertStack
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 
-@dataclass(frozen=True, slots=True)
-class StackedTensor:
+class StackedTensor(Struct, frozen=True):
     """num_rows rows from first_row on, every step-th, of one matrix of a stack (matrices, rows, columns); of a stack
     (matrices, columns, rows) where `turned`; of one of vectors, (matrices, rows). Satisfies `TensorSource`."""
 
@@ -48,8 +47,7 @@ class StackedTensor:
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedStack:
+class TurnedStack(Struct, frozen=True):
     """A stack (matrices, rows, columns) of one stored as (matrices, columns, rows). Satisfies `TensorSource`."""
 
     stack: TensorSource

@@ -10,11 +10,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.passes.column_orders import KeptOrder, OrderChoice

@@ -7,11 +7,11 @@ Must not know: file formats, which tensors a model has.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.operands import F32Array, U16Array
 from twostroke.spec.formats import WeightKind
@@ -26,8 +26,7 @@ SourceArray = F32Array | U16Array
 """Weights as read: float32, or uint16 with the bits of bf16."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(Struct, frozen=True):
     """offset: of the first byte, from the start of the file. blocks: the type of ggml, or the format of a quantized
     matrix, where it is stored in one. kinds: the packed kinds that hold such a matrix without loss."""
 

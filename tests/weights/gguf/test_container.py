@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tests.weights.gguf.files import array, info, number, raw, string, strings, text, write
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.weights.gguf import header
 from twostroke.weights.gguf.container import GgufFile, open_split
-from twostroke.weights.gguf.header import MAX_STRINGS
+from twostroke.weights.gguf.header import MAX_STRINGS, strings_within
 
 F32, Q8_0 = 0, 8
 HUGE = (1 << 64) - 1
@@ -179,6 +180,25 @@ def test_anything_after_the_counts(tmp_path, tail):
         opened(tmp_path, raw(num_tensors=1, num_keys=2)[:24] + tail).close()
     except ModelError:
         pass
+
+
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.one_of(st.binary(max_size=12), st.integers(0, 700).map(bytes), st.just(b"ab" * 300)), min_size=1),
+    st.binary(max_size=20),
+    st.binary(max_size=30),
+    st.sampled_from([8, 21, 300, 1 << 18]),
+)
+def test_strings_end_where_their_lengths_say(monkeypatch, items, before, behind, scanned):
+    """Also strings of zeros, which look like lengths, and those that a search cuts."""
+    monkeypatch.setattr(header, "SCANNED_BYTES", scanned)
+    stored = b"".join(struct.pack("<Q", len(item)) + item for item in items)
+    at, left = len(before), len(items)
+    while left:
+        passed, at = strings_within(before + stored + behind, at, left)
+        assert 0 < passed <= left
+        left -= passed
+    assert at == len(before) + len(stored)
 
 
 def test_too_many_strings_are_refused_before_they_cost_memory(tmp_path):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
@@ -43,8 +45,7 @@ class Share:
     longest_at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStory:
+class QueueStory(Struct, frozen=True):
     """Why it waited. behind: completions whose prefill went on meanwhile, longest first. ended: those that ended
     meanwhile, oldest first.
 
@@ -58,8 +59,7 @@ class QueueStory:
     ended: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spell:
+class Spell(Struct, frozen=True):
     """One preemption: put back at from_s, planned again at until_s (None: never).
 
     by: the completion that needed its pages. Where it found none for its own next position: the one that held most.
@@ -71,16 +71,14 @@ class Spell:
     found_none: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+class Delays(Struct, frozen=True):
     """Seconds of its steps in which the processor was busy with something else: up to the first token, and after it."""
 
     start_s: float = 0.0
     stream_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class GuessCounts:
+class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
     guessed: int = 0
@@ -92,8 +90,7 @@ class GuessCounts:
         return GuessCounts(self.guessed + guessed, self.accepted + accepted, self.steps + 1)
 
 
-@dataclass(eq=False, slots=True)
-class LiveAccount:
+class LiveAccount(Struct, eq=False):
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
 
     sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
@@ -165,8 +162,7 @@ class LiveAccount:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """A completion that has ended. parts add up to finished_s - arrival_s, or, where its reader took the last piece
     late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
 

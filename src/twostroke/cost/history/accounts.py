@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from twostroke.cost.history.account import Account
 
 
@@ -60,7 +62,7 @@ class Accounts:
     def _read(self, account: Account) -> Account:
         late_s, unread_s = self._readers.get(account.request_id, (0.0, 0.0))
         parts = replace(account.parts, client_stall_s=account.parts.client_stall_s + late_s)
-        return replace(account, parts=parts, unread_s=unread_s)
+        return structs.replace(account, parts=parts, unread_s=unread_s)
 
     def _forget(self, request_id: str) -> None:
         old = self._ended.pop(request_id, None)

@@ -6,13 +6,12 @@ Must not know: what shows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.cost.history.account import LiveAccount, Phase
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRequest:
+class LiveRequest(Struct, frozen=True):
     """num_computed: positions of the prompt that are in the KV cache, cached ones included (num_cached of them).
 
     num_ahead: completions that waited when it came. Times are seconds of the engine's clock; first_s: first planned.

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from twostroke.cost.shape import Segment, StepPrediction
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceRecord:
+class SequenceRecord(Struct, frozen=True):
     """One completion's part of a step. num_output_tokens: made before this step.
 
     num_recomputed_tokens: of the rows, those that had been computed before a preemption. num_accepted: of the drafts,
@@ -29,8 +30,7 @@ class SequenceRecord:
     num_accepted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """One step. Times are seconds of the engine's clock.
 
     begin_s: `schedule` was called, or before that a device began the step early, which may be before the end_s of the

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from twostroke.cost.history.record import SequenceRecord, StepRecord
 from twostroke.cost.history.step_times import StepTime, StepTimes
@@ -82,8 +83,7 @@ _ROW = struct.Struct("=ii?iiihh?")
 _pack = _ROW.pack
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger.
 
     ids, packed: the rows.
@@ -139,8 +139,7 @@ class Run:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One step, by reference into its run."""
 
     run: Run
@@ -167,8 +166,7 @@ class Sample:
         return self.run.busy_s(self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Steps [first, last) of a run, by reference."""
 
     run: Run

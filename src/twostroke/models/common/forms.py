@@ -11,7 +11,9 @@ Must not know: which models there are, folders.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from twostroke.ops.passes.heads import chosen, classes, features
 from twostroke.program.model import CommonFacts
@@ -33,8 +35,7 @@ def unchanged(program: Program) -> Program:
     return program
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """task: what the result's rows are. change: from the program of a model file to this one."""
 
     task: Task = Task.GENERATE

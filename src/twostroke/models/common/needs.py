@@ -7,7 +7,8 @@ Must not know: settings, the machine, how parts were made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
@@ -20,8 +21,7 @@ from twostroke.spec.formats import KVKind
 from twostroke.speculate.guess_limiter import GUESS_ROWS
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSizes:
+class EngineSizes(Struct, frozen=True):
     """What memory follows from. weights: a format's name."""
 
     weights: str

@@ -16,9 +16,11 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.models.common.forms import LOGITS, Form, causal_name, form_named, formed, require_form
 from twostroke.models.common.homes import CAUSAL_OF_TYPE, HOMES
@@ -61,8 +63,7 @@ ProgramText = Callable[[Tracer], Value]
 Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(Struct, frozen=True):
     """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program."""
 
     name: str

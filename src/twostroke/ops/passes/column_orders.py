@@ -11,7 +11,9 @@ Must not know: checkpoints, formats of files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from twostroke.ops.products.linear import Linear
 from twostroke.ops.products.take_columns import MOST_COLUMNS, TakeColumns
@@ -21,8 +23,7 @@ from twostroke.program.values import Tensor, Value, Vector, Weight
 from twostroke.spec.formats import WeightFormat
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOrder:
+class KeptOrder(Struct, frozen=True):
     """format: the one that keeps the sorted matrix. tensor: the name of the tensor that holds the order."""
 
     format: WeightFormat

@@ -14,7 +14,8 @@ Must not know: folders of adapters, requests, arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.ops.passes.column_orders import untaken
 from twostroke.ops.products.linear import Linear
@@ -28,8 +29,7 @@ ROLE = "adapter"
 ENDING = ".weight"
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterSpec:
+class AdapterSpec(Struct, frozen=True):
     """count: of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
 
     A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
@@ -39,8 +39,7 @@ class AdapterSpec:
     ranks: Mapping[str, int]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AdaptedPart:
+class AdaptedPart(Struct, frozen=True, eq=False):
     """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
 
     first_row: of the tensor's rows in the product. ranks: how many of each adapter count.
@@ -58,8 +57,7 @@ class AdaptedPart:
         return module_of(self.tensor)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class AdaptedProgram:
+class AdaptedProgram(Struct, frozen=True, eq=False):
     """The program, and the banks that it reads beside the model's matrices."""
 
     program: Program

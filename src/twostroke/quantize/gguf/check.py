@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import inverse_frequencies
@@ -102,17 +103,27 @@ def _differs(one: Any, two: Any, seen: dict[int, int], positions: int) -> str:
         if len(one) != len(two):
             return "the number of parts"
         return next(filter(None, (_differs(a, b, seen, positions) for a, b in zip(one, two, strict=True))), "")
-    if not dataclasses.is_dataclass(one) or isinstance(one, type):
+    names = _field_names(one)
+    if not names:
         return "" if one == two else f"{one} ({two} read back)"
     if id(one) in seen:
         return "" if seen[id(one)] == id(two) else "which values are meant"
     seen[id(one)] = id(two)
-    for field in dataclasses.fields(one):
-        if field.name not in SKIPPED:
-            found = _differs(getattr(one, field.name), getattr(two, field.name), seen, positions)
+    for name in names:
+        if name not in SKIPPED:
+            found = _differs(getattr(one, name), getattr(two, name), seen, positions)
             if found:
-                return f"{field.name}: {found}" if ":" not in found else found
+                return f"{name}: {found}" if ":" not in found else found
     return ""
+
+
+def _field_names(value: object) -> tuple[str, ...]:
+    """Of a dataclass's or a Struct's instance; empty for everything else."""
+    if isinstance(value, Struct):
+        return value.__struct_fields__
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(field.name for field in dataclasses.fields(value))
+    return ()
 
 
 def _same_table(one: Rope, two: Rope, positions: int) -> bool:

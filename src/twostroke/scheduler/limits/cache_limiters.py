@@ -6,15 +6,14 @@ Must not know: pages, slots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.cache.manager import CacheManager
 from twostroke.scheduler.limits.limits import Limiter, SchedulerLimits, StepLoad
 from twostroke.scheduler.sequence import Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class WindowRoom:
+class WindowRoom(Struct, frozen=True):
     """A chunk is no longer than what a window's pool holds beside the window itself."""
 
     max_chunk_tokens: int

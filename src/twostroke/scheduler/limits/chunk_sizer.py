@@ -7,7 +7,8 @@ Must not know: where the bound comes from, queues, pages, which cost model predi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cost.shape import Segment
 
@@ -22,8 +23,7 @@ MAX_TRIALS = 6
 Seconds = Callable[[Sequence[Segment]], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """The most tokens that were found to fit; within says whether they keep the bound or are the forced minimum."""
 
     num_tokens: int

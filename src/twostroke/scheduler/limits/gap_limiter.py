@@ -6,7 +6,7 @@ Must not know: objectives, queues, pages, which cost model predicts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.estimates.step_time import StepTime
@@ -21,8 +21,7 @@ MOST_DECODE_SHARE = 0.2
 """Where decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class GapRule:
+class GapRule(Struct, frozen=True):
     """How long the gap between two tokens of a stream may become because a prompt is computed beside it.
 
     least_s: seconds. decode_steps: the bound where one step is so slow that least_s would leave little time for

@@ -9,8 +9,10 @@ Must not know: pages, queues.
 from __future__ import annotations
 
 from collections.abc import Sequence as Positions
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.sequence import Sequence
@@ -37,8 +39,7 @@ class SchedulerLimits:
     spare_tokens: int = 0
 
 
-@dataclass(slots=True)
-class StepLoad:
+class StepLoad(Struct):
     """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
     decode, once all of them are in: they are first.
 
@@ -94,8 +95,7 @@ class Limiter(Protocol):
         """How many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
+class TokenBudget(Struct, frozen=True):
     """A step has at most max_step_tokens rows."""
 
     max_step_tokens: int
@@ -106,8 +106,7 @@ class TokenBudget:
         return wanted_tokens if wanted_tokens <= left else max(0, left)
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceBudget:
+class SequenceBudget(Struct, frozen=True):
     """A step has at most max_sequences sequences."""
 
     max_sequences: int
@@ -117,8 +116,7 @@ class SequenceBudget:
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
 
 
-@dataclass(frozen=True, slots=True)
-class WholePrompts:
+class WholePrompts(Struct, frozen=True):
     """A prompt whose positions see each other is computed in one step. The last of a scheduler's limits."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:

@@ -12,8 +12,9 @@ Must not know: tokens, engines, other fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
@@ -34,8 +35,7 @@ class GrammarFields(Protocol):
     guided_grammar: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AskedGrammar:
+class AskedGrammar(Struct, frozen=True):
     """What a request asks for, and the field that asks for it."""
 
     grammar: Grammar | None = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 
 from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, body_too_large
@@ -18,8 +18,7 @@ from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.parts import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class _Caps:
+class _Caps(Struct, frozen=True):
     limits: Limits
     budget: BodyBudget
 

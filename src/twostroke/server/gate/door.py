@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.refusals import draining, key_limit, queue_full
 from twostroke.server.visit import Visit
@@ -24,8 +26,7 @@ MINUTE_S = 60.0
 UNKNOWN_WAIT_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class DoorRules:
+class DoorRules(Struct, frozen=True):
     """queued_*: of all that wait for their first token; one call alone may pass them, or it would never be served.
 
     key_requests: calls of one key at a time. key_tokens: of one key in a minute, prompt and output. None: no bound.

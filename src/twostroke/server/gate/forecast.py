@@ -7,7 +7,8 @@ Must not know: HTTP, which requests wait.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.cost.shape import Segment
 from twostroke.engine.observer import NoObserver, Observer
@@ -22,8 +23,7 @@ OUTPUTS_KEPT = 64
 UNKNOWN_OUTPUT_TOKENS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """The most sequences and positions that one step may have."""
 
     max_sequences: int

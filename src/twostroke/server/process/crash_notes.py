@@ -18,7 +18,8 @@ import struct
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PRINT_BYTES = 16
 MOST_RUNNING = 1024
@@ -33,8 +34,7 @@ _PRINTS_AT = _COUNT.size + 12
 SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A request that ran at this many crashes. until_s: when it is forgotten, of time.monotonic."""
 
     crashes: int

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from collections.abc import Sequence as Positions
-from dataclasses import dataclass
 from itertools import chain
 
 from twostroke.cache.manager import CacheManager, Prefix
@@ -35,7 +34,6 @@ from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
 
 
-@dataclass(slots=True)
 class LoadBeside(StepLoad):
     """A step that holds streams, too. stream_starts: the position that each of them computes."""
 

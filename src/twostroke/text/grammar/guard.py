@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct
 
 from twostroke.text.grammar.faults import in_users_terms
 from twostroke.types.errors import BackendError, InvalidRequest
@@ -26,8 +27,7 @@ START_S = 60.0  # a busy machine may take long to start a process; no grammar is
 _READ_BYTES = 65536
 
 
-@dataclass(frozen=True, slots=True)
-class GuardOpening:
+class GuardOpening(Struct, frozen=True):
     """The process's first message. limits: of llguidance's LLParserLimits, by name."""
 
     tokens: Sequence[bytes]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.text.grammar.guard_child import WHITESPACE
 from twostroke.text.tools import deepseek, hermes, mistral
@@ -22,8 +23,7 @@ _OPTIONS = {"x-guidance": {"whitespace_pattern": WHITESPACE, "lenient": False}}
 _ANYTHING = r"/(.|\n)*/"
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """mark lead (opening name middle arguments closing) between (opening ...) end; each: the mark stands before every
     call, not once."""
 

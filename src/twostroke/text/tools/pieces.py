@@ -7,34 +7,31 @@ Must not know: the styles, JSON shapes of any API.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Said:
+
+class Said(Struct, frozen=True):
     """Text for the user."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
+class Thought(Struct, frozen=True):
     """Reasoning before the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallBegan:
+class CallBegan(Struct, frozen=True):
     """Call number `index` (dense from 0) has a name now."""
 
     index: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
+class CallArguments(Struct, frozen=True):
     """More of the JSON text of its arguments."""
 
     index: int

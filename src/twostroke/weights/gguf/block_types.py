@@ -8,11 +8,10 @@ Must not know: what the bytes of a block mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class BlockType:
+class BlockType(Struct, frozen=True):
     """`elements` neighbouring numbers of a row are stored in `num_bytes` bytes."""
 
     name: str

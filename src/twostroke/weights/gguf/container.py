@@ -24,6 +24,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.operands import U8Array
 from twostroke.types.errors import CorruptModel, UnsupportedModel
@@ -40,8 +41,7 @@ MAX_ALIGNMENT = 1 << 20
 USUAL_ALIGNMENT = 32
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
+class StoredTensor(Struct, frozen=True):
     """shape: slowest axis first, so that the last one is a row of blocks. offset: from the start of the file."""
 
     block: BlockType

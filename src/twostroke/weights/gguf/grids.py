@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import base64
 import zlib
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class GridText:
+class GridText(Struct, frozen=True):
     """levels: the numbers that occur. together: how many make an entry."""
 
     levels: tuple[int, ...]

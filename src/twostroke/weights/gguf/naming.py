@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.operands import I32Array
 from twostroke.types.errors import CorruptModel
@@ -58,8 +58,7 @@ def named_tensors(
                 yield from names.of(rest, file, stored)
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(Struct, frozen=True):
     """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names. layer:
     its number, 0 for none."""
 

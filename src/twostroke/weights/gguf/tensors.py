@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array, bf16_to_f32
@@ -29,8 +29,7 @@ PIECE_ELEMENTS = 1 << 20
 """Expanded at a time: 4 MB of floats, and a few times that on the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Rows [first_row, first_row + rows) of a stored tensor, its matrices one after the other.
 
     turned: each of its matrices is stored as (columns, rows) of what is meant; then all of it is.
@@ -78,8 +77,7 @@ def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
     return Source(file, stored, 0, rows, turned)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class GgufTensor:
+class GgufTensor(Struct, frozen=True, eq=False):
     """One tensor of a checkpoint: rows of stored ones. Satisfies `TensorSource`.
 
     shape: ours. elements: order counts elements, as it does in a vector. order: our row (element) -> that of the
@@ -238,8 +236,7 @@ class GgufTensor:
         return values * np.float32(self.factor) if self.factor != 1.0 else values
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class NumbersOfKeys:
+class NumbersOfKeys(Struct, frozen=True, eq=False):
     """A tensor of a checkpoint whose values are keys of the file. Satisfies `TensorSource`. values: float32, ours."""
 
     values: F32Array

@@ -19,9 +19,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.config import config_of
@@ -41,8 +42,7 @@ UNFOLDED = "gguf"
 VERSION = "5"
 
 
-@dataclass(frozen=True, slots=True)
-class Unfolded:
+class Unfolded(Struct, frozen=True):
     """headers: of the file and its parts. As long as they are held, opening the folder's tensors parses nothing."""
 
     folder: Path

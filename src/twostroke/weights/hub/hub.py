@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.lazy_module import LazyModule
@@ -55,8 +56,7 @@ EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFolder:
+class ModelFolder(Struct, frozen=True):
     """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit.
 
     headers: of the GGUF file that the folder was unfolded from, held so that each is parsed once (gguf/container.py).
@@ -144,8 +144,7 @@ def resolve_config(
     return Path(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A repository of a hub, and how it is reached; see resolve_model."""
 
     repo_id: str

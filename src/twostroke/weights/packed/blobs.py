@@ -9,10 +9,10 @@ Must not know: how blobs are filled, where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.operands import PackedWeight, U8Array
 from twostroke.program.model import Model
@@ -23,8 +23,7 @@ ALIGNMENT_BYTES = 64
 """What kernels may assume of packed data: one cache line, one AVX-512 register."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(Struct, frozen=True):
     """Bytes with a name."""
 
     key: str

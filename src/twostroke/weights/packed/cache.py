@@ -15,8 +15,10 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
@@ -48,16 +50,14 @@ def kept_folder(asked: str | None, usual: Path) -> Path | None:
     return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True):
     """One model in one set of formats: where its file is (or will be), and how it must look."""
 
     path: Path
     plan: FilePlan
 
 
-@dataclass(frozen=True, slots=True)
-class CachedWeights:
+class CachedWeights(Struct, frozen=True):
     """Weights, and the file that they are views of; None where they were packed into memory."""
 
     weights: ModelWeights

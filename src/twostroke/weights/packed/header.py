@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.weights.packed.blobs import Blob
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, SUM_DIGITS, num_blocks
@@ -30,8 +31,7 @@ class StaleFile(Exception):
     """This file is not what is wanted: another version, key or length, or damaged. The reason is its text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """Where a blob lies."""
 
     key: str
@@ -39,8 +39,7 @@ class Extent:
     num_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlan:
+class FilePlan(Struct, frozen=True):
     """Offsets of all blobs, and the length of the file; a function of key and blobs alone."""
 
     key: Key
@@ -54,8 +53,7 @@ class FilePlan:
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a file says of itself. sums: the checksums of its blocks, one behind the other. origin: for people."""
 
     key: Key

@@ -10,10 +10,11 @@ Must not know: where in a file its parts lie.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array
@@ -88,8 +89,7 @@ def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
     return order if np.array_equal(group_of[order], np.arange(len(order)) // group) else None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class GroupedRows:
+class GroupedRows(Struct, frozen=True, eq=False):
     """n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros or biases, one of
     them: (n, groups).
 

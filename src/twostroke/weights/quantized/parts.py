@@ -7,10 +7,10 @@ Must not know: formats.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, U8Array, bf16_to_f32
@@ -40,8 +40,7 @@ class RawTensor(Protocol):
         """The bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class StoredPart:
+class StoredPart(Struct, frozen=True, eq=False):
     """One stored tensor. seen_as: the type that its bytes are, where they are stored as whole numbers."""
 
     name: str
@@ -104,8 +103,7 @@ class StoredPart:
 FIX = "config.json and the weights do not belong together, or the files are damaged: download both again."
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTensors:
+class StoredTensors(Struct, frozen=True):
     """All tensors of the files, by name."""
 
     tensors: Mapping[str, RawTensor]

@@ -10,8 +10,10 @@ Must not know: how codes become numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel

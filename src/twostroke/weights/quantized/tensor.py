@@ -6,9 +6,8 @@ Must not know: formats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from twostroke.ops.operands import I32Array
 from twostroke.ops.stored_layout import StoredValues
@@ -20,8 +19,7 @@ PIECE_ELEMENTS = 1 << 21
 """Expanded at a time: 8 MB of floats, and a few times that on the way."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class QuantizedTensor:
+class QuantizedTensor(Struct, frozen=True, eq=False):
     """Satisfies `TensorSource`. name: for errors."""
 
     name: str
@@ -61,8 +59,7 @@ class QuantizedTensor:
         return self.matrix.stored(first, count, kind)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class OrderTensor:
+class OrderTensor(Struct, frozen=True, eq=False):
     """The order of a matrix's columns, as floats. Satisfies `TensorSource`."""
 
     tensor: QuantizedTensor

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
 from twostroke.weights.gguf.keys import Keys
@@ -21,8 +23,7 @@ Config = Mapping[str, Any]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a stored tensor stands in our checkpoints.
 
     name: ours with its ending; without one, it has the stored ending. `{}` in it is an expert's number, or one of
@@ -43,8 +44,7 @@ class Place:
     factor: Callable[[Config, int], float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """One of our tensors whose rows lie in several stored ones of a layer.
 
     name: ours, with its ending. pieces: stored names with their endings; a layer that lacks the first has no such

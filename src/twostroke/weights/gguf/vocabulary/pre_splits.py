@@ -10,7 +10,7 @@ Must not know: tokens, files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 REST = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,8 +51,7 @@ FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")
 NEWLINES = (r"[^\n]+|[\n]+",)
 
 
-@dataclass(frozen=True, slots=True)
-class PreSplit:
+class PreSplit(Struct, frozen=True):
     """whole_words: a piece that is a token is taken as it is, whatever the merges would make of it.
 
     begins: whether BOS stands before a text where the file does not say. composed: texts are brought to NFC first.

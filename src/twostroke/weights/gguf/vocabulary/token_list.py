@@ -7,9 +7,9 @@ Must not know: the format of tokenizer.json, what tokens are used for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.header import Value, corrupt, texts_of
@@ -25,8 +25,7 @@ END_TEXTS = (
 """Control tokens that end an answer whatever the file says: files name one end, and many models have two."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenList:
+class TokenList(Struct, frozen=True):
     """What a file says of its tokens. types: a number of each, see NORMAL and what follows."""
 
     tokens: list[str]

@@ -28,6 +28,7 @@ from twostroke.cost.shape import Segment
 from twostroke.env import asked_by_environment
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
@@ -63,6 +64,8 @@ def build_replica(
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
+    if role == "prefill":
+        heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
     with Checkpoint.open(found.folder.path) as checkpoint:
         content = content_fingerprint(checkpoint)
     unit = resolved["cpu_level"] if found.device is None else "cuda"

@@ -22,13 +22,13 @@ from tests.serve.harness import WAIT_S
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cli.server.cluster import command as cluster
-from twostroke.cluster import replica as replica_module
 from twostroke.cluster.framing import encode
 from twostroke.cluster.front import FrontStepper
 from twostroke.cluster.link import FrameLink, LinkLost, secret_key
-from twostroke.cluster.page_feeds import PageFeeds
-from twostroke.cluster.replica import ReplicaServer
-from twostroke.cluster.replica_core import ReplicaCore
+from twostroke.replica import server as replica_module
+from twostroke.replica.core import ReplicaCore
+from twostroke.replica.page_feeds import PageFeeds
+from twostroke.replica.server import ReplicaServer
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import ConfigError

@@ -1,4 +1,4 @@
-"""A prompt's last chunk is small where another replica waits for its pages: those before it travel while it is computed.
+"""A prompt's last chunk is small where another replica waits for its pages: the others travel while it is computed.
 
 Knows: sequences.
 Must not know: pages' bytes, replicas.

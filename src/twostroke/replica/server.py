@@ -17,11 +17,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from twostroke.cluster.link import FrameLink, LinkLost
-from twostroke.cluster.page_calls import PageCalls
-from twostroke.cluster.page_feeds import LinkId
-from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cluster.waker import Waker
 from twostroke.engine.session import Grammars
+from twostroke.replica.core import ReplicaCore
+from twostroke.replica.page_calls import PageCalls
+from twostroke.replica.page_feeds import LinkId
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import TokenMask
 from twostroke.wire.frames import (

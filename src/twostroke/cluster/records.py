@@ -67,10 +67,9 @@ class RecordCalls:
 
     def send(self, fleet: ReplicaFleet) -> None:
         """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
-        there = {member.name: member.instance for member in fleet.members}
         while self._asks:
             stay, group, answer = self._asks.popleft()
-            if there.get(stay.member) == stay.instance:
+            if any(each.name == stay.member and each.instance == stay.instance for each in fleet.members):
                 self._waiting.setdefault((stay.member, stay.number), []).append((stay, answer))
                 fleet.outbox.append((stay.member, RecordAsked(stay.number, group)))
             else:

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from twostroke.cost.explain.behind_front import Record, explained
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.history.account import Account
-from twostroke.fleet.explain import Record, explained
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.fleet.stream import ReplicaStay, StayEnd
 from twostroke.wire.frames import RecordAsked, RecordSent
 
 ANSWER_S = 10.0

@@ -40,8 +40,8 @@ from twostroke.wire.frames import (
 BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
-BUSY_BYTES = 8 << 20
-"""A connection with more unsent is given no pages."""
+BUSY_BYTES = 4 << 20
+"""A connection with more unsent is given no pages: with an answer it would have more than it may leave unsent."""
 GREETING_S = 5.0
 
 

@@ -14,7 +14,7 @@ namespace twostroke {
 
 constexpr int32_t kMostRanks = 64;
 constexpr int64_t kPollNs = 1000000;     // a wait of ranks polls this long: those of one step are seldom further apart
-constexpr int64_t kCrowdedPollNs = 100000;  // and this long where ranks seem to lack cores: about as long as waking one takes
+constexpr int64_t kCrowdedPollNs = 60000;  // and this long where ranks seem to lack cores: about as long as waking one takes
 constexpr int64_t kSpinNs = 20000;       // a wait of stages or for a connection
 constexpr int64_t kLostNs = 300000;      // a thread that did not run for so long between two looks had no core
 constexpr int64_t kCrowdedNs = 100000000;  // from such a sign on, ranks seem to lack cores for so long

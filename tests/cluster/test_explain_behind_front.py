@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from tests.cluster.running import Running, serving
 from twostroke.cli.explain import command as explain_command
+from twostroke.cost.explain.behind_front import FRONT_PARTS
 from twostroke.cost.explain.causes import LEAST_SHARE
-from twostroke.fleet.explain import FRONT_PARTS
 from twostroke.types.parts import TimeParts
 
 ASKED: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]

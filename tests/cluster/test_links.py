@@ -25,8 +25,10 @@ from twostroke.cli.server.cluster import command as cluster
 from twostroke.cluster.framing import encode
 from twostroke.cluster.front import FrontStepper
 from twostroke.cluster.link import FrameLink, LinkLost, secret_key
-from twostroke.cluster.replica import ReplicaServer
-from twostroke.cluster.replica_core import ReplicaCore
+from twostroke.replica import server as replica_module
+from twostroke.replica.core import ReplicaCore
+from twostroke.replica.page_feeds import PageFeeds
+from twostroke.replica.server import ReplicaServer
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.scheduler import Scheduler
 from twostroke.types.errors import ConfigError
@@ -97,6 +99,12 @@ def test_a_request_goes_there_and_its_answer_comes_back() -> None:
         (end,) = [e for e in stepper._early if isinstance(e, FinishedEvent)]
         assert told + ([] if end.stopped_by is None else [end.stopped_by]) == whole_answer(request)
         stepper.close()
+
+
+def test_streams_do_not_wait_while_a_question_for_pages_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PageFeeds, "waits", True)
+    monkeypatch.setattr(replica_module, "RETRY_S", WAIT_S)
+    test_a_request_goes_there_and_its_answer_comes_back()
 
 
 def test_a_wrong_secret_learns_nothing() -> None:

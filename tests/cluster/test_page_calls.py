@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import socket
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -11,9 +12,10 @@ import pytest
 
 from tests.cluster.test_links import FACTS, replica
 from tests.serve.harness import WAIT_S
-from twostroke.cluster import page_calls
 from twostroke.cluster.link import secret_key
-from twostroke.cluster.page_calls import PageCalls
+from twostroke.replica import page_calls
+from twostroke.replica.page_calls import PageCalls
+from twostroke.replica.page_feeds import PageFeeds
 from twostroke.wire.frames import PagesAsked, PageSource, PagesSent, ReplicaFacts
 
 ASKED = PagesAsked(5, 0, 2, "", tuple(range(8)))
@@ -27,8 +29,10 @@ class Calls:
         self.said: list[str] = []
         self.calls = PageCalls(secret_key(None), facts, lambda *each: self.came.put(each), self.said.append)
 
-    def ask(self, address: tuple[str, int], instance: str = FACTS.instance) -> tuple[int, PagesSent | None]:
-        self.calls.ask(PageSource(instance, *address), ASKED)
+    def ask(
+        self, address: tuple[str, int], instance: str = FACTS.instance, own_s: float = 0.0
+    ) -> tuple[int, PagesSent | None]:
+        self.calls.ask(PageSource(instance, *address), ASKED, own_s)
         return self.came.get(timeout=2 * WAIT_S)
 
 
@@ -58,7 +62,23 @@ def test_one_that_says_nothing_is_given_up(calls: Calls, monkeypatch: pytest.Mon
     monkeypatch.setattr(page_calls, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert calls.ask(silent.getsockname()[:2]) == (5, None)
-    assert "no answer in 0.5 s" in calls.said[0]
+    assert "no answer in time" in calls.said[0]
+
+
+def test_a_replica_in_a_long_step_is_waited_for_as_long_as_computing_would_take(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(feeds: PageFeeds, link_id: int, asked: PagesAsked, now: float) -> None:
+        time.sleep(0.4)
+        answer(feeds, link_id, asked, now)
+
+    answer = PageFeeds.ask
+    with replica() as address:
+        assert calls.ask(address)[1] is not None
+        monkeypatch.setattr(PageFeeds, "ask", ask)
+        monkeypatch.setattr(page_calls, "ANSWER_S", 0.1)
+        assert calls.ask(address, own_s=WAIT_S)[1] is not None
+        assert calls.ask(address) == (5, None) and "no answer in time" in calls.said[0]
 
 
 def test_a_start_of_the_replica_that_never_had_the_pages_is_not_asked(calls: Calls) -> None:

@@ -13,8 +13,8 @@ from tests.fleet.test_failover import CHAOS, run_world
 from tests.fleet.world import World, request_of
 from twostroke.cluster.arithmetic import difference
 from twostroke.cost.explain.explanation import CauseKind
+from twostroke.cost.history.stay import StayEnd
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing
-from twostroke.fleet.stream import StayEnd
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.types.event import TokenEvent
 from twostroke.types.objectives import LatencyObjectives

@@ -9,8 +9,8 @@ import pytest
 
 from tests.fleet.invented import PAGE_TOKENS, PagedModel
 from twostroke.cache.manager import CacheManager
-from twostroke.cluster import page_exchange
-from twostroke.cluster.page_exchange import PageExchange
+from twostroke.replica import page_exchange
+from twostroke.replica.page_exchange import PageExchange
 from twostroke.wire.frames import PagesAsked, WirePage
 
 PAGES = 40

@@ -16,9 +16,7 @@ from tests.scheduler.fakes import LineCost
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
 from twostroke.cluster.framing import FrameReader, encode
-from twostroke.cluster.page_exchange import PageExchange
 from twostroke.cluster.records import RecordCalls
-from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cost.explain.advice import Options
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.explain.verdict import Explainer
@@ -26,6 +24,8 @@ from twostroke.cost.history.ledger import Ledger
 from twostroke.fleet.fleet import ReplicaFleet
 from twostroke.fleet.moving import Sooner
 from twostroke.fleet.router import LeastSeconds
+from twostroke.replica.core import ReplicaCore
+from twostroke.replica.page_exchange import PageExchange
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy

@@ -217,6 +217,22 @@ def test_a_stage_waits_without_a_limit_until_the_next_one_takes_its_value(
     next(ranks, None)
 
 
+def test_a_rank_polls_for_a_short_while_and_then_sleeps(two: list[CpuOps]) -> None:
+    part, used_s = np.ones((1, WIDTH // 2), np.float32), []
+
+    def early() -> None:
+        begin_s = time.thread_time()
+        two[0].gather(np.zeros((1, WIDTH), np.float32), part)
+        used_s.append(time.thread_time() - begin_s)
+
+    def late() -> None:
+        time.sleep(0.2)
+        two[1].gather(np.zeros((1, WIDTH), np.float32), part)
+
+    assert at_once([early, late]) == [None, None]
+    assert used_s[0] < 0.05, "a rank that shares a core leaves it to the one that computes"
+
+
 def test_ranks_in_different_passes_do_not_meet(two: list[CpuOps]) -> None:
     EXCHANGES[0].begin(4)
     EXCHANGES[1].begin(5)

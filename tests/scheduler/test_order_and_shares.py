@@ -9,6 +9,7 @@ from tests.scheduler.fakes import LineCost, World, promised, request
 from tests.tiers import examples
 from twostroke.scheduler.ageing import TURN_STEPS
 from twostroke.scheduler.limits.batch_share import BATCH_SHARE
+from twostroke.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import Request
 
@@ -30,6 +31,14 @@ def test_a_short_prompt_overtakes_one_that_is_too_long_for_the_objective() -> No
     assert world.ttft_s(chat) < 0.15, "served while the document was half computed"
     plain = World(None, SchedulerLimits(512, 32), LineCost()).run([document, chat])
     assert plain.ttft_s(chat) > 0.3, "order of arrival makes it wait"
+
+
+def test_the_last_chunk_is_small_where_pages_travel_and_short_prompts_stay_whole() -> None:
+    world = World(None, SchedulerLimits(64, 4), LineCost())
+    world.scheduler.limiters = (SmallLastChunk(4), *world.scheduler.limiters)
+    world.run([request(1, 300, 1), request(2, 16, 1, arrival_s=9.0)])
+    sizes = [(part.name, part.num_tokens) for note in world.steps for part in note.parts]
+    assert sizes == [*[("1", 64)] * 4, ("1", 32), ("1", 12), ("2", 16)]
 
 
 def test_a_promised_request_keeps_its_place_before_later_ones_with_shorter_objectives() -> None:

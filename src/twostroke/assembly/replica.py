@@ -20,14 +20,15 @@ from twostroke.assembly.task import require_generating
 from twostroke.beams.book import BeamBook
 from twostroke.cluster.arithmetic import arithmetic_of
 from twostroke.cluster.link import secret_key
-from twostroke.cluster.page_exchange import PageExchange
-from twostroke.cluster.replica import ReplicaServer
-from twostroke.cluster.replica_core import PREFILL_TOKENS, ReplicaCore
 from twostroke.config import collect, objectives_of, refuse_adapters
 from twostroke.cost.shape import Segment
 from twostroke.env import asked_by_environment
+from twostroke.replica.core import PREFILL_TOKENS, ReplicaCore
+from twostroke.replica.page_exchange import PageExchange
+from twostroke.replica.server import ReplicaServer
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
@@ -63,6 +64,8 @@ def build_replica(
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
+    if role == "prefill":
+        heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
     with Checkpoint.open(found.folder.path) as checkpoint:
         content = content_fingerprint(checkpoint)
     unit = resolved["cpu_level"] if found.device is None else "cuda"

@@ -50,7 +50,7 @@ class FrameReader:
         """Is a part of a frame here?"""
         return bool(self._held)
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """The frames that are whole now. Raises WireError where the bytes are no frame."""
         self._held += data
         start = 0

@@ -31,6 +31,8 @@ from twostroke.types.output import Delta, Prompt
 from twostroke.wire.frames import Frame, RecordSent, ReplicaFacts, ReplicaLoad
 
 WAIT_S = 0.05
+GAUGES_S = 0.02
+"""The engine asks for gauges after each step, and readers ask a few times a second."""
 CALL_AGAIN_S = 0.3
 CALL_S = 3.0
 NOT_CALLED = "not called yet"
@@ -81,6 +83,8 @@ class FrontStepper:
         self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._early: list[Event] = []
+        self._gauges: Gauges | None = None
+        self._gauges_s = 0.0
         self._records = RecordCalls(self._waker.wake)
         self.facts: ReplicaFacts | None = None
         self.fleet = ReplicaFleet(page_tokens)
@@ -127,7 +131,13 @@ class FrontStepper:
         self._waker.wake()
 
     def gauges(self) -> Gauges:
-        """The sums over all replicas. Requests that no replica has yet count as waiting."""
+        """The sums over all replicas, at most GAUGES_S old. Requests that no replica has yet count as waiting."""
+        now = self.clock()
+        if self._gauges is None or now - self._gauges_s > GAUGES_S:
+            self._gauges, self._gauges_s = self._sums(), now
+        return self._gauges
+
+    def _sums(self) -> Gauges:
         loads = [member.load for member in self.fleet.members]
         total: dict[str, Any] = {
             "running": sum(load.running for load in loads),
@@ -144,7 +154,7 @@ class FrontStepper:
 
     def pages(self) -> bytes:
         """A PageState for each page of all replicas: in use, then cached, then free."""
-        gauges = self.gauges()
+        gauges = self._sums()
         counts = ((PageState.OWN, gauges.pages_used), (PageState.CACHED, gauges.pages_cached))
         return b"".join(bytes([state]) * count for state, count in (*counts, (PageState.FREE, gauges.pages_free)))
 

@@ -40,6 +40,7 @@ class FrameLink:
         self._secret, self._side, self._other_side = secret, side, other_side
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._reader = FrameReader(GREETING_BYTES)
+        self._room = memoryview(bytearray(READ_BYTES))
         self._unsent = bytearray()
         self._greeted = False
         self._selector: selectors.BaseSelector | None = None
@@ -91,21 +92,19 @@ class FrameLink:
         return self.receive() if events & selectors.EVENT_READ else []
 
     def receive(self) -> list[Frame]:
-        """Frames that have come, those of the greeting left out. Raises LinkLost."""
-        frames: list[Frame] = []
-        while True:
-            try:
-                data = self.sock.recv(READ_BYTES)
-            except BlockingIOError:
-                return frames
-            except OSError as error:
-                raise LinkLost(f"the connection is gone: {error}") from error
-            if not data:
-                raise LinkLost("the other side has closed the connection")
-            try:
-                frames += [frame for frame in self._reader.feed(data) if not self._greeting(frame)]
-            except WireError as error:
-                raise LinkLost(f"the other side does not speak this protocol: {error}") from error
+        """Frames that have come, as far as one read goes; those of the greeting left out. Raises LinkLost."""
+        try:
+            count = self.sock.recv_into(self._room)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            raise LinkLost(f"the connection is gone: {error}") from error
+        if not count:
+            raise LinkLost("the other side has closed the connection")
+        try:
+            return [frame for frame in self._reader.feed(self._room[:count]) if not self._greeting(frame)]
+        except WireError as error:
+            raise LinkLost(f"the other side does not speak this protocol: {error}") from error
 
     def close(self) -> None:
         """Closing twice is harmless."""

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from twostroke.cost.explain.behind_front import Record, explained
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.history.account import Account
-from twostroke.fleet.explain import Record, explained
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.fleet.stream import ReplicaStay, StayEnd
 from twostroke.wire.frames import RecordAsked, RecordSent
 
 ANSWER_S = 10.0
@@ -67,10 +67,9 @@ class RecordCalls:
 
     def send(self, fleet: ReplicaFleet) -> None:
         """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
-        there = {member.name: member.instance for member in fleet.members}
         while self._asks:
             stay, group, answer = self._asks.popleft()
-            if there.get(stay.member) == stay.instance:
+            if any(each.name == stay.member and each.instance == stay.instance for each in fleet.members):
                 self._waiting.setdefault((stay.member, stay.number), []).append((stay, answer))
                 fleet.outbox.append((stay.member, RecordAsked(stay.number, group)))
             else:

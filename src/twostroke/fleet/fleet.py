@@ -23,10 +23,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
+from twostroke.cost.history.stay import StayEnd
 from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.fleet.stream import FleetStream, Search, StayEnd
+from twostroke.fleet.stream import FleetStream, Search
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.ledger import MAX_FINISHED, Ledger
-from twostroke.fleet.stream import FleetStream, ReplicaStay
+from twostroke.cost.history.stay import ReplicaStay
+from twostroke.fleet.stream import FleetStream
 from twostroke.types.event import FinishedEvent
 from twostroke.types.request import Request
 

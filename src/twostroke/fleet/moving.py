@@ -21,8 +21,9 @@ USUAL_RATE = 100e6
 """Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
 GREETING_S = 0.005
 """Seconds that a question and its answer take beside the transfer of their bytes."""
-LAST_TOKENS = 256
-"""The most tokens in the pages of a prompt's last chunk, which move after all computing is done."""
+LAST_TOKENS = 64
+"""The tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that only reads
+makes that chunk small; see scheduler/limits/last_chunk.py."""
 
 Sooner = Callable[[float, float], bool]
 """(seconds of a split, seconds of the whole) -> should it be split?"""

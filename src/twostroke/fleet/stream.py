@@ -11,19 +11,11 @@ import math
 from dataclasses import dataclass, field
 
 from twostroke.cost.history.account import LiveAccount, Phase
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.fleet.router import FleetMember
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.wire.frames import Refused, WirePrompt, WireStart
-
-
-class StayEnd(enum.Enum):
-    """How a stream left a replica. HANDED: its prompt was computed there, and it is decoded elsewhere."""
-
-    ENDED = 0
-    LOST = 1
-    HANDED = 2
-    REFUSED = 3
 
 
 class Search(enum.Enum):
@@ -35,24 +27,6 @@ class Search(enum.Enum):
     HOLD = 1
     AGAIN = 2
     NOTHING = 3
-
-
-@dataclass(eq=False, slots=True)
-class ReplicaStay:
-    """A stream at one replica, from its Assignment (`number`) until it left. num_told: output tokens before it."""
-
-    member: str
-    instance: str
-    number: int
-    since_s: float
-    num_told: int
-    until_s: float = 0.0
-    end: StayEnd = StayEnd.ENDED
-
-    @property
-    def seconds(self) -> float:
-        """How long the stay was, by the front's clock."""
-        return self.until_s - self.since_s
 
 
 @dataclass(eq=False, slots=True)

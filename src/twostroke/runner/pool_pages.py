@@ -16,7 +16,7 @@ from twostroke.ops.step_memory import StepMemory
 
 
 class PoolPages:
-    """Satisfies cluster.page_exchange.PageStore. Layers of a group follow in the program's order."""
+    """Satisfies replica.page_exchange.PageStore. Layers of a group follow in the program's order."""
 
     def __init__(self, memory: StepMemory) -> None:
         self._groups = [memory.layers_of(group) for group in range(len(memory.page_inputs))]

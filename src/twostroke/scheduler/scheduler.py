@@ -40,7 +40,7 @@ from twostroke.types.result import SampledToken, StepResult
 
 
 class Scheduler:
-    """Deterministic: the same calls give the same plans."""
+    """Deterministic: the same calls give the same plans. limiters: may be exchanged before the first request."""
 
     def __init__(
         self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None, drafter: Drafter | None = None
@@ -50,8 +50,8 @@ class Scheduler:
         self._limits = limits
         self._policy = policy or ArrivalPolicy()
         budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
-        self._limiters = budgets + self._policy.limiters + cache_limiters(cache, limits)
-        self._limiters += (WholePrompts(),) if limits.whole_prompts else ()
+        self.limiters = budgets + self._policy.limiters + cache_limiters(cache, limits)
+        self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
@@ -222,7 +222,7 @@ class Scheduler:
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
         wanted = num_tokens = len(sequence.known) - sequence.computed
-        for limiter in self._limiters:
+        for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
         if num_tokens < wanted:
             step.full = True

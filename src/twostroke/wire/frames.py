@@ -215,7 +215,7 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class WirePage(msgspec.Struct, array_like=True, frozen=True):
-    """K and V of one page of positions in every layer. digest: see cluster/page_exchange.py."""
+    """K and V of one page of positions in every layer. digest: see replica/page_exchange.py."""
 
     data: bytes
     digest: bytes

@@ -16,7 +16,7 @@ from twostroke.cost.explain.causes import LEAST_SHARE
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict, front_name
 from twostroke.cost.explain.verdict import explanation_of
 from twostroke.cost.history.account import Account
-from twostroke.fleet.stream import ReplicaStay, StayEnd
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.types.parts import TimeParts
 
 FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")

@@ -19,8 +19,9 @@ from twostroke.cache.manager import CacheManager
 from twostroke.cache.prefix_tree import Node
 from twostroke.wire.frames import PagesAsked, WirePage
 
-ANSWER_BYTES = 8 << 20
-"""The most bytes of pages in one answer, which has at least one page."""
+ANSWER_BYTES = 24 << 20
+"""The most bytes of pages in one answer, which has at least one page. There is one answer after each step, so pages of
+a step that it has no room for are late."""
 LEFT_SHARE = 8
 """Pages are asked for as long as more than one in this many of the pool can be allocated."""
 

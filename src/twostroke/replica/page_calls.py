@@ -1,7 +1,8 @@
 """Calls to other replicas for pages: one thread and one connection for each replica that is asked.
 
 To the replica that answers, this side is one more front. Questions do not wait for each other's answers: a page may
-have to be computed first. Where there is no whole answer in time, the answer is None.
+have to be computed first. Where there is no whole answer in time, the answer is None. A replica answers between two of
+its steps and sends heartbeats meanwhile: one that is silent has ended, and one that is not may be in a long step.
 
 Knows: sockets, the greeting, the facts of both sides.
 Must not know: caches, requests.
@@ -9,6 +10,7 @@ Must not know: caches, requests.
 
 from __future__ import annotations
 
+import math
 import queue
 import selectors
 import socket
@@ -21,13 +23,15 @@ from twostroke.cluster.arithmetic import difference
 from twostroke.cluster.framing import WireError
 from twostroke.cluster.link import FrameLink, LinkLost
 from twostroke.cluster.waker import Waker
-from twostroke.wire.frames import Frame, PagesAsked, PageSource, PagesSent, ReplicaFacts
+from twostroke.wire.frames import Beat, Frame, PagesAsked, PageSource, PagesSent, ReplicaFacts
 
 ANSWER_S = 5.0
-"""The longest wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are
-computed instead, so no request waits longer."""
-KEPT_S = 5.0
-"""Seconds without a question after which a connection is closed."""
+"""A wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are computed
+instead. It is longer where steps are, as predicted for this replica or seen at the other one."""
+LONGEST_STEPS = 2
+"""An answer is waited for as long as so many of the longest step, or computing its pages so many times, would take."""
+SILENCE_S = 3.0
+"""A replica that is asked and says nothing for so long, not even a heartbeat, is taken for lost."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
 """Smaller answers say nothing of the rate."""
@@ -40,14 +44,18 @@ Came = Callable[[int, PagesSent | None], None]
 
 @dataclass(eq=False)
 class _Line:
-    """One replica. asked: until when each question may be answered. began_s: when the first bytes of an answer came."""
+    """One replica. asks: questions, each with the seconds of computing its pages here. asked: until when each may be
+    answered. heard_s: when something came last; began_s: when the first bytes of an answer did. step_s: its longest
+    step since the greeting."""
 
     source: PageSource
-    asks: queue.SimpleQueue[PagesAsked | None] = field(default_factory=queue.SimpleQueue)
+    asks: queue.SimpleQueue[tuple[PagesAsked, float] | None] = field(default_factory=queue.SimpleQueue)
     waker: Waker = field(default_factory=Waker)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     link: FrameLink | None = None
     asked: dict[int, float] = field(default_factory=dict)
+    heard_s: float = 0.0
+    step_s: float = 0.0
     began_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -63,14 +71,15 @@ class PageCalls:
         self._lines: dict[PageSource, _Line] = {}
         self.rate = 0.0
 
-    def ask(self, source: PageSource, asked: PagesAsked) -> None:
-        """Ask a replica for pages, without waiting for the answer. One thread calls it."""
+    def ask(self, source: PageSource, asked: PagesAsked, own_s: float = 0.0) -> None:
+        """Ask a replica for pages, without waiting for the answer. own_s: predicted seconds of computing them here.
+        One thread calls it."""
         if source not in self._lines:
             if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
                 self.close()
             line = self._lines[source] = _Line(source)
             threading.Thread(target=self._call, args=(line,), name="replica-pages", daemon=True).start()
-        self._lines[source].asks.put(asked)
+        self._lines[source].asks.put((asked, own_s))
         self._lines[source].waker.wake()
 
     def close(self) -> None:
@@ -96,28 +105,28 @@ class PageCalls:
     def _ask_all(self, line: _Line) -> bool:
         """-> is this line closed?"""
         while not line.asks.empty():
-            asked = line.asks.get()
-            if asked is None:
+            ask = line.asks.get()
+            if ask is None:
                 return True
-            line.asked[asked.number] = time.monotonic() + ANSWER_S
-            line.link = line.link or self._greet(line, line.asked[asked.number])
+            asked, own_s = ask
+            line.asked[asked.number] = time.monotonic() + max(ANSWER_S, LONGEST_STEPS * max(own_s, line.step_s))
+            line.link = line.link or self._greet(line, time.monotonic() + ANSWER_S)
             line.link.send(asked)
         return False
 
     def _listen(self, line: _Line) -> None:
-        """Handle frames until none comes, a question waits, or no time is left."""
-        until_s = min(line.asked.values(), default=time.monotonic() + KEPT_S)
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise LinkLost(f"no answer in {ANSWER_S:g} s")
-        for frame in _frames(line, left_s):
-            if isinstance(frame, PagesSent) and line.asked.pop(frame.number, None) is not None:
+        """Handle what comes until a time is over: what lies there already is read before that is looked at."""
+        until_s = min((*line.asked.values(), line.heard_s + SILENCE_S)) if line.asked else math.inf
+        for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
+            if isinstance(frame, Beat):
+                line.step_s = max(line.step_s, frame.load.step_s)
+            elif isinstance(frame, PagesSent) and line.asked.pop(frame.number, None) is not None:
                 self._measure(line, frame)
                 self._came(frame.number, frame)
         if line.link is None or not line.link.partial:
             line.began_s = None
-        if line.link is not None and not line.asked and time.monotonic() >= until_s:
-            self._hang_up(line)
+        if line.asked and time.monotonic() >= min((*line.asked.values(), line.heard_s + SILENCE_S)):
+            raise LinkLost("no answer in time")
 
     def _measure(self, line: _Line, frame: PagesSent) -> None:
         seconds = time.monotonic() - (line.began_s or 0.0)
@@ -139,13 +148,13 @@ class PageCalls:
                     if found := difference(self._facts, frame):
                         raise LinkLost(f"it differs from this replica in {found}")
                     return line.link
-        raise LinkLost(f"no answer in {ANSWER_S:g} s")
+        raise LinkLost("no answer in time")
 
     def _hang_up(self, line: _Line) -> None:
         """Close the connection; the questions asked over it get no answer."""
         if line.link is not None:
             line.link.close()
-        line.link = line.began_s = None
+        line.link, line.began_s, line.step_s = None, None, 0.0
         numbers = [*line.asked]
         line.asked.clear()
         for number in numbers:
@@ -159,8 +168,8 @@ def _frames(line: _Line, left_s: float) -> list[Frame]:
         if key.fileobj is line.waker:
             line.waker.clear()
         elif line.link is not None:
-            begin_s = time.monotonic()
+            line.heard_s = time.monotonic()
             frames = line.link.exchange(events)
             if line.began_s is None and (frames or line.link.partial):
-                line.began_s = begin_s
+                line.began_s = line.heard_s
     return frames

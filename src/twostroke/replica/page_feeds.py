@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from twostroke.cluster.page_exchange import PageExchange, PromptPages
+from twostroke.replica.page_exchange import PageExchange, PromptPages
 from twostroke.wire.frames import Frame, PagesAsked, PagesSent
 
 LinkId = int

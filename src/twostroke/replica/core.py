@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from twostroke.beams.book import BeamBook
-from twostroke.cluster.page_exchange import PageExchange
-from twostroke.cluster.page_feeds import LinkId, PageFeeds
-from twostroke.cluster.page_pulls import PagePulls, Pull
 from twostroke.cost.explain.explanation import replica_name
 from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.shape import Segment
@@ -23,6 +20,9 @@ from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.replica.page_exchange import PageExchange
+from twostroke.replica.page_feeds import LinkId, PageFeeds
+from twostroke.replica.page_pulls import PagePulls, Pull
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent

@@ -17,11 +17,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from twostroke.cluster.link import FrameLink, LinkLost
-from twostroke.cluster.page_calls import PageCalls
-from twostroke.cluster.page_feeds import LinkId
-from twostroke.cluster.replica_core import ReplicaCore
 from twostroke.cluster.waker import Waker
 from twostroke.engine.session import Grammars
+from twostroke.replica.core import ReplicaCore
+from twostroke.replica.page_calls import PageCalls
+from twostroke.replica.page_feeds import LinkId
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import TokenMask
 from twostroke.wire.frames import (
@@ -40,8 +40,8 @@ from twostroke.wire.frames import (
 BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
-BUSY_BYTES = 8 << 20
-"""A connection with more unsent is given no pages."""
+BUSY_BYTES = 4 << 20
+"""A connection with more unsent is given no pages: with an answer it would have more than it may leave unsent."""
 GREETING_S = 5.0
 
 
@@ -257,16 +257,16 @@ class ReplicaServer:
         core = self._core
         try:
             while not self._stopping:
-                self._take_commands()
                 load = core.step() if core.has_work else core.load()
                 if load is None:
                     core.let_go()
                 self._load = load or core.load()
+                taken = self._take_commands()  # questions that came during the step: its pages answer them
                 answered = core.feeds.answer(time.monotonic(), self._busy())
                 if core.outbox:
                     self._waker.wake()
-                if not answered:
-                    self._wait(load is None or core.feeds.waits)
+                if not (taken or answered):
+                    self._wait(stuck=load is None)
         except BaseException as error:
             self._error = error
         finally:
@@ -276,11 +276,16 @@ class ReplicaServer:
     def _busy(self) -> set[LinkId]:
         return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
 
-    def _take_commands(self) -> None:
+    def _take_commands(self) -> bool:
+        """-> was there any?"""
+        taken = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
         while self._core.pulls.asks:
-            self._page_calls.ask(*self._core.pulls.asks.popleft())
+            source, asked = self._core.pulls.asks.popleft()
+            own_s = asked.count * self._facts.page_tokens * self._load.token_s
+            self._page_calls.ask(source, asked, own_s)
+        return taken
 
     def _pages_came(self, number: int, sent: PagesSent | None) -> None:
         """Take an answer with pages. Another thread calls it."""
@@ -292,7 +297,7 @@ class ReplicaServer:
         self._command(go_on)
 
     def _wait(self, stuck: bool) -> None:
-        """Wait until there is something to do. stuck: try again soon even where nothing comes."""
+        """Wait until there is something to do; not for long where no step could be planned, or a question waits."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
-                self._changed.wait(RETRY_S if stuck else 1.0)
+                self._changed.wait(RETRY_S if stuck or self._core.feeds.waits else 1.0)

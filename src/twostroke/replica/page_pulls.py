@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from twostroke.cluster.page_exchange import PageExchange, PromptPages
-from twostroke.cluster.page_feeds import LinkId
+from twostroke.replica.page_exchange import PageExchange, PromptPages
+from twostroke.replica.page_feeds import LinkId
 from twostroke.types.grammar import TokenMask
 from twostroke.wire.frames import Assignment, PagesAhead, PagesAsked, PageSource, PagesSent
 

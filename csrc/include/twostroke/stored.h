@@ -26,6 +26,7 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply codes as they lie.
 #if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #define TS_STORED_AS_THEY_LIE
+// As many as meet a panel in one go: those of one tile, or of AVX-512's two halves of a panel.
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStoredFewRows = 8;
 #else

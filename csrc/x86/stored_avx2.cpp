@@ -39,8 +39,8 @@ struct Oct {
 };
 
 // One unit of nibbles. q: the rows at the unit's first column. Of the codes and the rows, the fewer stay in registers.
-template <class Source, int kRows, int kAcross, class Fetch>
-TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const Fetch& ahead, Integers<kRows, kAcross>& integers) {
+template <class Source, int kRows, int kAcross, class Lines>
+TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const Lines& ahead, Integers<kRows, kAcross>& integers) {
   constexpr int kOcts = Source::kUnit / 8, kLines = static_cast<int>(Source::kUnitBytes / kQuadBytes);
   Integers<kRows, kAcross> pairs;
   TS_UNROLL
@@ -49,7 +49,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
     TS_UNROLL
     for (int line = o; line < kLines; line += kOcts) {
       TS_UNROLL
-      for (int v = 0; v < kAcross; ++v) ahead(from + line * kQuadBytes + v * kRegisterBytes, v);
+      for (int v = 0; v < kAcross; v += 2) ahead.line(from + line * kQuadBytes + v * kRegisterBytes);
     }
     if constexpr (kRows < kAcross) {
       __m256i low_q[kRows], high_q[kRows];
@@ -77,13 +77,13 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
 }
 
 // 16 columns of codes of 8 bits. As they lie, or signed: |code| * |q| <= 128 * 127, of which two do not overflow 16 bits.
-template <int kRows, int kAcross, class Fetch>
-TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, const Fetch& ahead, Integers<kRows, kAcross>& integers) {
+template <int kRows, int kAcross, class Lines>
+TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, const Lines& ahead, Integers<kRows, kAcross>& integers) {
   TS_UNROLL
   for (int quad = 0; quad < 4; ++quad, from += kQuadBytes, q += 4) {
     TS_UNROLL
     for (int v = 0; v < kAcross; ++v) {
-      ahead(from + v * kRegisterBytes, v);
+      if (v % 2 == 0) ahead.line(from + v * kRegisterBytes);
       const __m256i stored = load(from + v * kRegisterBytes), codes = _mm256_xor_si256(stored, _mm256_set1_epi8(static_cast<char>(0x80)));
       const __m256i factors = kAnyBytes ? stored : _mm256_abs_epi8(codes);
       TS_UNROLL
@@ -108,8 +108,8 @@ struct Step {
   int32_t sums_q[kRows];
 
   // waiting (rows, 64) += the products of 8 * kAcross columns from `column` on.
-  template <int kAcross, class Fetch>
-  TS_INLINE void add(int64_t column, const Fetch& ahead, float (&waiting)[kRows][kPanel]) const {
+  template <int kAcross, class Lines>
+  TS_INLINE void add(int64_t column, const Lines& ahead, float (&waiting)[kRows][kPanel]) const {
     Integers<kRows, kAcross> integers;
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -140,20 +140,10 @@ struct Step {
   }
 };
 
-struct Unfetched {
-  TS_INLINE void operator()(const uint8_t*) const {}
-};
-
-// kAlone: a row for which nothing is fetched ahead.
-template <int32_t kKind, int kRows, bool kAlone>
-struct Fetched {
-  TS_INLINE void operator()(const uint8_t* line) const { fetch<stored_shape(kKind).nibbles, kRows, kAlone>(line); }
-};
-
-// sums (rows, 64) += one group, by kRows rows. Line: called with each line of codes.
-template <class Source, int kRows, class Line>
+// sums (rows, 64) += one group, by kRows rows.
+template <class Source, int kRows, class Ahead>
 __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, const TileRows& x,
-                                        float* sums) {
+                                        const Ahead& ahead, float* sums) {
   constexpr StoredShape kShape = Source::kShape;
   constexpr int kAcross = across(kRows);
   constexpr int64_t kParts = kShape.sub / kSubgroup;
@@ -165,9 +155,8 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) step.sums_q[r] = eights_of(corrections + r * x.subgroups, kParts) / -8;
     for (int64_t c = 0; c < kPanel; c += kAcross * kLanes) {
-      step.template add<kAcross>(c, [](const uint8_t* at, int v) TS_ALWAYS {
-        if (v % 2 == 0) Line()(at);
-      }, waiting);
+      ahead.moment();
+      step.template add<kAcross>(c, ahead, waiting);
     }
   }
   TS_UNROLL
@@ -180,35 +169,36 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
   }
 }
 
-// A whole panel, read front to back. Rows beyond a tile meet each group once more, while it lies in the first-level cache.
+// A whole panel, read front to back.
 template <int32_t kKind, int kRows, bool kAlone>
 void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
-  constexpr int kFirst = kRows <= kTile ? kRows : (kRows + 1) / 2, kRest = kRows - kFirst;
-  typedef Fetched<kKind, kFirst, kAlone> Line;
+  const LinesBehind<kShape.nibbles, kRows, kAlone> ahead;
   memset(sums, 0, sizeof(float) * kRows * kPanel);
   const uint8_t* data = panel.data;
   Head<kKind> head;
   for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
     const Group group = {data, nullptr, nullptr, index, first, columns};
-    const uint8_t* codes = head.read(data, columns / kShape.sub, Line());
-    add_tile<Codes<kKind>, kFirst, Line>(head, codes, group, x, sums);
-    if constexpr (kRest > 0) add_tile<Codes<kKind>, kRest, Unfetched>(head, codes, group, rows_after(x, kFirst), sums + kFirst * kPanel);
+    const uint8_t* codes = head.read(data, columns / kShape.sub, ahead);
+    add_tile<Codes<kKind>, kRows>(head, codes, group, x, ahead, sums);
     data = codes + columns / Codes<kKind>::kUnit * Codes<kKind>::kUnitBytes;
   }
 }
 
 template <class Source>
-using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, float* sums);
+using Tile = void (*)(const Head<Source::kKind>&, const uint8_t* codes, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
 // Many rows by one group, which lies in a cache, in tiles of nearly equal height.
 template <class Source>
 void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group& group, TileRows x, int64_t rows, float* sums) {
-  for (int64_t tiles = (rows + kTile - 1) / kTile; tiles > 0; --tiles) {
+  int64_t tiles = (rows + kTile - 1) / kTile;
+  constexpr int64_t kMoments = kPanel / (across(kTile) * kLanes);  // of a step
+  Fetch ahead = fetch_after(Source::kShape, group, tiles * kMoments * (group.columns / Source::kShape.sub));
+  for (; tiles > 0; --tiles) {
     const int64_t count = (rows + tiles - 1) / tiles;
-    kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, Unfetched>; })(
-        head, codes, group, x, sums);
+    kernel_of<Tile<Source>, kTile>(count, [](auto number) { return add_tile<Source, decltype(number)::value, GroupAfter>; })(
+        head, codes, group, x, GroupAfter{&ahead}, sums);
     x = rows_after(x, count);
     rows -= count;
     sums += count * kPanel;
@@ -235,7 +225,7 @@ template <int32_t kKind>
 void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
   Head<kKind> head;
-  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Unfetched());
+  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Nothing());
   if constexpr (kShape.high > 0) {
     if (rows >= kTallRows) {
       alignas(64) uint8_t bytes[kStoredGroup * kPanel];

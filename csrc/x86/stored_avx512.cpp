@@ -8,24 +8,24 @@ namespace twostroke {
 namespace {
 
 // 4 columns of codes of 8 bits at `at`.
-template <int kRows, bool kAlone, int kAcross>
-TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+template <int kRows, int kAcross, class Lines>
+TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   __m512i quads[kAcross];
   TS_UNROLL
   for (int j = 0; j < kAcross; ++j) {
     quads[j] = load(at + 64 * j);
-    fetch<false, kRows, kAlone>(at + 64 * j);
+    ahead.line(at + 64 * j);
   }
   multiply(quads, q, stride, integers);
 }
 
 // 8 columns of nibbles at `at`: the low ones are the first 4.
-template <bool kTable, int kRows, bool kAlone, int kAcross>
-TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+template <bool kTable, int kRows, int kAcross, class Lines>
+TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   __m512i low[kAcross], high[kAcross];
   TS_UNROLL
   for (int j = 0; j < kAcross; ++j) {
-    fetch<true, kRows, kAlone>(at + 64 * j);
+    ahead.line(at + 64 * j);
     split_nibbles<kTable>(load(at + 64 * j), low[j], high[j]);
   }
   multiply(low, q, stride, integers);
@@ -33,17 +33,17 @@ TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, _
 }
 
 // One block of a plane of the codes' highest bits and of nibbles: 32 / kHigh columns.
-template <int kHigh, int kRows, bool kAlone, int kAcross>
-TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, __m512i (&integers)[kRows][kAcross]) {
+template <int kHigh, int kRows, int kAcross, class Lines>
+TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   const uint8_t* nibbles = at + kQuadBytes;
   TS_UNROLL
-  for (int j = 0; j < kAcross; ++j) fetch<true, kRows, kAlone>(at + 64 * j);
+  for (int j = 0; j < kAcross; ++j) ahead.line(at + 64 * j);
   TS_UNROLL
   for (int pair = 0; pair < 4 / kHigh; ++pair, nibbles += kQuadBytes, q += 8) {
     __m512i low[kAcross], high[kAcross];
     TS_UNROLL
     for (int j = 0; j < kAcross; ++j) {
-      fetch<true, kRows, kAlone>(nibbles + 64 * j);
+      ahead.line(nibbles + 64 * j);
       split_pair<kHigh>(load(nibbles + 64 * j), load(at + 64 * j), pair, low[j], high[j]);
     }
     multiply(low, q, stride, integers);
@@ -57,9 +57,9 @@ constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) 
 
 // totals += the codes of one group, in steps of `sub` columns: kAcross vectors of columns from number `vector` on. Returns where the codes
 // of the panel's whole width end.
-template <int32_t kKind, int kRows, bool kAlone, int kAcross>
+template <int32_t kKind, int kRows, int kAcross, class Lines>
 TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, int vector,
-                                   const TileRows& x, __m512 (&totals)[kRows][kVectors]) {
+                                   const TileRows& x, const Lines& ahead, __m512 (&totals)[kRows][kVectors]) {
   constexpr StoredShape kShape = stored_shape(kKind);
   const int64_t parts = sub / kSubgroup, steps = group.columns / sub;
   const int8_t* q = x.q + group.first;
@@ -72,6 +72,7 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
     for (int j = 0; j < kAcross; ++j) waiting[r][j] = _mm512_setzero_ps();
   }
   for (int64_t s = 0; s < steps; ++s, corrections += parts) {
+    ahead.moment();
     __m512i integers[kRows][kAcross];
     int32_t eights[kRows];
     TS_UNROLL
@@ -83,15 +84,15 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
     if constexpr (kShape.high > 0) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
       for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
-        add_block<kHigh, kRows, kAlone>(codes, q, x.q_stride, integers);
+        add_block<kHigh>(codes, q, x.q_stride, ahead, integers);
       }
     } else if constexpr (kShape.nibbles) {
       for (int64_t k = 0; k < sub; k += 16, q += 16, codes += 2 * kQuadBytes) {  // twice at once: a step has 16 columns or a multiple
-        add_nibbles<kShape.table, kRows, kAlone>(codes, q, x.q_stride, integers);
-        add_nibbles<kShape.table, kRows, kAlone>(codes + kQuadBytes, q + 8, x.q_stride, integers);
+        add_nibbles<kShape.table>(codes, q, x.q_stride, ahead, integers);
+        add_nibbles<kShape.table>(codes + kQuadBytes, q + 8, x.q_stride, ahead, integers);
       }
     } else {
-      for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes<kRows, kAlone>(codes, q, x.q_stride, integers);
+      for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes(codes, q, x.q_stride, ahead, integers);
     }
     TS_UNROLL
     for (int j = 0; j < kAcross; ++j) {
@@ -124,30 +125,32 @@ __attribute__((noinline)) void whole_panel(const Panel& panel, int64_t sub, cons
   }
   constexpr bool kNibbles = stored_shape(kKind).nibbles;
   constexpr int kAcross = across(kNibbles, kRows);
+  const LinesBehind<kNibbles, kRows, kAlone> ahead;
   const uint8_t* data = panel.data;
   Head<kKind> head;
   for (int64_t first = 0, index = 0; first < panel.columns; first += kStoredGroup, ++index) {
     const int64_t left = panel.columns - first, columns = left < kStoredGroup ? left : kStoredGroup;
     const Group group = {data, nullptr, nullptr, index, first, columns};
-    const uint8_t* codes = head.read(data, columns / sub, fetch<kNibbles, kRows, kAlone>);
+    const uint8_t* codes = head.read(data, columns / sub, ahead);
     TS_UNROLL
     for (int vector = 0; vector < kVectors; vector += kAcross) {
-      data = add_codes<kKind, kRows, kAlone, kAcross>(head, codes, sub, group, vector, x, totals);
+      data = add_codes<kKind, kRows, kAcross>(head, codes, sub, group, vector, x, ahead, totals);
     }
   }
   store_rows(totals, sums);
 }
 
-// sums += one group, by kRows rows of a tile; nothing is fetched ahead, for the group lies in a cache.
+// sums += one group, by kRows rows of a tile.
 template <int32_t kKind, int kRows>
-TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, const TileRows& x, float* sums) {
+__attribute__((noinline)) void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group, const TileRows& x,
+                                        const GroupAfter& ahead, float* sums) {
   __m512 totals[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
     for (int j = 0; j < kVectors; ++j) totals[r][j] = _mm512_loadu_ps(sums + r * kPanel + 16 * j);
   }
-  add_codes<kKind, kRows, true, kVectors>(head, codes, sub, group, 0, x, totals);
+  add_codes<kKind, kRows, kVectors>(head, codes, sub, group, 0, x, ahead, totals);
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
@@ -155,20 +158,24 @@ TS_INLINE void add_tile(const Head<kKind>& head, const uint8_t* codes, int64_t s
   }
 }
 
-// Many rows by one group, four at a time: more would not fit the registers beside the codes.
 template <int32_t kKind>
-__attribute__((noinline)) void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
+using Tile = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
+
+// Many rows by one group, in tiles of nearly equal height, four at most: more would not fit the registers beside the codes.
+template <int32_t kKind>
+void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
   constexpr int kTile = 4;
   Head<kKind> head;
-  const uint8_t* codes = head.read(group.data, group.columns / sub, fetch<true, 1, true>);
-  for (; rows > 0; rows -= kTile, sums += kTile * kPanel) {
-    switch (rows) {
-      case 1: add_tile<kKind, 1>(head, codes, sub, group, x, sums); break;
-      case 2: add_tile<kKind, 2>(head, codes, sub, group, x, sums); break;
-      case 3: add_tile<kKind, 3>(head, codes, sub, group, x, sums); break;
-      default: add_tile<kKind, kTile>(head, codes, sub, group, x, sums);
-    }
-    x = rows_after(x, kTile);
+  const uint8_t* codes = head.read(group.data, group.columns / sub, Nothing());
+  int64_t tiles = (rows + kTile - 1) / kTile;
+  Fetch ahead = fetch_after(stored_shape(kKind), group, tiles * (group.columns / sub));
+  for (; tiles > 0; --tiles) {
+    const int64_t count = (rows + tiles - 1) / tiles;
+    kernel_of<Tile<kKind>, kTile>(count, [](auto number) { return add_tile<kKind, decltype(number)::value>; })(
+        head, codes, sub, group, x, GroupAfter{&ahead}, sums);
+    x = rows_after(x, count);
+    rows -= count;
+    sums += count * kPanel;
   }
 }
 

@@ -78,7 +78,7 @@ TS_INLINE void gather(RowsOfGroup<kRows>& rows, int64_t sub, const Group& group,
 // sums += one group, by kRows rows. The order of each row's arithmetic is that of few rows (stored_avx512.cpp).
 template <int32_t kKind, int kRows>
 __attribute__((noinline)) void add_block_of_rows(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group,
-                                                 const TileRows& x, float* sums) {
+                                                 const TileRows& x, const GroupAfter& ahead, float* sums) {
   constexpr bool kMinimum = stored_shape(kKind).minimum;
   const int64_t steps = group.columns / sub;
   RowsOfGroup<kRows> own;
@@ -90,6 +90,7 @@ __attribute__((noinline)) void add_block_of_rows(const Head<kKind>& head, const 
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) totals[r] = _mm512_setzero_ps();
     for (int64_t s = 0; s < steps; ++s) {
+      ahead.moment();
       __m512i integers[kRows];
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) integers[r] = _mm512_set1_epi32(own.whole[r][s]);
@@ -122,19 +123,21 @@ __attribute__((noinline)) void add_block_of_rows(const Head<kKind>& head, const 
 }
 
 template <int32_t kKind>
-using BlockKernel = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, float* sums);
+using BlockKernel = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
 template <int32_t kKind>
 void multiply_of(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
   Bytes<kKind> bytes;
-  const uint8_t* codes = bytes.head.read(group.data, group.columns / sub, [](const uint8_t*) {});
+  const uint8_t* codes = bytes.head.read(group.data, group.columns / sub, Nothing());
   unpack<kKind>(codes, group.columns, bytes.codes);
   // Blocks of nearly equal height.
-  for (int64_t blocks = (rows + kBlockRows - 1) / kBlockRows; blocks > 0; --blocks) {
+  int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  Fetch ahead = fetch_after(stored_shape(kKind), group, blocks * kVectors * (group.columns / sub));
+  for (; blocks > 0; --blocks) {
     const int64_t count = (rows + blocks - 1) / blocks;
     kernel_of<BlockKernel<kKind>, kBlockRows>(count, [](auto number) {
       return add_block_of_rows<kKind, decltype(number)::value>;
-    })(bytes.head, bytes.codes, sub, group, x, sums);
+    })(bytes.head, bytes.codes, sub, group, x, GroupAfter{&ahead}, sums);
     x = rows_after(x, count);
     rows -= count;
     sums += count * kPanel;

@@ -26,7 +26,12 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply codes as they lie.
 #if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #define TS_STORED_AS_THEY_LIE
+// As many as meet a panel in one go: those of one tile, or of AVX-512's two halves of a panel.
+#if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStoredFewRows = 8;
+#else
+constexpr int64_t kStoredFewRows = 4;
+#endif
 
 // The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all of them.
 constexpr int64_t kTallRows = 20;

@@ -6,15 +6,38 @@
 
 namespace twostroke {
 
-// How a line is fetched ahead (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch of
-// memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
+// What is fetched while rows meet a group. line: with each line that is read; moment: once or more in each step.
+//
+// Lines behind the one that is read (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch
+// of memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
 template <bool kNibbles, int kRows, bool kAlone>
-TS_INLINE void fetch(const uint8_t* line) {
-  if constexpr (kAlone) return;
-  if constexpr (kRows == 1) return prefetch_line(line);
-  if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(line);
-  Ahead{kFarOfSome, kNearOfSome}.prefetch(line);
+struct LinesBehind {
+  TS_INLINE void line(const uint8_t* at) const {
+    if constexpr (kAlone) return;
+    if constexpr (kRows == 1) return prefetch_line(at);
+    if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(at);
+    Ahead{kFarOfSome, kNearOfSome}.prefetch(at);
+  }
+  TS_INLINE void moment() const {}
+};
+
+// The group after this one, in equal parts by all the tiles of rows that meet this one: the CPU's own prefetchers stop at each page, so a
+// group that nobody fetched is waited for, and the fewer the rows, the larger a part of the whole that is.
+struct GroupAfter {
+  Fetch* ahead;
+
+  TS_INLINE void line(const uint8_t*) const {}
+  TS_INLINE void moment() const { ahead->step(); }
+};
+
+inline Fetch fetch_after(const StoredShape& shape, const Group& group, int64_t moments) {
+  const int64_t lines = (stored_panel_bytes(shape, group.columns) + 63) / 64;
+  return {group.after, lines, (lines + moments - 1) / moments};
 }
+
+struct Nothing {
+  TS_INLINE void line(const uint8_t*) const {}
+};
 
 // What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
 // is read front to back. Lanes: a register of floats, and how it is made of float16, float32 or bytes.
@@ -33,11 +56,11 @@ struct StoredHead {
   }
 
   // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
-  template <bool kSigned, class Fetch>
-  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Fetch& ahead, float* to) {
+  template <bool kSigned, class Lines>
+  static TS_INLINE const uint8_t* widen(const uint8_t* from, const uint8_t* scales, int64_t steps, const Lines& ahead, float* to) {
     constexpr int64_t kBytes = kPanel * (kShape.super ? 1 : kScaleBytes);
     for (int64_t s = 0; s < steps; ++s, from += kBytes) {
-      for (int64_t line = 0; line < kBytes; line += 64) ahead(from + line);
+      for (int64_t line = 0; line < kBytes; line += 64) ahead.line(from + line);
       TS_UNROLL
       for (int64_t c = 0; c < kPanel; c += Lanes::kCount) {
         if constexpr (kShape.super) {
@@ -50,13 +73,13 @@ struct StoredHead {
     return from;
   }
 
-  // ahead: called with each line. Returns where the codes begin.
-  template <class Fetch>
-  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Fetch& ahead) {
+  // Returns where the codes begin.
+  template <class Lines>
+  TS_INLINE const uint8_t* read(const uint8_t* group, int64_t steps, const Lines& ahead) {
     const uint8_t* at = group;
     if constexpr (kShape.super) {
       at += (kShape.minimum ? 2 : 1) * kPanel * kScaleBytes;
-      for (const uint8_t* line = group; line < at; line += 64) ahead(line);
+      for (const uint8_t* line = group; line < at; line += 64) ahead.line(line);
     }
     at = widen<true>(at, group, steps, ahead, multipliers);
     if constexpr (kShape.minimum) at = widen<false>(at, group + kPanel * kScaleBytes, steps, ahead, minima);

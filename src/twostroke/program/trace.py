@@ -39,6 +39,7 @@ from twostroke.program.values import (
     Tensor,
     Value,
     Vector,
+    VectorForm,
     Weight,
 )
 from twostroke.spec.formats import WeightFormat
@@ -167,14 +168,19 @@ class Tracer:
         return self._vectors[key]
 
     def vector_of(
-        self, parts: tuple[Tensor, ...], length: int, *, plus: float = 0.0, negated_exp: bool = False
+        self,
+        parts: tuple[Tensor, ...],
+        length: int,
+        *,
+        plus: float = 0.0,
+        form: VectorForm = VectorForm.STORED,
     ) -> Vector:
-        """A vector of tensors with full names, flattened, one after the other."""
-        key = (parts, plus, negated_exp)
+        """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them."""
+        key = (parts, plus, form)
         found = self._vectors.get(key)
         if found is None:
             name = parts[0].name.removesuffix(".weight")
-            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, negated_exp)
+            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, form)
         return found
 
     def cache(self, kind: CacheKind) -> Cache:

@@ -70,6 +70,7 @@ class Tracer:
         """The stacks whose experts were asked for one by one."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
+        self._keys: set[str] = set()
         self._vectors: dict[tuple[object, ...], Vector] = {}
         self._caches: list[Cache] = []
         self._given: list[Value] = []
@@ -144,10 +145,11 @@ class Tracer:
         """A matrix, or a bank of `experts` matrices, of tensors with full names (`name` gives them)."""
         found = self._weights.get(parts)
         if found is None:
-            key = parts[0].name.removesuffix(".weight")
-            found = self._weights[parts] = Weight(
-                f"{key}:{role}", role, rows, columns, parts, bias, experts, self._stored(parts)
-            )
+            key = f"{parts[0].name.removesuffix('.weight')}:{role}"
+            if key in self._keys:  # another part of the same tensor
+                key = f"{key}{len(self._weights)}"
+            self._keys.add(key)
+            found = self._weights[parts] = Weight(key, role, rows, columns, parts, bias, experts, self._stored(parts))
         return found
 
     def name(self, name: str) -> str:

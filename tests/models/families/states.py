@@ -78,7 +78,7 @@ zamba2 = small(
 zamba = small(
     transformers.ZambaConfig,
     **{"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_hidden_layers": 4, "mamba_d_state": 12},
-    **{"num_key_value_heads": 4, "mamba_dt_rank": 6},
+    **{"num_key_value_heads": 4, "mamba_dt_rank": 6, "initializer_range": 0.1},
 )
 recurrent_gemma = small(
     transformers.RecurrentGemmaConfig,

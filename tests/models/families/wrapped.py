@@ -32,12 +32,6 @@ SIGMOID_EXPERTS: dict[str, Any] = {
 }
 
 
-TINY_VQ: dict[str, Any] = {
-    **{"codebook_size": 8, "embed_dim": 8, "latent_channels": 8, "base_channels": 32, "channel_multiplier": [1]},
-    **{"num_res_blocks": 1, "attn_resolutions": [], "hidden_size": 32, "num_attention_heads": 1},
-}
-
-
 def wrapped(name: str, text: dict[str, Any], **more: Any) -> Config:
     """A config of transformers' class `name`, with `text` as its text_config."""
     kind = getattr(transformers, name + "Config")
@@ -231,12 +225,6 @@ WRAPPED: dict[str, Config] = {
         {**EXPERTS, "rope_parameters": {**TURNS, "mrope_interleaved": True}},
         vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
         audio_config={**WHISPER, "output_dim": 64, "downsample_hidden_size": 8},
-    ),
-    "emu3-with-images": wrapped(
-        "Emu3",
-        {"model_type": "emu3_text_model"},
-        vq_config={**TINY_VQ},
-        vocabulary_map={"<image>": 3, "<|visual token 000000|>": 4, "<|extra_200|>": 5},
     ),
     "moss-transcribe": wrapped("MossTranscribeDiarize", of_type("qwen3", head_dim=16), audio_config=WHISPER),
     "minimax-m3": lambda: transformers.MiniMaxM3VLConfig(

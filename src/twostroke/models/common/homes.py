@@ -94,7 +94,7 @@ _NAMES: dict[str, str] = {
     "llava": (
         "AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration "
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
-        "Emu3ForConditionalGeneration Exaone4_5_ForConditionalGeneration GotOcr2ForConditionalGeneration "
+        "Exaone4_5_ForConditionalGeneration GotOcr2ForConditionalGeneration "
         "GraniteSpeechForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
         "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration InternVLForConditionalGeneration "
         "JanusForConditionalGeneration Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
@@ -117,7 +117,7 @@ _NAMES: dict[str, str] = {
     "near_llama.helium": "HeliumForCausalLM",
     "near_llama.hyperclovax": "HyperCLOVAXForCausalLM",
     "near_llama.jais2": "Jais2ForCausalLM",
-    "near_llama.mllama": "MllamaForCausalLM MllamaForConditionalGeneration",
+    "near_llama.mllama": "MllamaForConditionalGeneration",
     "near_llama.muse_glimmer": "MuseGlimmerForConditionalGeneration",
     "near_llama.nanochat": "NanoChatForCausalLM",
     "qwen2": (
@@ -238,9 +238,9 @@ _TYPES: dict[str, str] = {
     "Llama4ForConditionalGeneration": "llama4",
     "LlamaForCausalLM": "llama",
     "LlavaForConditionalGeneration": (
-        "aya_vision cohere2_vision deepseek_vl emu3 exaone4_5 got_ocr2 hyperclovax_vision_v2 idefics2 "
-        "idefics3 internvl janus lfm2_vl lfm3_vl lighton_ocr llava llava_next llava_next_video "
-        "llava_onevision minicpmv4_6 mistral3 ovis2 qianfan_ocr smolvlm video_llama_3 video_llava vipllava "
+        "aya_vision cohere2_vision deepseek_vl exaone4_5 got_ocr2 hyperclovax_vision_v2 idefics2 idefics3 "
+        "internvl janus lfm2_vl lfm3_vl lighton_ocr llava llava_next llava_next_video llava_onevision "
+        "minicpmv4_6 mistral3 ovis2 qianfan_ocr smolvlm video_llama_3 video_llava vipllava "
     ),
     "Mamba2ForCausalLM": "mamba2",
     "MambaForCausalLM": "mamba",
@@ -255,7 +255,6 @@ _TYPES: dict[str, str] = {
     "Mistral4ForCausalLM": "mistral4",
     "MistralForCausalLM": "mistral",
     "MixtralForCausalLM": "mixtral",
-    "MllamaForCausalLM": "mllama_text_model",
     "MllamaForConditionalGeneration": "mllama",
     "ModernBertDecoderForCausalLM": "modernbert-decoder",
     "MptForCausalLM": "mpt",

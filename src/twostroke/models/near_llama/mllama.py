@@ -32,12 +32,6 @@ def mllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return text_model(fields, Architecture("MllamaText", "mllama_text_model", _text))
 
 
-@architecture("MllamaForCausalLM", model_type="mllama_text_model")
-def mllama_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The same, saved alone."""
-    return _text(fields)
-
-
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """cross_attention_layers: numbers of the layers that see images, counted in num_hidden_layers."""
     parts = read_parts(fields, SILENT, kv_absent=8)

@@ -38,9 +38,6 @@ PREFIXES = (
     ("model.language_model.", "model."),
     ("model.text_model.", "model."),  # Idefics3 and SmolVLM
     ("language_model.lm_head.", "lm_head."),
-    ("text_model.lm_head.", "lm_head."),  # Emu3
-    ("text_model.model.", "model."),
-    ("text_model.", "model."),  # the same as transformers 5.23 writes it
 )
 """How names of the language model's tensors begin, each with what they begin with in a checkpoint of text alone."""
 
@@ -81,7 +78,6 @@ NOT_TEXT = (
     "model.vision_adapter.",
     "model.vision_projector.",
     "model.vqmodel.",
-    "vqmodel.",
     "vit.",
     "model.vit.",
     "image_tower.",

@@ -98,15 +98,15 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     feed = named_feed(facts.hidden_size, fields.integer("intermediate_size", 1, 1 << 20), "feed_forward")
     feed = replace(feed, activation=activation(fields, "hidden_act", "gelu"))
     states, hybrids = _states(fields, facts.hidden_size), _hybrids(fields, facts.num_layers)
-    owner = f"model.layers.{hybrids.index(True)}.shared_transf."
+    blocks = [f"model.layers.{index}.shared_transf." for index, hybrid in enumerate(hybrids) if hybrid]
+    # Where the head is not tied, transformers ties no blocks either: each layer has one of its own.
+    copies = blocks[1:] if tied else []
 
     def made(t: Tracer, x: Value, table: Weight) -> Value:
         """What the shared block makes of the residual x."""
         h = norm(t, "input_layernorm", beside_embedding(t, x, table))
         return feed(t, norm(t, "pre_ff_layernorm", attend(t, shared, h), in_place=True))
 
-    copies = (f"model.layers.{layer}.shared_transf." for layer, hybrid in enumerate(hybrids) if hybrid)
-    ignored = (*facts.ignored, *(name for name in copies if name != owner))
     decoder = replace(decoder_of(facts, norm, tied), last_norm="model.final_layernorm")
 
     def text(t: Tracer) -> Value:
@@ -115,7 +115,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         for index in range(decoder.num_layers):
             begin, read = f"{decoder.layers}.{index}.", x
             if hybrids[index]:
-                with t.layer(owner):
+                with t.layer(blocks[0] if tied else f"{begin}shared_transf."):
                     block = made(t, x, table)
                 read = add(linear(block, t.matrix("shared_out", {f"{begin}linear": x.width}, x.width)), x)
                 begin = f"{begin}mamba_decoder."
@@ -125,7 +125,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
                     x = add(x, states(t, h))
         return head(t, decoder, x)
 
-    return replace(facts, ignored=ignored), text
+    return replace(facts, ignored=(*facts.ignored, *copies)), text
 
 
 def _shared_heads(fields: Fields, hidden: int) -> Heads:

@@ -88,6 +88,7 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
         ("zamba", {"attention_hidden_size": 64}, "attention_hidden_size"),
         ("zamba", {"hidden_mamba_act": "gelu"}, "hidden_mamba_act"),
         ("zamba", {"n_mamba_heads": 3}, "n_mamba_heads"),
+        ("zamba", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("zamba", {"layers_block_type": ["mamba"] * 4}, "layers_block_type"),
         ("diffllama", {"num_key_value_heads": 1}, "num_key_value_heads"),
         ("doge", {"is_moe": True}, "is_moe"),

@@ -134,7 +134,6 @@ STATES: dict[str, Config] = {
     "minimax": minimax(),
     "zamba2": zamba2(),
     "zamba": zamba(),
-    "zamba-heads": zamba(n_mamba_heads=4, attention_head_dim=24, mamba_conv_bias=False, tie_word_embeddings=False),
     "recurrent-gemma": recurrent_gemma(),
     "recurrent-gemma-biases": recurrent_gemma(
         attention_bias=True, lru_width=None, block_types=["attention", "recurrent"]

@@ -91,23 +91,22 @@ class MambaHeads:
 def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """layers_block_type: mamba or hybrid for each layer. Where it is absent, attn_layer_period and its offset count."""
     fields = with_silent(fields, SILENT)
-    tied = fields.boolean("tie_word_embeddings", True)
-    facts = read_facts(fields, positions=4096, ignored=("lm_head.weight",) if tied else ())
+    if not fields.boolean("tie_word_embeddings", True):
+        raise fields.wrong("tie_word_embeddings", "Without a tied head, transformers ties no shared blocks either.")
+    facts = read_facts(fields, positions=4096, ignored=("lm_head.weight",))
     norm = Norm(fields.number("rms_norm_eps", 1e-12, 0.1))
     shared = _shared_heads(fields, facts.hidden_size)
     feed = named_feed(facts.hidden_size, fields.integer("intermediate_size", 1, 1 << 20), "feed_forward")
     feed = replace(feed, activation=activation(fields, "hidden_act", "gelu"))
     states, hybrids = _states(fields, facts.hidden_size), _hybrids(fields, facts.num_layers)
     blocks = [f"model.layers.{index}.shared_transf." for index, hybrid in enumerate(hybrids) if hybrid]
-    # Where the head is not tied, transformers ties no blocks either: each layer has one of its own.
-    copies = blocks[1:] if tied else []
 
     def made(t: Tracer, x: Value, table: Weight) -> Value:
         """What the shared block makes of the residual x."""
         h = norm(t, "input_layernorm", beside_embedding(t, x, table))
         return feed(t, norm(t, "pre_ff_layernorm", attend(t, shared, h), in_place=True))
 
-    decoder = replace(decoder_of(facts, norm, tied), last_norm="model.final_layernorm")
+    decoder = replace(decoder_of(facts, norm, True), last_norm="model.final_layernorm")
 
     def text(t: Tracer) -> Value:
         table = t.matrix("embedding", {decoder.embedding: decoder.vocab_size}, decoder.hidden_size)
@@ -115,7 +114,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         for index in range(decoder.num_layers):
             begin, read = f"{decoder.layers}.{index}.", x
             if hybrids[index]:
-                with t.layer(blocks[0] if tied else f"{begin}shared_transf."):
+                with t.layer(blocks[0]):
                     block = made(t, x, table)
                 read = add(linear(block, t.matrix("shared_out", {f"{begin}linear": x.width}, x.width)), x)
                 begin = f"{begin}mamba_decoder."
@@ -125,7 +124,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
                     x = add(x, states(t, h))
         return head(t, decoder, x)
 
-    return replace(facts, ignored=(*facts.ignored, *copies)), text
+    return replace(facts, ignored=(*facts.ignored, *blocks[1:])), text
 
 
 def _shared_heads(fields: Fields, hidden: int) -> Heads:

@@ -231,8 +231,4 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         sizes("RecurrentGemmaForCausalLM", 256_000, 4096, 24_576, 38, 16, 1, lru_width=4096, **GRIFFIN),
         8.580,
     ),
-    "Zyphra/Zamba-7B-v1": (  # the name says 7B; transformers' class of these sizes has 7,232,490,496
-        sizes("ZambaForCausalLM", 32_000, 3712, 14_848, 76, 16, 16, n_mamba_heads=2, mamba_dt_rank=232),
-        7.232,
-    ),
 }

@@ -85,6 +85,12 @@ def test_selective_scan(cpu: CpuOps, gpu: CudaDevice, channels: int, size: int) 
     check(cpu, gpu, "selective_scan", size * channels, (channels,), x, dt, b, c, decay, numbers(channels, seed=5), ())
 
 
+@pytest.mark.parametrize("channels", [1, 40, 300])
+def test_rg_lru(cpu: CpuOps, gpu: CudaDevice, channels: int) -> None:
+    x, gates = numbers(ROWS, channels), (2 * numbers(ROWS, channels, seed=1), 2 * numbers(ROWS, channels, seed=2))
+    check(cpu, gpu, "rg_lru", channels, (channels,), x, *gates, numbers(channels, seed=3), ())
+
+
 DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), (1.0, 2.0)))
 
 

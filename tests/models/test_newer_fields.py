@@ -50,6 +50,16 @@ def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> No
     assert longest == {"sparse": 3 * 16, "whole": config["text_config"]["max_position_embeddings"]}
 
 
+def test_doge_has_as_many_positions_as_need_no_choice_among_keys() -> None:
+    assert read_model(changed("doge", keep_window_size=48)).max_positions == 48
+
+
+def test_layers_of_zamba_are_listed_or_counted() -> None:
+    counted = changed("zamba", layers_block_type=None, attn_layer_period=2, attn_layer_offset=0)
+    listed = changed("zamba", layers_block_type=["mamba", "mamba", "hybrid", "hybrid"])
+    assert program_of(counted) == program_of(listed)
+
+
 def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
     config = FAMILIES["gpt-neo"]().to_dict()
     listed = {**config, "attention_types": None, "attention_layers": ["global", "local"] * 2}
@@ -72,6 +82,16 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
 @pytest.mark.parametrize(
     ("family", "changes", "named"),
     [
+        ("recurrent-gemma", {"block_types": ["recurrent", "mamba"]}, "block_types"),
+        ("recurrent-gemma", {"lru_width": 66}, "lru_width"),
+        ("recurrent-gemma", {"embeddings_scale_by_sqrt_dim": False}, "embeddings_scale_by_sqrt_dim"),
+        ("zamba", {"attention_hidden_size": 64}, "attention_hidden_size"),
+        ("zamba", {"hidden_mamba_act": "gelu"}, "hidden_mamba_act"),
+        ("zamba", {"n_mamba_heads": 3}, "n_mamba_heads"),
+        ("zamba", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("zamba", {"layers_block_type": ["mamba"] * 4}, "layers_block_type"),
+        ("diffllama", {"num_key_value_heads": 1}, "num_key_value_heads"),
+        ("doge", {"is_moe": True}, "is_moe"),
         ("mimo-v2-flash", {"layer_types": None, "hybrid_layer_pattern": [0, 2, 1, 0]}, "hybrid_layer_pattern"),
         ("mimo-v2-flash", {"num_key_value_heads": 4}, "num_key_value_heads"),
         ("mimo-v2-flash", {"v_head_dim": 4096}, "v_head_dim"),

@@ -15,7 +15,17 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
 from twostroke.ops.rows import multiply
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.states import delta_rule, gated_norm, selective_scan, short_conv, ssd_scan, token_shift, wkv6, wkv7
+from twostroke.ops.states import (
+    delta_rule,
+    gated_norm,
+    rg_lru,
+    selective_scan,
+    short_conv,
+    ssd_scan,
+    token_shift,
+    wkv6,
+    wkv7,
+)
 from twostroke.types.errors import BackendError
 
 CUTS = ([37], [1] * 37, [1, 16, 7, 13], [9, 28], [36, 1])
@@ -143,6 +153,26 @@ def test_selective_scan(ops: CpuOps, channels: int, numbers: int) -> None:
         selective_scan.reference(out, x[rows], dt[rows], b[rows], c[rows], decay, skip, state, slots, batch)
 
     check(native, law, channels, numbers * channels, 1e-5)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("channels", [1, 16, 40, 150])
+def test_rg_lru(ops: CpuOps, channels: int, begins: bool) -> None:
+    """begins: sequences begin in the step, where the state and the factor of the first row count for nothing."""
+    x, gates = random_rows(43, channels), (2 * random_rows(44, channels)[1:], 2 * random_rows(45, channels)[2:])
+    rates = np.array(random_rows(1, channels))[0]
+
+    def at(batch: AttentionBatch, rows: slice) -> AttentionBatch:
+        done = (rows.start or 0) + (0 if begins else 5)
+        return AttentionBatch(batch.row_starts, batch.context_tokens + np.int32(done), batch.page_table)
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        ops.rg_lru(out, x[rows], gates[0][rows], gates[1][rows], rates, state, slots, at(batch, rows))
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        rg_lru.reference(out, x[rows], gates[0][rows], gates[1][rows], rates, state, slots, at(batch, rows))
+
+    check(native, law, channels, channels, 3e-6)
 
 
 RULES = list(itertools.product(((1, 1), (4, 2), (6, 1)), (1, 16, 20, 64, 72), (1, 16, 33), (False, True), (1.0, 2.0)))

@@ -97,6 +97,9 @@ def _scans() -> Iterator[OpCase]:
     out, state = np.zeros((ROWS, channels), np.float32), numbers(5, size * channels)
     x = numbers(ROWS, channels)
     yield OpCase("selective_scan", f"{channels} channels", (out, x, *steps, *behind, state, SLOTS, sequences()))
+    gates, rates = (2 * numbers(ROWS, channels, seed=1), 2 * numbers(ROWS, channels, seed=2)), numbers(channels, seed=3)
+    out, state = np.zeros((ROWS, channels), np.float32), numbers(5, channels)
+    yield OpCase("rg_lru", f"{channels} channels", (out, x, *gates, rates, state, SLOTS, sequences()))
     rows, width = 20, 130
     q, k = numbers(ROWS, groups, rows), numbers(ROWS, groups, rows, seed=1)
     v, gates = numbers(ROWS, heads, width, seed=2), (numbers(ROWS, heads, seed=3), numbers(ROWS, heads, seed=4))

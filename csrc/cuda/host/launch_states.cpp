@@ -95,6 +95,18 @@ int32_t launch(ts_context& device, const ts_compress_args& a) {
   return status != TS_OK ? status : start(device, kKernel_compress, a.batch.count * args.parts, kThreads, &args);
 }
 
+int32_t launch(ts_context& device, const ts_rg_lru_args& a) {
+  int32_t status = check_rg_lru(a);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  const int64_t channels = width_of(a.x);
+  const int32_t* contexts = mirrored(device, a.batch.context_tokens, a.batch.count);
+  if (contexts == nullptr) return TS_BAD_POINTER;
+  RgLruArgs args = {{},       a.out.data,   a.x.data,   a.input_gate.data,   a.recurrent_gate.data,   a.rates.data, contexts,
+                    a.out.stride, a.x.stride, a.input_gate.stride, a.recurrent_gate.stride, channels, parts_of(channels)};
+  status = fill(device, a.state, a.slots, a.batch, a.x.rows, channels, &args.state);
+  return status != TS_OK ? status : start(device, kKernel_rg_lru, a.batch.count * args.parts, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_selective_scan_args& a) {
   const int64_t channels = width_of(a.x), numbers = width_of(a.b), rows = a.x.rows;
   if (channels < 1 || numbers < 1 || width_of(a.out) != channels || width_of(a.dt) != channels || width_of(a.c) != numbers) return TS_BAD_SHAPE;

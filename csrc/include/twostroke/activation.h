@@ -5,7 +5,9 @@
 
 namespace twostroke {
 
-enum Activation { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kSoftplus = 8, kActivations = 9 };
+enum Activation {
+  kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kRelu2 = 4, kSigmoid = 5, kIdentity = 6, kQuickGelu = 7, kSoftplus = 8, kExp = 9, kActivations = 10
+};
 
 TS_VECTOR_INLINE Vec sigmoid(Vec x) { return set1(1.0f) / (set1(1.0f) + exp(zero() - x)); }
 
@@ -53,6 +55,7 @@ TS_VECTOR_INLINE bool with_activation(int64_t number, const Apply& apply) {
     case kIdentity: apply([](Vec x) { return x; }); return true;
     case kQuickGelu: apply([](Vec x) { return quick_gelu(x); }); return true;
     case kSoftplus: apply([](Vec x) { return softplus(x); }); return true;
+    case kExp: apply([](Vec x) { return exp(x) + nan_unless_finite(x); }); return true;
     default: return false;
   }
 }

@@ -69,6 +69,7 @@ TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)};
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+TS_VECTOR_INLINE Vec sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 TS_VECTOR_INLINE Vec round_even(Vec a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
@@ -134,6 +135,7 @@ TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo)
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+TS_VECTOR_INLINE Vec sqrt(Vec a) { return {_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Vec round_even(Vec a) {
@@ -194,6 +196,7 @@ TS_VECTOR_INLINE Vec operator-(Vec a, Vec b) { TS_EACH_LANE(a.x[i] - b.x[i]); }
 TS_VECTOR_INLINE Vec operator*(Vec a, Vec b) { TS_EACH_LANE(a.x[i] * b.x[i]); }
 TS_VECTOR_INLINE Vec operator/(Vec a, Vec b) { TS_EACH_LANE(a.x[i] / b.x[i]); }
 TS_VECTOR_INLINE Vec fma(Vec a, Vec b, Vec c) { TS_EACH_LANE(a.x[i] * b.x[i] + c.x[i]); }
+TS_VECTOR_INLINE Vec sqrt(Vec a) { TS_EACH_LANE(sqrtf(a.x[i])); }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { TS_EACH_LANE(a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { TS_EACH_LANE(a.x[i] < b.x[i] ? a.x[i] : b.x[i]); }
 TS_VECTOR_INLINE Vec round_even(Vec a) {

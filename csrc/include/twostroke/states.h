@@ -40,6 +40,19 @@ inline int32_t check_compress(const ts_compress_args& a) {
   return TS_OK;
 }
 
+// TS_OK, or what is wrong with the operands of rg_lru.
+inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
+  const int64_t channels = width_of(a.x);
+  const auto fits = [&](const ts_value& each) { return each.rows == a.x.rows && width_of(each) == channels; };
+  if (channels < 1 || a.rates.length != channels) return TS_BAD_SHAPE;
+  if (!fits(a.out) || !fits(a.input_gate) || !fits(a.recurrent_gate)) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, channels);
+  if (status != TS_OK) return status;
+  for (int64_t s = 0; s < a.batch.count; ++s)
+    if (a.batch.context_tokens[s] < a.batch.row_starts[s + 1] - a.batch.row_starts[s]) return TS_BAD_SHAPE;
+  return TS_OK;
+}
+
 constexpr int kMostHeadRows = 256;  // of one head's state in wkv6 and wkv7
 
 // TS_OK, or what is wrong with the operands that both scans of RWKV have.

@@ -23,7 +23,7 @@ from twostroke.ops.products.embed import Embed
 from twostroke.program.model import Model
 from twostroke.program.op import signature
 from twostroke.program.program import Program
-from twostroke.program.values import Tensor, Vector
+from twostroke.program.values import Tensor, Vector, VectorForm
 
 Progress = Callable[[int, int, str], None]
 
@@ -91,12 +91,12 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """The vectors that rows are multiplied by: ops call them `weight`."""
+    """The vectors that rows are multiplied by: ops call them `weight`. A difference of exponentials has small parts."""
     return {
         item
         for call in program.calls
         for operand, item in zip(signature(type(call)), call.operands(), strict=True)
-        if operand.name == "weight" and isinstance(item, Vector)
+        if operand.name == "weight" and isinstance(item, Vector) and item.form is not VectorForm.DIFFERENCE
     }
 
 

@@ -9,12 +9,18 @@ from dataclasses import replace
 
 from twostroke.models.common.families.dense import dense_program
 from twostroke.models.common.families.llama import Defaults, read_dense
-from twostroke.models.common.fields.fields import one_window, windows_by_layer
+from twostroke.models.common.fields.fields import one_window, windows_by_layer, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import MAX_POSITIONS
 
 DEFAULTS = Defaults(max_positions=2048)
+EMU3 = {
+    **{"vocab_size": 184_622, "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32},
+    **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 9216, "rms_norm_eps": 1e-5},
+    **{"rope_theta": 1_000_000.0, "bos_token_id": 151_849, "eos_token_id": 151_850},
+}
+"""What Emu3 has where its config is silent."""
 
 
 @architecture("LlamaForCausalLM", model_type="llama")
@@ -33,3 +39,9 @@ def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             windows=one_window(fields, "llama", named, shape.windows),
         )
     )
+
+
+@architecture("Emu3ForCausalLM", model_type="emu3_text_model")
+def emu3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Llama with tokens of images in its vocabulary (BAAI 2024)."""
+    return llama(with_silent(fields, EMU3))

@@ -10,6 +10,7 @@ from twostroke.models.common.fields.nested import language_model_by_type
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 
+MOSS = "moss_transcribe_diarize"
 USUAL = {
     **{"aya_vision": "cohere2", "cohere2_vision": "cohere2", "idefics2": "mistral", "mistral3": "mistral"},
     **{"lfm2_vl": "lfm2", "lfm3_vl": "lfm3", "internvl": "qwen2"},
@@ -17,6 +18,7 @@ USUAL = {
     **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
+    MOSS: "qwen3",
 }
 """Outer model_type -> model_type of the language model where its config does not say it. Without an entry: llama."""
 SPEAKING = {
@@ -74,12 +76,15 @@ def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     "Qwen2AudioForConditionalGeneration",
     "AudioFlamingo3ForConditionalGeneration",
     "GraniteSpeechForConditionalGeneration",
+    "MossTranscribeDiarizeForConditionalGeneration",
     model_type="qwen2_audio",
-    other_types=("audioflamingo3", "granite_speech"),
+    other_types=("audioflamingo3", "granite_speech", MOSS),
 )
 def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also hears, without adapters that only sounds need."""
-    return language_model_by_type(fields, USUAL[fields.text("model_type", "qwen2_audio")])
+    word = fields.text("model_type", "qwen2_audio")
+    fields = with_silent(fields, {"tie_word_embeddings": True}) if word == MOSS else fields
+    return language_model_by_type(fields, USUAL[word])
 
 
 @architecture("VoxtralForConditionalGeneration", model_type="voxtral")

@@ -61,7 +61,7 @@ class Program:
     def parameters(self) -> int:
         """Trained numbers; a matrix that is used twice is counted once."""
         matrices = sum(map(_numbers, self.weights))
-        return matrices + sum(vector.length for vector in self.vectors if vector.parts)
+        return matrices + sum(vector.parameters for vector in self.vectors if vector.parts)
 
     @property
     def active_parameters(self) -> int:

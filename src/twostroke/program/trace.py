@@ -39,6 +39,7 @@ from twostroke.program.values import (
     Tensor,
     Value,
     Vector,
+    VectorForm,
     Weight,
 )
 from twostroke.spec.formats import WeightFormat
@@ -69,6 +70,7 @@ class Tracer:
         """The stacks whose experts were asked for one by one."""
         self._calls: list[Op] = []
         self._weights: dict[tuple[Tensor, ...], Weight] = {}
+        self._keys: set[str] = set()
         self._vectors: dict[tuple[object, ...], Vector] = {}
         self._caches: list[Cache] = []
         self._given: list[Value] = []
@@ -143,10 +145,11 @@ class Tracer:
         """A matrix, or a bank of `experts` matrices, of tensors with full names (`name` gives them)."""
         found = self._weights.get(parts)
         if found is None:
-            key = parts[0].name.removesuffix(".weight")
-            found = self._weights[parts] = Weight(
-                f"{key}:{role}", role, rows, columns, parts, bias, experts, self._stored(parts)
-            )
+            key = f"{parts[0].name.removesuffix('.weight')}:{role}"
+            if key in self._keys:  # another part of the same tensor
+                key = f"{key}{len(self._weights)}"
+            self._keys.add(key)
+            found = self._weights[parts] = Weight(key, role, rows, columns, parts, bias, experts, self._stored(parts))
         return found
 
     def name(self, name: str) -> str:
@@ -167,14 +170,19 @@ class Tracer:
         return self._vectors[key]
 
     def vector_of(
-        self, parts: tuple[Tensor, ...], length: int, *, plus: float = 0.0, negated_exp: bool = False
+        self,
+        parts: tuple[Tensor, ...],
+        length: int,
+        *,
+        plus: float = 0.0,
+        form: VectorForm = VectorForm.STORED,
     ) -> Vector:
-        """A vector of tensors with full names, flattened, one after the other."""
-        key = (parts, plus, negated_exp)
+        """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them."""
+        key = (parts, plus, form)
         found = self._vectors.get(key)
         if found is None:
             name = parts[0].name.removesuffix(".weight")
-            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, negated_exp)
+            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, form)
         return found
 
     def cache(self, kind: CacheKind) -> Cache:

@@ -197,20 +197,38 @@ class Weight:
         return self.all_rows * self.columns
 
 
+class VectorForm(enum.Enum):
+    """What is made of the tensors of a vector when it is loaded.
+
+    STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). DIFFERENCE: of four tensors
+    a, b, c, d of equal length the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in
+    differential attention (Ye et al. 2024).
+    """
+
+    STORED = enum.auto()
+    NEGATED_EXP = enum.auto()
+    DIFFERENCE = enum.auto()
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Vector:
     """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
 
-    negated_exp: stored as a logarithm, read as -exp(x) (Mamba's A). numbers: the numbers themselves, where they follow
-    from the config and no tensor holds them; there are no parts then.
+    numbers: the numbers themselves, where they follow from the config and no tensor holds them; there are no parts
+    then.
     """
 
     key: str
     length: int
     parts: tuple[Tensor, ...]
     plus: float = 0.0
-    negated_exp: bool = False
+    form: VectorForm = VectorForm.STORED
     numbers: tuple[float, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the checkpoint that it is made of."""
+        return sum(part.length for part in self.parts) if self.form is VectorForm.DIFFERENCE else self.length
 
 
 class Rope(Struct, frozen=True):

@@ -18,7 +18,7 @@ import numpy as np
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
 from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
-from twostroke.program.values import Tensor, Vector, Weight
+from twostroke.program.values import Tensor, Vector, VectorForm, Weight
 from twostroke.spec.formats import PANEL_ROWS, WeightFormat
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
@@ -116,8 +116,12 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
     if vector.parts:
         values = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
         _check_usable(values, vector.parts[0].name)
-    if vector.negated_exp and not all(checkpoint.holds_negated_exp(part.name) for part in vector.parts):
-        values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
+    if vector.form is VectorForm.NEGATED_EXP:
+        if not all(checkpoint.holds_negated_exp(part.name) for part in vector.parts):
+            values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
+    elif vector.form is VectorForm.DIFFERENCE:
+        a, b, c, d = np.split(values.astype(np.float64), 4)
+        values = np.array([np.exp((c * d).sum()) - np.exp((a * b).sum())], np.float32)
     if vector.plus:
         values = values + np.float32(vector.plus)
     area = target.area(key, 0, values.nbytes)
@@ -128,7 +132,8 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
     """A tensor, or the rows of it that are meant, as one row of numbers. transposed: its first axis changes fastest."""
     if part.matrix is not None:
-        values = _as_f32(checkpoint.read_rows(part.name, part.matrix, 1)).reshape(-1)
+        values = _as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
+        values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)
         values = values if part.order is None else values[list(part.order.index)]
         return values if part.rows is None else values[slice(*part.rows)]
     if part.order is not None:

@@ -32,6 +32,8 @@ granite_swa = small(
     **{"embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.22, "logits_scaling": 2.0},
     **{"sliding_window": 20, "num_hidden_layers": 4},
 )
+diffllama = small(transformers.DiffLlamaConfig, head_dim=20, num_attention_heads=8, num_key_value_heads=4)
+doge = small(transformers.DogeConfig, head_dim=20, keep_window_size=256)
 
 NEAR: dict[str, Config] = {
     "arcee": arcee(),
@@ -46,6 +48,10 @@ NEAR: dict[str, Config] = {
     "ministral": ministral(layer_types=["sliding_attention", "full_attention"] * 2),
     "vaultgemma": vaultgemma(),
     "olmo": olmo(),
+    "doge": doge(),
+    "doge-biases": doge(attention_bias=True, mlp_bias=True, sliding_window=20, num_key_value_heads=None),
+    "diffllama": diffllama(),
+    "diffllama-biases": diffllama(attention_bias=True, num_key_value_heads=None, tie_word_embeddings=True),
     "granite-swa": granite_swa(),
     "granite-swa-thetas": granite_swa(layer_rope_theta=[0, 10000.0, 500.0, 0], tie_word_embeddings=False),
 }

@@ -87,6 +87,7 @@ NEWER: dict[str, Config] = {
         out_hidden_size=64,
         projector_hidden_size=24,
     ),
+    "emu3": lambda: transformers.Emu3TextConfig(**TEXT, mlp_bias=True, architectures=["Emu3ForCausalLM"]),
     "mllama": wrapped(
         "Mllama",
         {"num_hidden_layers": 4, "cross_attention_layers": [1, 3]},

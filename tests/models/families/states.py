@@ -75,6 +75,15 @@ zamba2 = small(
     **{"use_shared_attention_adapter": True, "use_mem_rope": True, "num_key_value_heads": 4, "time_step_min": 0.1},
     initializer_range=0.1,  # with larger weights float32 loses four digits in transformers too
 )
+zamba = small(
+    transformers.ZambaConfig,
+    **{"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_hidden_layers": 4, "mamba_d_state": 12},
+    **{"num_key_value_heads": 4, "mamba_dt_rank": 6, "initializer_range": 0.1},
+)
+recurrent_gemma = small(
+    transformers.RecurrentGemmaConfig,
+    **{"lru_width": 96, "attention_window_size": 20, "num_hidden_layers": 4, "logits_soft_cap": 20.0},
+)
 minimax = small(
     transformers.MiniMaxConfig,
     **{"layer_types": ["linear_attention", "full_attention", "linear_attention"], "head_dim": 24, "block_size": 32},
@@ -124,6 +133,11 @@ STATES: dict[str, Config] = {
     "falcon-h1-norm-first": falcon_h1(**FACTORS, mamba_rms_norm=True, projectors_bias=True),
     "minimax": minimax(),
     "zamba2": zamba2(),
+    "zamba": zamba(),
+    "recurrent-gemma": recurrent_gemma(),
+    "recurrent-gemma-biases": recurrent_gemma(
+        attention_bias=True, lru_width=None, block_types=["attention", "recurrent"]
+    ),
     "granite-4-hybrid": granite(),
     "granite-4-hybrid-rope": granite(position_embedding_type="rope", tie_word_embeddings=True),
 }

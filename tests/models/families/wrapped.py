@@ -226,6 +226,7 @@ WRAPPED: dict[str, Config] = {
         vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
         audio_config={**WHISPER, "output_dim": 64, "downsample_hidden_size": 8},
     ),
+    "moss-transcribe": wrapped("MossTranscribeDiarize", of_type("qwen3", head_dim=16), audio_config=WHISPER),
     "minimax-m3": lambda: transformers.MiniMaxM3VLConfig(
         text_config={
             **{**TEXT, "num_hidden_layers": 3, "head_dim": 16, "intermediate_size": 40, "rotary_dim": 8},

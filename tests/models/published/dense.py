@@ -53,6 +53,10 @@ def sizes(
 GEMMA = {"head_dim": 256, "hidden_act": "gelu", "max_position_embeddings": 8192}
 FALCON = {"architectures": ["FalconForCausalLM"], "vocab_size": 65_024, "torch_dtype": "bfloat16"}
 OPT = {"architectures": ["OPTForCausalLM"], "vocab_size": 50_272, "num_attention_heads": 12, "torch_dtype": "float16"}
+GRIFFIN = {
+    **{"attention_window_size": 2048, "conv1d_width": 4, "logits_soft_cap": 30.0, "partial_rotary_factor": 0.5},
+    **{"block_types": ["recurrent", "recurrent", "attention"], "hidden_activation": "gelu_pytorch_tanh"},
+}
 
 
 def neo_layers(pairs: int) -> list[Any]:
@@ -218,5 +222,13 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "microsoft/Phi-4-multimodal-instruct": (  # its language model is Phi-4-mini
         sizes("Phi4MultimodalForCausalLM", 200_064, 3072, 8192, 32, 24, 8, partial_rotary_factor=0.75, **TIED),
         3.836,
+    ),
+    "google/recurrentgemma-2b": (  # the paper: 2.68B
+        sizes("RecurrentGemmaForCausalLM", 256_000, 2560, 15_360, 26, 10, 1, lru_width=2560, **GRIFFIN),
+        2.683,
+    ),
+    "google/recurrentgemma-9b": (  # the paper: 8.58B
+        sizes("RecurrentGemmaForCausalLM", 256_000, 4096, 24_576, 38, 16, 1, lru_width=4096, **GRIFFIN),
+        8.580,
     ),
 }

@@ -241,6 +241,7 @@ struct FollowArgs {
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
+  K(rg_lru, RgLruArgs)                \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
   K(route, RouteArgs)                 \

@@ -108,6 +108,7 @@ TS_DEVICE_INLINE float activated(int64_t activation, float x) {
     case 5: return 1.0f / (1.0f + exp(0.0f - x));
     case 7: return x / (1.0f + exp(-1.702f * x));
     case 8: return softplus(x);
+    case 9: return exp(x) + nan_unless_finite(x);
     default: return x;
   }
 }

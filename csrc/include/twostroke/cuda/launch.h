@@ -38,6 +38,7 @@ TS_LAUNCH(low_rank)
 TS_LAUNCH(match_rms)
 TS_LAUNCH(mix_streams)
 TS_LAUNCH(multiply)
+TS_LAUNCH(rg_lru)
 TS_LAUNCH(rms_norm)
 TS_LAUNCH(rope)
 TS_LAUNCH(route)
@@ -117,7 +118,7 @@ int32_t start_selection(ts_context& device, const Args& a, int64_t rate, KernelN
 // The kernel of attention over pages of this kind.
 KernelNumber attention_kernel(int32_t kv_kind);
 
-constexpr int64_t kActivationKinds = 9;
+constexpr int64_t kActivationKinds = 10;
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -67,6 +67,7 @@ TS_VECTOR_INLINE Vec fma(Vec a, Vec b, Vec c) { TS_EACH_REGISTER(vfmaq_f32(c.v[i
 // The second operand where one is NaN or both are zero, as on x86: not fmax, which treats these otherwise.
 TS_VECTOR_INLINE float32x4_t larger(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 TS_VECTOR_INLINE float32x4_t smaller(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+TS_VECTOR_INLINE Vec sqrt(Vec a) { TS_EACH_REGISTER(vsqrtq_f32(a.v[i])); }
 TS_VECTOR_INLINE Vec max(Vec a, Vec b) { TS_EACH_REGISTER(larger(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec min(Vec a, Vec b) { TS_EACH_REGISTER(smaller(a.v[i], b.v[i])); }
 TS_VECTOR_INLINE Vec round_even(Vec a) { TS_EACH_REGISTER(vrndnq_f32(a.v[i])); }

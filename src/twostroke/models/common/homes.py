@@ -90,7 +90,7 @@ _NAMES: dict[str, str] = {
     "latent.minicpm3": "MiniCPM3ForCausalLM",
     "latent.mistral4": "Mistral4ForCausalLM",
     "latent.youtu": "YoutuForCausalLM",
-    "llama": "LlamaForCausalLM",
+    "llama": "Emu3ForCausalLM LlamaForCausalLM",
     "llava": (
         "AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration "
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
@@ -100,7 +100,8 @@ _NAMES: dict[str, str] = {
         "JanusForConditionalGeneration Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
         "LightOnOcrForConditionalGeneration LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
         "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
-        "MiniCPMV4_6ForConditionalGeneration Mistral3ForConditionalGeneration Ovis2ForConditionalGeneration "
+        "MiniCPMV4_6ForConditionalGeneration Mistral3ForConditionalGeneration "
+        "MossTranscribeDiarizeForConditionalGeneration Ovis2ForConditionalGeneration "
         "QianfanOCRForConditionalGeneration Qwen2AudioForConditionalGeneration "
         "SmolVLMForConditionalGeneration VideoLlama3ForConditionalGeneration "
         "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration VoxtralForConditionalGeneration "
@@ -110,6 +111,8 @@ _NAMES: dict[str, str] = {
     "near_llama.apertus": "ApertusForCausalLM",
     "near_llama.arcee": "ArceeForCausalLM",
     "near_llama.cwm": "CwmForCausalLM",
+    "near_llama.diffllama": "DiffLlamaForCausalLM",
+    "near_llama.doge": "DogeForCausalLM",
     "near_llama.granite_swa": "GraniteMoeSWAForCausalLM GraniteSWAForCausalLM",
     "near_llama.helium": "HeliumForCausalLM",
     "near_llama.hyperclovax": "HyperCLOVAXForCausalLM",
@@ -142,8 +145,10 @@ _NAMES: dict[str, str] = {
         "Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM "
         "Qwen3_5MoeForConditionalGeneration "
     ),
+    "states.recurrent_gemma": "RecurrentGemmaForCausalLM",
     "states.rwkv6": "Rwkv6ForCausalLM",
     "states.rwkv7": "RWKV7ForCausalLM",
+    "states.zamba": "ZambaForCausalLM",
     "states.zamba2": "Zamba2ForCausalLM",
     "windowed_experts.cohere2_moe": "Cohere2MoeForCausalLM",
     "windowed_experts.flint": "FlintForCausalLM",
@@ -172,7 +177,10 @@ _TYPES: dict[str, str] = {
     "DeepseekV32ForCausalLM": "deepseek_v32",
     "DeepseekV3ForCausalLM": "deepseek_v3 kimi_k2",
     "DeepseekV4ForCausalLM": "deepseek_v4",
+    "DiffLlamaForCausalLM": "diffllama",
+    "DogeForCausalLM": "doge",
     "Dots1ForCausalLM": "dots1",
+    "Emu3ForCausalLM": "emu3_text_model",
     "Ernie4_5ForCausalLM": "ernie4_5",
     "Ernie4_5_MoeForCausalLM": "ernie4_5_moe",
     "Ernie4_5_VLMoeForConditionalGeneration": "ernie4_5_vl_moe",
@@ -266,7 +274,7 @@ _TYPES: dict[str, str] = {
     "Phi4MultimodalForCausalLM": "phi4_multimodal",
     "PhiForCausalLM": "phi",
     "PhimoeForCausalLM": "phimoe",
-    "Qwen2AudioForConditionalGeneration": "audioflamingo3 granite_speech qwen2_audio",
+    "Qwen2AudioForConditionalGeneration": "audioflamingo3 granite_speech moss_transcribe_diarize qwen2_audio",
     "Qwen2ForCausalLM": "qwen2 qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text",
     "Qwen2MoeForCausalLM": "qwen2_moe",
     "Qwen2VLForConditionalGeneration": "qwen2_5_vl qwen2_vl",
@@ -282,6 +290,7 @@ _TYPES: dict[str, str] = {
     "Qwen3_5MoeForCausalLM": "qwen3_5_moe_text",
     "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe",
     "RWKV7ForCausalLM": "rwkv7",
+    "RecurrentGemmaForCausalLM": "recurrent_gemma",
     "Rwkv6ForCausalLM": "rwkv6",
     "SeedOssForCausalLM": "seed_oss",
     "SmolLM3ForCausalLM": "smollm3",
@@ -292,6 +301,7 @@ _TYPES: dict[str, str] = {
     "VoxtralForConditionalGeneration": "voxtral",
     "YoutuForCausalLM": "youtu",
     "Zamba2ForCausalLM": "zamba2",
+    "ZambaForCausalLM": "zamba",
 }
 """Name of an architecture that continues text -> its values of model_type."""
 

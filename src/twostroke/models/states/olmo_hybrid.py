@@ -20,7 +20,7 @@ from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
+from twostroke.program.values import Tensor, Value, VectorForm
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import rope_from_config
 
@@ -111,7 +111,7 @@ def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
         v,
         a,
         b,
-        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, negated_exp=True),
+        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP),
         dt_bias=t.vector("dt_bias", heads, suffix=""),
         strength=shape.strength,
     )

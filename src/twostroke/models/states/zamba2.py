@@ -67,11 +67,7 @@ class SharedBlock:
 
     def __call__(self, t: Tracer, use: int, x: Value, table: Weight) -> Value:
         """What use number `use` makes of the residual x; names of its tensors follow the prefix. table: embeddings."""
-        both = x.fresh(2 * x.width)
-        left, right = both.split(x.width, x.width)
-        t.record(TakeColumns(left, x, t.constant("columns", tuple(map(float, range(x.width))))))
-        t.record(Embed(right, table, t.token_ids))
-        h = self.norm(t, "input_layernorm", join(left, right))
+        h = self.norm(t, "input_layernorm", beside_embedding(t, x, table))
         return self._fed(t, use, self.norm(t, "pre_ff_layernorm", self._attended(t, use, h)))
 
     def _attended(self, t: Tracer, use: int, h: Value) -> Value:
@@ -104,6 +100,15 @@ class SharedBlock:
         both = add(both, linear(down, t.matrix("adapter_up", {f"{adapter}.1": 2 * inner}, self.rank)))
         last = t.matrix("down", {"feed_forward.down_proj": h.width}, inner, bias=self.bias)
         return linear(gate(both, self.activation), last)
+
+
+def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
+    """The residual x beside the embeddings of the same tokens: twice as wide. table: of the embeddings."""
+    both = x.fresh(2 * x.width)
+    left, right = both.split(x.width, x.width)
+    t.record(TakeColumns(left, x, t.constant("columns", tuple(map(float, range(x.width))))))
+    t.record(Embed(right, table, t.token_ids))
+    return join(left, right)
 
 
 @architecture("Zamba2ForCausalLM", model_type="zamba2")

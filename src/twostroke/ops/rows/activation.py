@@ -9,6 +9,7 @@
     identity   x
     quick_gelu x / (1 + exp(-1.702 x))                                  (the same, another approximation)
     softplus   log(1 + exp(x))                                          (Dugas et al. 2000)
+    exp        exp(x)
 
 Knows: the functions.
 Must not know: where they are applied.
@@ -37,6 +38,7 @@ class Activation(enum.IntEnum):
     IDENTITY = 6
     QUICK_GELU = 7
     SOFTPLUS = 8
+    EXP = 9
 
 
 FLOPS = 5
@@ -78,6 +80,8 @@ def activated(x: F32Array, activation: int) -> NDArray[np.float64]:
             found = wide / (1.0 + np.exp(-1.702 * wide))
         elif activation == Activation.SOFTPLUS:
             found = np.logaddexp(0.0, wide)
+        elif activation == Activation.EXP:
+            found = np.exp(wide)
         else:
             raise ValueError(f"there is no activation {activation}")
     return np.asarray(found, np.float64)

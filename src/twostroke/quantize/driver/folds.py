@@ -22,7 +22,7 @@ from twostroke.ops.rows.gate import GateProduct
 from twostroke.ops.rows.layer_norm import LayerNorm
 from twostroke.ops.rows.rms_norm import RmsNorm
 from twostroke.program.op import Op
-from twostroke.program.values import Value, Vector
+from twostroke.program.values import Value, Vector, VectorForm
 from twostroke.quantize.driver.products import InputKey, Product, StageProducts
 
 
@@ -89,7 +89,7 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 def _own(vector: Vector, users: Counter[str]) -> bool:
     """One whole tensor that nothing else reads, as it is stored but for what is added."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
-    if part is None or vector.negated_exp or users[part.name] > 1 or len(part.shape) != 1:
+    if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False
     return part.rows is None and part.order is None and part.matrix is None
 

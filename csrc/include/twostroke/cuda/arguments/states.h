@@ -29,6 +29,14 @@ struct CompressArgs {  // compress: of `series` series of entries
   int64_t out_stride, x_stride, dim, series, rate, parts;
 };
 
+struct RgLruArgs {  // rg_lru
+  StateArgs state;
+  float* out;
+  const float *x, *input_gate, *recurrent_gate, *rates;
+  const int32_t* context_tokens;
+  int64_t out_stride, x_stride, input_stride, recurrent_stride, channels, parts;
+};
+
 struct SelectiveArgs {  // selective_scan
   StateArgs state;
   float* out;

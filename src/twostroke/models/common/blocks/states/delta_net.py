@@ -15,7 +15,7 @@ from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Value, Weight
+from twostroke.program.values import HeadRows, Tensor, Value, VectorForm, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
         v.heads(heads),
         a,
         b,
-        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, negated_exp=True),
+        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP),
         dt_bias=t.vector("dt_bias", heads, suffix=""),
     )
     normed = gated_norm(scanned, gate, t.vector("norm", shape.value_dim), shape.eps, heads, gate_first=False)

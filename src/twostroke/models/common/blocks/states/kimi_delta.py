@@ -15,7 +15,7 @@ from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
+from twostroke.program.values import Tensor, Value, VectorForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
         v,
         linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim)),
         strength,
-        decay=t.vector_of((Tensor(t.name("A_log"), (1, 1, heads, 1)),), heads, negated_exp=True),
+        decay=t.vector_of((Tensor(t.name("A_log"), (1, 1, heads, 1)),), heads, form=VectorForm.NEGATED_EXP),
         dt_bias=t.vector("dt_bias", inner, suffix=""),
     )
     gate = linear(gate, t.matrix("gate", {"g_b_proj": inner}, dim))

@@ -18,7 +18,7 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
+from twostroke.program.values import Tensor, Value, VectorForm
 
 StepNorm = Callable[[Tracer, str, Value], Value]
 """norm(trace, name, x): of the steps, B or C, over x."""
@@ -59,7 +59,9 @@ def mamba_block(t: Tracer, shape: MambaShape, x: Value) -> Value:
         linear(few, t.matrix("states_steps", {"dt_proj": inner}, rank, bias=True)),
         b,
         c,
-        decay=t.vector_of((Tensor(t.name("A_log"), (inner, numbers), True),), inner * numbers, negated_exp=True),
+        decay=t.vector_of(
+            (Tensor(t.name("A_log"), (inner, numbers), True),), inner * numbers, form=VectorForm.NEGATED_EXP
+        ),
         skip=t.vector("D", inner, suffix=""),
     )
     out = t.matrix("states_out", {"out_proj": shape.hidden_size}, inner, bias=shape.bias)

@@ -19,7 +19,7 @@ from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.ssd_scan import ssd_scan
 from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Vector, join
+from twostroke.program.values import Tensor, Value, Vector, VectorForm, join
 from twostroke.spec.fields import Fields
 
 
@@ -71,7 +71,7 @@ def mamba2_block(t: Tracer, shape: Mamba2Shape, x: Value) -> Value:
         b.heads(shape.groups),
         c.heads(shape.groups),
         dt,
-        decay=t.vector_of((Tensor(t.name("A_log"), (shape.heads,)),), shape.heads, negated_exp=True),
+        decay=t.vector_of((Tensor(t.name("A_log"), (shape.heads,)),), shape.heads, form=VectorForm.NEGATED_EXP),
         skip=t.vector("D", shape.heads, suffix=""),
         dt_bias=t.vector("dt_bias", shape.heads, suffix=""),
         dt_limit=shape.step_limit,

@@ -1,0 +1,132 @@
+"""DiffLlama: Llama with differential attention: of two softmaxes over the same values, the second is subtracted
+(Ye et al. 2024).
+
+A page keeps for each pair of KV heads both keys beside each other, and both values. A query is zero where the other key
+lies, so that its scores are those of its own key, and what it sees is as wide as both values.
+
+Knows: its config fields, its tensors and its program. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.attend import Heads
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.head_norm import head_norm
+from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.program.trace import Tracer
+from twostroke.program.values import PagedKV, Rope, Tensor, Value, Vector, VectorForm, join
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, rope_from_config
+
+SILENT = {
+    **{"vocab_size": 32_000, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
+    **{"num_attention_heads": 32, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PairedHeads:
+    """How heads stand in the cache: KV heads j and j + half are one, whose query heads are those of both, j's first."""
+
+    heads: Heads
+    turn: RopeSpec
+    eps: float
+
+    @property
+    def pairs(self) -> int:
+        """KV heads of the cache."""
+        return self.heads.num_kv_heads // 2
+
+    def kv_order(self) -> tuple[int, ...]:
+        """Columns of k, or of v, in the order of the cache."""
+        return self._columns(self.heads.head_dim, [each for j in range(self.pairs) for each in (j, j + self.pairs)])
+
+    def query_order(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Columns of q, each head twice, in the order of the cache; and 1 where they count, 0 beside the other key."""
+        dim, group = self.heads.head_dim, self.heads.num_heads // self.heads.num_kv_heads
+        columns, counts = [], []
+        for head in self._query_heads():
+            second = head // group >= self.pairs
+            columns += 2 * list(range(head * dim, head * dim + dim))
+            counts += [float(place == second) for place in (False, True) for _ in range(dim)]
+        return tuple(columns), tuple(counts)
+
+    def seen_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Columns of what query heads see: those of the first softmaxes, and of the second ones, by query head."""
+        heads, place = self.heads.num_heads, {head: at for at, head in enumerate(self._query_heads())}
+        first, second = (range(begin, begin + heads // 2) for begin in (0, heads // 2))
+        width = 2 * self.heads.head_dim
+        return self._columns(width, [place[head] for head in first]), self._columns(width, [place[h] for h in second])
+
+    def _query_heads(self) -> list[int]:
+        group = self.heads.num_heads // self.heads.num_kv_heads
+        owners = (owner for j in range(self.pairs) for owner in (j, j + self.pairs))
+        return [owner * group + index for owner in owners for index in range(group)]
+
+    @staticmethod
+    def _columns(width: int, heads: list[int]) -> tuple[int, ...]:
+        return tuple(head * width + column for head in heads for column in range(width))
+
+    def __call__(self, t: Tracer, h: Value, start: float) -> Value:
+        """The block's output for the normed rows h. start: what the factor of the second softmax began with."""
+        shape, dim = self.heads, self.heads.head_dim
+        outputs = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
+        made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
+        q, k, v = made.split(*outputs.values())
+        both = join(q.heads(shape.num_heads), k.heads(shape.num_kv_heads))
+        q, k = rope(both, Rope(self.turn), t.positions).flat().split(shape.query, shape.kv)
+        columns, counts = self.query_order()
+        q = scale_columns(_taken(t, q, columns), t.constant("counts", counts)).heads(shape.num_heads)
+        k, v = (_taken(t, each, self.kv_order()).heads(self.pairs) for each in (k, v))
+        cache = t.cache(PagedKV(self.pairs, 2 * dim))
+        kv_write(cache, k, v, t.slots)
+        seen = attention(q, cache, dim**-0.5).flat()
+        first, second = (_taken(t, seen, order) for order in self.seen_orders())
+        apart = add(first, scale_columns(second, self._factor(t, start))).heads(shape.num_heads // 2)
+        normed = head_norm(apart, t.constant("norm", (1.0 - start,) * (2 * dim)), self.eps).flat()
+        return linear(normed, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
+
+    def _factor(self, t: Tracer, start: float) -> Vector:
+        """The factor of the second softmax, negated."""
+        names = (t.name(f"self_attn.lambda_{name}") for name in ("q1", "k1", "q2", "k2"))
+        parts = tuple(Tensor(name, (self.heads.head_dim,)) for name in names)
+        return t.vector_of(parts, 1, plus=-start, form=VectorForm.DIFFERENCE)
+
+
+@architecture("DiffLlamaForCausalLM", model_type="diffllama")
+def diffllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """lambda_std_dev is of the initialisation alone."""
+    parts = read_parts(fields, SILENT)
+    fields, norm = parts.fields, parts.norm
+    biased = fields.boolean("attention_bias", False)
+    heads = Heads(*_counts(parts.heads, fields), qkv_bias=biased, output_bias=biased)
+    paired = PairedHeads(heads, rope_from_config(fields, heads.head_dim, parts.facts.max_positions), norm.eps)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        start = 0.8 - 0.6 * math.exp(-0.3 * index)
+        x = add(x, paired(t, norm(t, "input_layernorm", x), start))
+        return add(x, parts.feed(t, norm(t, "post_attention_layernorm", x)))
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _counts(heads: Heads, fields: Fields) -> tuple[int, int, int, int]:
+    if heads.num_kv_heads % 2:
+        raise fields.wrong("num_key_value_heads", "It must be even: half of the heads are of the second softmax.")
+    return heads.hidden_size, heads.num_heads, heads.num_kv_heads, heads.head_dim
+
+
+def _taken(t: Tracer, x: Value, columns: tuple[int, ...]) -> Value:
+    """Columns of x, in this order."""
+    return take_columns(x, t.constant("order", tuple(map(float, columns))))

@@ -20,7 +20,6 @@ MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
 TWO_BLOCKS = {
     "latent_attention": 176, "attention_prompt_int8": 255, "attention_prompt_int4": 255, "linear_steps": 255,
-    "linear_steps_super6": 176,
 }  # fmt: skip
 """Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
 SPILLED_BYTES = {"linear_steps_flat4": 64}

@@ -20,7 +20,7 @@ test: $(VENV)/.test
 	$(TEST) --quick
 
 test-all: $(VENV)/.test
-	$(TEST)
+	$(TEST) --durations=60 --durations-min=4
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests tools setup.py

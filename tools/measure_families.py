@@ -1,6 +1,6 @@
 """This engine beside llama.cpp on the published shape of a model family: one file of random weights for both.
 
-    python -m tools.measure_families FAMILY [--folder F] [--layers N] [--rounds 2] [--only speed long memory] [--json]
+    python -m tools.measure_families FAMILY [--mix TYPE] [--folder F] [--layers N] [--rounds 2] [--only speed long memory] [--json]
 
 The file is made in the folder where it is not there yet, and stays there. `speed`: prefill of 512 tokens, decode of one
 and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.
@@ -16,11 +16,12 @@ import json
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tools.families.memory import held_and_planned
-from tools.families.random_file import write_random
+from tools.families.random_file import MXFP4, write_random
 from tools.families.shapes import LONG, SHAPES, SHORT, Shape
 from tools.families.turns import Engine, Found, Setup, as_text, table, take_turn
 
@@ -29,6 +30,7 @@ from twostroke.bench.cases import Case, decode, prefill
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
 from twostroke.env import process_environment, read_machine
+from twostroke.quantize.gguf.write import MIXES
 from twostroke.runner.folder import read_folder
 from twostroke.weights.gguf.unfold import unfold
 
@@ -106,6 +108,7 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("family", choices=SHAPES)
+    parser.add_argument("--mix", choices=(*MIXES, MXFP4), help="types of the file [default: the family's usual ones]")
     parser.add_argument("--folder", default="families")
     parser.add_argument("--layers", type=int, help="fewer than the model has")
     parser.add_argument("--rounds", type=int, default=2)
@@ -114,7 +117,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    result = measure(asked.family, SHAPES[asked.family], asked)
+    shape = SHAPES[asked.family]
+    result = measure(asked.family, replace(shape, mix=asked.mix or shape.mix), asked)
     if asked.json:
         print(json.dumps(result, indent=1))
         return

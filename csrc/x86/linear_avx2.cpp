@@ -1,4 +1,4 @@
-// The register tile of ts_linear for AVX2 and FMA: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
+// The register tile of ts_linear for AVX2 and FMA, with or without VNNI: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
 // Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/avx2_loads.h"
@@ -13,22 +13,28 @@ constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights st
 // Registers across a strip: one row crosses the panel in one strip, so that it streams.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
-// Sums of four neighbours from sums of two, added to the 32-bit totals.
-TS_INLINE __m256i accumulate(__m256i total, __m256i pairs) {
-  return _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
+#if defined(TS_LEVEL_AVXVNNI)
+// Weights as they lie, 128 too many: sums begin with what undoes that.
+struct Int8Step {
+  static constexpr int32_t kCorrected = 1;
+  __m256i weight;
+  TS_INLINE explicit Int8Step(const uint8_t* data) : weight(load(data)) {}
+  TS_INLINE __m256i dot(__m256i total, const int8_t* q) const { return add_products(total, weight, broadcast_quad(q)); }
+};
+#else
 // Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
 struct Int8Step {
+  static constexpr int32_t kCorrected = 0;
   __m256i magnitude, weight;
   TS_INLINE explicit Int8Step(const uint8_t* data) {
     weight = _mm256_xor_si256(load(data), _mm256_set1_epi8(static_cast<char>(0x80)));
     magnitude = _mm256_abs_epi8(weight);
   }
   TS_INLINE __m256i dot(__m256i total, const int8_t* q) const {
-    return accumulate(total, _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(broadcast_quad(q), weight)));
+    return add_products(total, magnitude, _mm256_sign_epi8(broadcast_quad(q), weight));
   }
 };
+#endif
 
 // One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
 template <int kRows, int kVectors>
@@ -37,7 +43,9 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) integers[r][j] = _mm256_setzero_si256();
+    for (int j = 0; j < kVectors; ++j) {
+      integers[r][j] = _mm256_set1_epi32(Int8Step::kCorrected * x.corrections[group.index * x.pair_stride + r]);
+    }
   }
   const int8_t* q = x.q + group.first;
   for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {

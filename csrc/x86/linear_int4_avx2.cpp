@@ -1,5 +1,5 @@
 // int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
-// multiplier of 16 columns of k is applied once to their sum, not to each element, and no sum of 32 bits is made of each product.
+// multiplier of 16 columns of k is applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product.
 // Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/avx2_loads.h"
@@ -16,19 +16,26 @@ constexpr int kParts = kStep / kSubgroup;
 // Registers across a strip: as many as leave room for sums, totals, multipliers and nibbles.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
-// In both halves of 32 bits: half of what undoes the offset of the elements of a subgroup, where its sums begin. (rows, subgroups)
+// What undoes the offset of the elements of a subgroup, where its sums begin; without VNNI, half of it in both halves of 32 bits.
+// (rows, subgroups)
 template <int kRows>
 using Beginnings = int32_t[kRows][kMostSubgroups];
 
-// The multipliers of 8 columns and one part of a step, in each 16 bits.
+// The multipliers of 8 columns and one part of a step: in each 16 bits, or with VNNI in the lower 16 of 32.
 TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) {
   const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + column));
   const __m256i wide = _mm256_cvtepu8_epi32(pairs);
   const __m256i one = part % 2 == 0 ? _mm256_and_si256(wide, _mm256_set1_epi32(15)) : _mm256_srli_epi32(wide, 4);
-  return _mm256_or_si256(one, _mm256_slli_epi32(one, 16));
+  return kAnyBytes ? one : _mm256_or_si256(one, _mm256_slli_epi32(one, 16));
 }
 
-// 16 k of a strip. A half of a lane sums up 8 products of at most 15 * 127, and begins at no more than 4 * 16 * 127.
+// sums + the products of one quad of elements: in two halves of 16 bits, or with VNNI in 32.
+TS_INLINE __m256i add_quad(__m256i sums, __m256i elements, __m256i quad) {
+  return kAnyBytes ? add_products(sums, elements, quad) : _mm256_add_epi16(sums, _mm256_maddubs_epi16(elements, quad));
+}
+
+// 16 k of a strip. A half of a lane sums up 8 products of at most 15 * 127, and begins at no more than 4 * 16 * 127. Whole sums of 16
+// products end at no more than 8 * 16 * 127, so that their lower 16 bits are all of them.
 template <int kRows, int kAcross>
 TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcross], const int8_t* q, int64_t stride,
                         const int32_t* beginnings, __m256i (&totals)[kRows][kAcross]) {
@@ -48,8 +55,7 @@ TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcros
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const int8_t* at = q + r * stride + 8 * oct;
-        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(low, broadcast_quad(at)));
-        sums[r][j] = _mm256_add_epi16(sums[r][j], _mm256_maddubs_epi16(high, broadcast_quad(at + 4)));
+        sums[r][j] = add_quad(add_quad(sums[r][j], low, broadcast_quad(at)), high, broadcast_quad(at + 4));
       }
     }
   }
@@ -102,7 +108,7 @@ void int4_group(const uint8_t* data, const Group& group, const TileRows& x, floa
     const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
     for (int64_t n = 0; n < subgroups; ++n) {
       const uint32_t half = static_cast<uint32_t>(corrections[n] / 2);
-      beginnings[r][n] = static_cast<int32_t>((half & 0xffff) | half << 16);
+      beginnings[r][n] = kAnyBytes ? corrections[n] : static_cast<int32_t>((half & 0xffff) | half << 16);
     }
   }
   constexpr int64_t kMoments = kParts * kPanel / (kAcross * kLanes);  // of a step

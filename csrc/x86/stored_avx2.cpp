@@ -28,6 +28,10 @@ struct Oct {
   TS_INLINE explicit Oct(int o) : first(o % kSumOcts == 0), last(o % kSumOcts == kSumOcts - 1) {}
 
   TS_INLINE void add(__m256i low, __m256i high, __m256i low_q, __m256i high_q, __m256i& pairs, __m256i& integers) const {
+    if constexpr (kAnyBytes) {
+      integers = add_products(add_products(integers, low, low_q), high, high_q);
+      return;
+    }
     const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(low, low_q), _mm256_maddubs_epi16(high, high_q));
     pairs = first ? two : _mm256_add_epi16(pairs, two);
     if (last) integers = widened(integers, pairs);
@@ -72,7 +76,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
   }
 }
 
-// 16 columns of codes of 8 bits; |code| * |q| <= 128 * 127, of which two do not overflow 16 bits.
+// 16 columns of codes of 8 bits. As they lie, or signed: |code| * |q| <= 128 * 127, of which two do not overflow 16 bits.
 template <int kRows, int kAcross, class Fetch>
 TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, const Fetch& ahead, Integers<kRows, kAcross>& integers) {
   TS_UNROLL
@@ -80,12 +84,12 @@ TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, c
     TS_UNROLL
     for (int v = 0; v < kAcross; ++v) {
       ahead(from + v * kRegisterBytes, v);
-      const __m256i codes = _mm256_xor_si256(load(from + v * kRegisterBytes), _mm256_set1_epi8(static_cast<char>(0x80)));
-      const __m256i magnitudes = _mm256_abs_epi8(codes);
+      const __m256i stored = load(from + v * kRegisterBytes), codes = _mm256_xor_si256(stored, _mm256_set1_epi8(static_cast<char>(0x80)));
+      const __m256i factors = kAnyBytes ? stored : _mm256_abs_epi8(codes);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const __m256i signed_q = _mm256_sign_epi8(broadcast_quad(q + r * stride), codes);
-        integers[r][v] = widened(integers[r][v], _mm256_maddubs_epi16(magnitudes, signed_q));
+        const __m256i quad = broadcast_quad(q + r * stride);
+        integers[r][v] = add_products(integers[r][v], factors, kAnyBytes ? quad : _mm256_sign_epi8(quad, codes));
       }
     }
   }

@@ -293,7 +293,7 @@ def test_the_embedded_model_needs_no_download() -> None:
 
 
 def test_a_level_that_this_cpu_lacks_is_named_with_those_it_runs() -> None:
-    code = "import sys, twostroke.backends.cpu.library as library\nlibrary.highest_level = lambda: 0\n"
+    code = "import sys, twostroke.backends.cpu.library as library\nlibrary.runnable_levels = lambda: ['generic']\n"
     code += "from twostroke.cli.start import run\nrun()"
     from twostroke.backends.cpu import LEVELS
 

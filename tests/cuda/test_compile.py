@@ -13,8 +13,8 @@ from twostroke.backends.cuda import build
 
 OTHERS = ("sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 """RTX 30, RTX 40 and L4, H100 without PTX of its own, B200, B300, RTX 50."""
-ASSEMBLED = ("sm_80", "sm_90a", OTHERS[date.today().toordinal() % len(OTHERS)])
-"""A100, H100 and H200, and one other a day: each takes most of a minute."""
+ASSEMBLED = ("sm_90a", ("sm_80", *OTHERS)[date.today().toordinal() % (1 + len(OTHERS))])
+"""H100 and H200, and one other a day (A100 too): each takes most of a minute."""
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""

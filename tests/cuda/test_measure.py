@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.gpu import kernel_shapes, measure, outside, shapes
+from tools.gpu import compare, kernel_shapes, measure, outside, schedules, shapes
 from tools.gpu.cases import op_cases
 from tools.gpu.compare import compared
 
 from tests.cuda.fake import controls, device, same_level
-from tests.tiers import fewer
 
 MAY_BE_THERE = {"_distutils_hack", "typing_extensions"}
 """What an environment loads by itself, and what msgspec or numpy import where it is installed."""
@@ -38,11 +37,15 @@ def bench(seconds: float) -> measure.Bench:
 
 
 @pytest.mark.slow
-def test_the_script_runs_and_finds_nothing_different() -> None:
+def test_the_script_runs_and_finds_nothing_different(monkeypatch: pytest.MonkeyPatch) -> None:
     if same_level() is None:
         pytest.skip("this CPU has no level with fused multiply-add: nothing has the bits of the kernels")
+    # Other tests here run all formats and schedules; each takes half a minute of the emulator.
+    monkeypatch.setattr(schedules, "FORMATS", schedules.FORMATS[:1])
+    monkeypatch.setattr(schedules, "SCHEDULES", schedules.SCHEDULES[::3])
+    monkeypatch.setattr(compare, "TIMED", {"int8": compare.TIMED["int8"]})
     kept: list[str] = []
-    seconds = fewer(60_000, 4_000)  # of a clock that counts its readings
+    seconds = 4_000  # of a clock that counts its readings
     names = list(measure.parts_of(bench(1.0)))
     found = measure.measure(bench(seconds), None, lambda each: kept.append(json.dumps(each)))
     assert measure.rows_of(found, "failed") == [] and not measure.is_wrong(found)

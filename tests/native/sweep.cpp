@@ -279,9 +279,9 @@ int main() {
   if (three == NULL || one == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
   must(ts_context_read(three, TS_READ_ONE), "read");
   must(ts_context_read(one, TS_READ_IN_TURN), "read");
-  const int32_t best = ts_best_level();
+  const int32_t levels = ts_levels();
   say("level", ts_level_name(), (int64_t)strlen(ts_level_name()));
-  say("best level", &best, 4);
+  say("levels", &levels, 4);
   const int64_t widths[5] = {1, 31, 64, 127, 300}, outs[4] = {1, 63, 66, 200};
   for (int64_t columns : widths) {
     for (int64_t rows : outs) {

@@ -25,6 +25,7 @@ COMPILER = system_compiler()
 LEVEL_FLAGS = {
     "generic": [],
     "avx2": ["-march=x86-64-v3"],
+    "avxvnni": ["-march=x86-64-v3", "-mavxvnni", "-DTS_LEVEL_AVX2"],
     "avx512": ["-march=x86-64-v4", "-mavx512vnni"],
     "amx": [
         "-march=x86-64-v4",

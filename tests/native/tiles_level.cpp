@@ -10,8 +10,8 @@ const char* ts_level_name(void) { return "amx"; }
 
 bool ts_likes_turns() { return true; }
 
-// 3 where this CPU, which runs the level `avx512`, also has its bf16 instructions: the vector code of the level needs them.
-int32_t ts_best_level(void) {
+// Bit 4 where this CPU, which runs the level `avx512`, also has its bf16 instructions: the vector code of the level needs them.
+int32_t ts_levels(void) {
   uint32_t a, b, c, d;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? 3 : 2;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? 1 << 4 : 0;
 }

@@ -35,6 +35,22 @@ YARN_OF_GPT_OSS = {
     "original_max_position_embeddings": 4096,
 }
 
+ROPE_OF_LLAMA = {
+    **{"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "original_max_position_embeddings": 8192,
+}
+LLAMA_1B = {
+    **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 128_256, "hidden_size": 2048},
+    **{"intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8},
+    **{"head_dim": 64, "max_position_embeddings": 131_072, "rope_theta": 500_000.0, "rms_norm_eps": 1e-5},
+    **{"rope_scaling": {**ROPE_OF_LLAMA, "factor": 32.0}, "tie_word_embeddings": True},
+}
+LLAMA_8B = {
+    **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 128_256, "hidden_size": 4096},
+    **{"intermediate_size": 14_336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
+    **{"head_dim": 128, "max_position_embeddings": 131_072, "rope_theta": 500_000.0, "rms_norm_eps": 1e-5},
+    **{"rope_scaling": {**ROPE_OF_LLAMA, "factor": 8.0}, "tie_word_embeddings": False},
+}
 MAMBA2 = {
     **{"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "vocab_size": 50_288, "hidden_size": 2048},
     **{"num_hidden_layers": 48, "num_heads": 64, "head_dim": 64, "state_size": 128, "n_groups": 1, "conv_kernel": 4},
@@ -83,8 +99,10 @@ QWEN3_MOE = {
 }
 
 SHAPES: Mapping[str, Shape] = {
+    "llama-1b": Shape(LLAMA_1B, "meta-llama/Llama-3.2-1B"),
     "mamba2-1.3b": Shape(MAMBA2, "state-spaces/mamba2-1.3b", long_context=True),
     "gemma3-4b": Shape(GEMMA3, "text_config of google/gemma-3-4b-it", long_context=True),
+    "llama-8b": Shape(LLAMA_8B, "meta-llama/Llama-3.1-8B"),
     "qwen3.5-9b": Shape(QWEN3_5, "text_config of Qwen/Qwen3.5-9B", long_context=True),
     "deepseek-v2-lite": Shape(DEEPSEEK_V2_LITE, "deepseek-ai/DeepSeek-V2-Lite"),
     "gpt-oss-20b": Shape(GPT_OSS, "openai/gpt-oss-20b", mix="MXFP4"),

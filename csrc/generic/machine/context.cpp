@@ -19,7 +19,7 @@ struct ts_context {
 ts_context* ts_context_create(int32_t num_threads) {
   if (num_threads < 1 || num_threads > twostroke::kMaxThreads) return nullptr;
 #if defined(TS_LEVEL_AMX)
-  if (ts_best_level() < 3) return nullptr;  // asking also makes the kernel save matrix registers for this process
+  if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // asking also makes the kernel save matrix registers for this process
 #endif
   void* memory = nullptr;
   if (posix_memalign(&memory, alignof(ts_context), sizeof(ts_context)) != 0) return nullptr;

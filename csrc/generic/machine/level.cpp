@@ -9,6 +9,8 @@ const char* ts_level_name(void) {
   return "amx";
 #elif defined(TS_LEVEL_AVX512)
   return "avx512";
+#elif defined(TS_LEVEL_AVXVNNI)
+  return "avxvnni";
 #elif defined(TS_LEVEL_AVX2)
   return "avx2";
 #elif defined(TS_LEVEL_I8MM)
@@ -53,32 +55,35 @@ bool made_by_amd() {
 
 bool ts_likes_turns() { return !made_by_amd(); }
 
-int32_t ts_best_level(void) {
+int32_t ts_levels(void) {
+  constexpr int32_t kGeneric = 1, kAvx2 = 1 << 1, kAvxVnni = 1 << 2, kAvx512 = 1 << 3, kAmx = 1 << 4;
   uint32_t a, b, c, d, a7, b7, c7, d7;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, 27)) return 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, 27)) return kGeneric;
   const bool f16c_fma = has(c, 12) && has(c, 28) && has(c, 29);
-  if (!__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return 0;
+  if (!__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7)) return kGeneric;
   const uint64_t state = enabled_state();
-  if (!f16c_fma || !has(b7, 5) || !has(b7, 3) || !has(b7, 8) || (state & 0x6) != 0x6) return 0;
+  if (!f16c_fma || !has(b7, 5) || !has(b7, 3) || !has(b7, 8) || (state & 0x6) != 0x6) return kGeneric;
   const bool avx512 = has(b7, 16) && has(b7, 17) && has(b7, 28) && has(b7, 30) && has(b7, 31) && has(c7, 11);
-  if (!avx512 || (state & 0xE0) != 0xE0) return 1;
   uint32_t a71 = 0, b71, c71, d71;
-  const bool bf16 = a7 >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && has(a71, 5);
-  return bf16 && has(d7, 22) && has(d7, 24) && has(d7, 25) && may_use_tiles(state) ? 3 : 2;
+  const bool further = a7 >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71);
+  const int32_t narrow = kGeneric | kAvx2 | (further && has(a71, 4) ? kAvxVnni : 0);
+  if (!avx512 || (state & 0xE0) != 0xE0) return narrow;
+  const bool tiles = further && has(a71, 5) && has(d7, 22) && has(d7, 24) && has(d7, 25) && may_use_tiles(state);
+  return narrow | kAvx512 | (tiles ? kAmx : 0);
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
 bool ts_likes_turns() { return false; }
 
-int32_t ts_best_level(void) {
+int32_t ts_levels(void) {
   constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
   const unsigned long has = getauxval(AT_HWCAP);
-  if ((has & kAsimd) == 0) return 0;
-  if ((has & kAsimdDp) == 0) return 1;
-  return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 2 : 3;
+  if ((has & kAsimd) == 0) return 1;
+  if ((has & kAsimdDp) == 0) return 3;
+  return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 7 : 15;
 }
 #else
 bool ts_likes_turns() { return false; }
-int32_t ts_best_level(void) { return 0; }
+int32_t ts_levels(void) { return 1; }
 #endif

@@ -10,6 +10,9 @@
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
 #include <immintrin.h>
+#if !defined(TS_LEVEL_AVX512)
+#include "twostroke/bytes_avx2.h"
+#endif
 #elif defined(TS_LEVEL_NEON)
 #include "twostroke/neon/neon.h"
 #endif
@@ -139,19 +142,20 @@ void int8_task(void* arg, int64_t index, int32_t) {
   job->integers[index] = _mm512_reduce_add_epi32(total);
 }
 #elif defined(TS_LEVEL_AVX2)
-constexpr int64_t kInt8Ops = 8 * 2 * 32;
+constexpr int kInt8Sums = kAnyBytes ? 12 : 8;  // enough for the latency of a product, few enough for 16 registers
+constexpr int64_t kInt8Ops = kInt8Sums * 2 * 32;
 void int8_task(void* arg, int64_t index, int32_t) {
   RateJob* job = static_cast<RateJob*>(arg);
   job->start.together();
-  __m256i sums[8], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(1);
+  __m256i sums[kInt8Sums], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(1);
   for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   for (int64_t r = 0; r < job->rounds; ++r) {
-    _Pragma("clang loop unroll(full)") for (int i = 0; i < 8; ++i) {
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < kInt8Sums; ++i) {
       __asm__ volatile("" : "+x"(a), "+x"(b));
-      sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
+      sums[i] = add_products(sums[i], a, b);
     }
   }
-  for (int i = 1; i < 8; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
+  for (int i = 1; i < kInt8Sums; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
   job->integers[index] = _mm256_extract_epi32(sums[0], 0);
 }
 #elif defined(TS_LEVEL_NEON)

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 22
+#define TS_ABI_VERSION 23
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -49,9 +49,10 @@ typedef struct {
 } ts_kv_layer;
 
 int32_t ts_abi_version(void);
-const char* ts_level_name(void);                   // "generic", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm": what this library was compiled for
-int32_t ts_best_level(void);                       // by CPUID: 0 generic, 1 avx2+fma+f16c, 2 avx512 f/bw/vl/dq + vnni, 3 amx int8 + bf16, avx512 bf16;
-                                                   // aarch64, by AT_HWCAP: 0 generic, 1 neon (asimd), 2 dotprod (asimddp), 3 i8mm
+const char* ts_level_name(void);                   // "generic", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm": what this library was compiled for
+// Bit n: this CPU runs level n. By CPUID: 0 generic, 1 avx2+fma+f16c, 2 avxvnni (with avx2), 3 avx512 f/bw/vl/dq + vnni, 4 amx int8 + bf16,
+// avx512 bf16; a CPU may have 3 without 2. aarch64, by AT_HWCAP: 0 generic, 1 neon (asimd), 2 dotprod (asimddp), 3 i8mm.
+int32_t ts_levels(void);
 
 ts_context* ts_context_create(int32_t num_threads);  // NULL where there is no memory; 1 means the calling thread only
 void ts_context_destroy(ts_context*);

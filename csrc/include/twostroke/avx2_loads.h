@@ -4,6 +4,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "twostroke/bytes_avx2.h"
 #include "twostroke/linear.h"
 
 namespace twostroke {

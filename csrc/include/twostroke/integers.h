@@ -8,6 +8,9 @@
 // Knows: registers. Must not know: kernels.
 #pragma once
 #include "twostroke/simd.h"
+#if defined(TS_LEVEL_AVX2)
+#include "twostroke/bytes_avx2.h"
+#endif
 
 namespace twostroke {
 
@@ -31,7 +34,7 @@ constexpr float kSmallestScaled = 1.9259299e-34f;  // 2^-112, whose inverse is s
 constexpr float kRounder = 12582912.0f;            // 1.5 * 2^23: adding it rounds to whole numbers, ties to even
 
 // What offset_bytes leaves of a zero.
-#if defined(TS_LEVEL_AVX2)
+#if defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_AVXVNNI)
 constexpr int32_t kByteZero = 0;
 #elif !defined(TS_LEVEL_NEON)
 constexpr int32_t kByteZero = 128;
@@ -98,28 +101,33 @@ struct Quads {
 struct SignedQuads {
   __m256i lo, hi;
 };
-// Signed bytes and their magnitudes, at most 128: with these as the unsigned bytes of a product, no sum of two products overflows 16 bits.
-struct MagnitudeQuads {
-  SignedQuads bytes;
-  Quads magnitudes;
-};
 TS_VECTOR_INLINE Ints set1(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 TS_VECTOR_INLINE Quads load_quads(const uint8_t* p) {
   const __m256i* at = reinterpret_cast<const __m256i*>(p);
   return {_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
 }
+#if defined(TS_LEVEL_AVXVNNI)
+TS_VECTOR_INLINE Quads offset_bytes(Quads a) { return a; }
+#else
+// Signed bytes and their magnitudes, at most 128: with these as the unsigned bytes of a product, no sum of two products overflows 16 bits.
+struct MagnitudeQuads {
+  SignedQuads bytes;
+  Quads magnitudes;
+};
 TS_VECTOR_INLINE MagnitudeQuads offset_bytes(Quads a) {
   const __m256i zero = _mm256_set1_epi8(-128), lo = _mm256_xor_si256(a.lo, zero), hi = _mm256_xor_si256(a.hi, zero);
   return {{lo, hi}, {_mm256_abs_epi8(lo), _mm256_abs_epi8(hi)}};
 }
+TS_VECTOR_INLINE Ints multiply_add(Ints sum, const MagnitudeQuads& by, const int8_t* factors) {
+  const __m256i all = _mm256_set1_epi32(quad_of(factors));
+  return {add_products(sum.lo, by.magnitudes.lo, _mm256_sign_epi8(all, by.bytes.lo)),
+          add_products(sum.hi, by.magnitudes.hi, _mm256_sign_epi8(all, by.bytes.hi))};
+}
+#endif
 TS_VECTOR_INLINE SignedQuads signed_bytes(Quads a) { return {a.lo, a.hi}; }
 TS_VECTOR_INLINE __m256i nibbles(__m256i a) { return _mm256_and_si256(a, _mm256_set1_epi8(15)); }
 TS_VECTOR_INLINE Quads low_nibbles(Quads a) { return {nibbles(a.lo), nibbles(a.hi)}; }
 TS_VECTOR_INLINE Quads high_nibbles(Quads a) { return low_nibbles({_mm256_srli_epi16(a.lo, 4), _mm256_srli_epi16(a.hi, 4)}); }
-// Sums of four products; those of two must fit 16 bits.
-TS_VECTOR_INLINE __m256i add_products(__m256i sum, __m256i unsigned_bytes, __m256i signed_bytes) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_bytes, signed_bytes), _mm256_set1_epi16(1)));
-}
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, Quads by, const int8_t* factors) {
   const __m256i all = _mm256_set1_epi32(quad_of(factors));
   return {add_products(sum.lo, by.lo, all), add_products(sum.hi, by.hi, all)};
@@ -127,11 +135,6 @@ TS_VECTOR_INLINE Ints multiply_add(Ints sum, Quads by, const int8_t* factors) {
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, SignedQuads by, const int8_t* factors) {
   const __m256i all = _mm256_set1_epi32(quad_of(factors));
   return {add_products(sum.lo, all, by.lo), add_products(sum.hi, all, by.hi)};
-}
-TS_VECTOR_INLINE Ints multiply_add(Ints sum, const MagnitudeQuads& by, const int8_t* factors) {
-  const __m256i all = _mm256_set1_epi32(quad_of(factors));
-  return {add_products(sum.lo, by.magnitudes.lo, _mm256_sign_epi8(all, by.bytes.lo)),
-          add_products(sum.hi, by.magnitudes.hi, _mm256_sign_epi8(all, by.bytes.hi))};
 }
 TS_VECTOR_INLINE Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 TS_VECTOR_INLINE Ints times_128(Ints a) { return {_mm256_slli_epi32(a.lo, 7), _mm256_slli_epi32(a.hi, 7)}; }

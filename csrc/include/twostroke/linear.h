@@ -31,6 +31,8 @@ constexpr int64_t kBlockedRows = INT64_MAX;
 // Fewer, at some levels, read whole panels as they lie packed (linear_streams.cpp), or at least those of int4.
 #if defined(TS_LEVEL_AVX512)
 constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = 0;
+#elif defined(TS_LEVEL_AVXVNNI)
+constexpr int64_t kStreamRows = 0, kInt4Rows = 4 * kTileRows;
 #elif defined(TS_LEVEL_AVX2)
 constexpr int64_t kStreamRows = 0, kInt4Rows = INT64_MAX;
 #elif defined(TS_LEVEL_DOTPROD)

@@ -58,7 +58,7 @@ TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __
 }
 
 // How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kSum: quads of k whose products are
-// added in 16 bits before they go to 32. kMore: how many more than meant the multiplied codes are; bytes are made signed again.
+// added in 16 bits before they go to 32. kMore: how many more than meant the multiplied codes are; without VNNI, bytes are made signed again.
 template <int32_t kOfKind>
 struct Codes {
   static constexpr int32_t kKind = kOfKind;
@@ -69,7 +69,7 @@ struct Codes {
   static constexpr int64_t kUnitBytes = kUnit * kPanel * (kShape.nibbles ? 4 + kHigh : 8) / 8;
   static constexpr int kMostSum = kHigh == 2 ? 2 : kHigh == 1 || kShape.table ? 4 : 8;
   static constexpr int kSum = kMostSum < kUnit / 4 ? kMostSum : kUnit / 4;
-  static constexpr int32_t kMore = kShape.nibbles ? Head<kKind>::kMore : 0;
+  static constexpr int32_t kMore = kShape.nibbles ? Head<kKind>::kMore : kAnyBytes ? 128 : 0;
   static_assert(!kShape.nibbles || kSum * kLargest * 2 * 128 < 1 << 15, "sums of 16 bits must not overflow");
 
   // Both quads of 8 columns of k, number `oct` of a unit. from: the unit's codes of the register's columns.

@@ -6,8 +6,8 @@ Sources, as of November 2026:
   AVX-512 with VNNI in 256-bit units, and so does Zen 5 in laptops; Zen 5 in desktops and in Ryzen AI Max has 512-bit
   units (AMD, "Zen 5" technical briefings, July 2024 and January 2025).
 - Intel: ARK (cores of both kinds, their base clocks, "Max Memory Bandwidth", or the fastest memory type times the width
-  of the bus). AVX2; AVX-VNNI is not counted, because the kernels for AVX2 do not use it. Tiger Lake has AVX-512 with
-  VNNI and one 512-bit unit.
+  of the bus). AVX2 with AVX-VNNI, which doubles the products of bytes (Intel's instruction set reference, VPDPBUSD).
+  Tiger Lake has AVX-512 with VNNI and one 512-bit unit.
 - Apple: newsroom of the day on which each chip was shown: M1 10 November 2020, M1 Pro and Max 18 October 2021, M1 Ultra
   8 March 2022, M2 6 June 2022, M2 Pro and Max 17 January 2023, M3, M3 Pro and Max 30 October 2023, M4 7 May 2024,
   M4 Pro 30 October 2024. Memory is the most that is sold.
@@ -29,7 +29,8 @@ GB = 10**9
 Cycle = tuple[int, int, int]
 AVX2: Cycle = (32, 32, 64)
 """f32, bf16 and int8 operations a cycle and core: two 256-bit units; bf16 is widened to f32."""
-AVX2_SMALL: Cycle = (16, 16, 32)
+AVX_VNNI: Cycle = (32, 32, 128)
+AVX_VNNI_SMALL: Cycle = (16, 16, 64)
 """Operations a cycle and core of Intel's E cores, which have 128-bit units."""
 ZEN4: Cycle = (32, 64, 128)
 ZEN5: Cycle = (64, 128, 256)
@@ -61,7 +62,7 @@ def _core(
     name: str, title: str, fast: tuple[int, float], small: tuple[int, float], gb_per_s: float, gigabytes: int = 64
 ) -> HardwareSpec:
     """fast, small: P and E cores, with their base clocks in GHz."""
-    parts = ((*fast, AVX2), (*small, AVX2_SMALL)) if small[0] else ((*fast, AVX2),)
+    parts = ((*fast, AVX_VNNI), (*small, AVX_VNNI_SMALL)) if small[0] else ((*fast, AVX_VNNI),)
     return _processor(name, f"Intel {title}", parts, gb_per_s, gigabytes, INTEL)
 
 

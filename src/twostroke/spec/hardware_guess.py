@@ -13,6 +13,7 @@ THREAD_BYTES_PER_S, MOST_BYTES_PER_S = 5e9, 100e9
 OPERATIONS = {
     "generic": (4, 4, 8),
     "avx2": (16, 16, 32),
+    "avxvnni": (16, 16, 64),
     "avx512": (32, 32, 128),
     "amx": (32, 512, 1024),
     "neon": (8, 8, 16),

@@ -35,6 +35,7 @@ LEVELS: dict[str, dict[str, str]] = {
     "x86_64": {
         "generic": "x86_64",
         "avx2": "x86_64_v3",
+        "avxvnni": "x86_64_v3+avxvnni",
         "avx512": "x86_64_v4+avx512vnni",
         "amx": "x86_64_v4+avx512vnni+avx512bf16+amx_tile+amx_int8+amx_bf16",
     },
@@ -45,8 +46,10 @@ LEVELS: dict[str, dict[str, str]] = {
         "i8mm": "generic+dotprod+i8mm",
     },
 }
-CONTAINS = {"amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
+CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
 """Levels whose code a level builds upon."""
+SHARED = {"avxvnni": "avx2"}
+"""Levels that share the files which do not name them with another: those are compiled once."""
 FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),
     *("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-fno-math-errno", "-DNDEBUG"),
@@ -184,6 +187,11 @@ def level_flags(target: str, level: str) -> tuple[str, ...]:
     return (f"-mcpu={LEVELS[target][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
+def names_level(source: Path, level: str) -> bool:
+    """Whether a source, or a header that it includes, has code for this level alone."""
+    return any(f"TS_LEVEL_{level.upper()}".encode() in content for content in with_headers(source))
+
+
 def with_headers(source: Path) -> list[bytes]:
     """The content of a source and, once each, of all files of ours that it includes, directly or not."""
     found, left = {source: source.read_bytes()}, [source]
@@ -237,9 +245,13 @@ def build_all(
     """Put the libraries of `levels` (None: all of them) into `out`; returns them. Raises RuntimeError."""
     chosen = list(LEVELS[target]) if levels is None else list(levels)
     kept, compiler, triple = cache or shared_cache(), zig(), ("-target", TRIPLES[target])
-    flags = {level: (*FLAGS, *checks, *triple, *level_flags(target, level)) for level in chosen}
     units = sources(target)
-    objects = compile_all(kept, compiler, [(unit, flags[level]) for level in chosen for unit in units])
+
+    def flags(unit: Path, level: str) -> tuple[str, ...]:
+        of = SHARED[level] if level in SHARED and not names_level(unit, level) else level
+        return (*FLAGS, *checks, *triple, *level_flags(target, of))
+
+    objects = compile_all(kept, compiler, [(unit, flags(unit, level)) for level in chosen for unit in units])
     out.mkdir(parents=True, exist_ok=True)
     built = []
     for index, level in enumerate(chosen):

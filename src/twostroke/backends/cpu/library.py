@@ -18,9 +18,9 @@ from twostroke.ops.registry import op_named
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 22
+ABI_VERSION = 23
 LEVELS_OF = {
-    "x86_64": ("generic", "avx2", "avx512", "amx"),
+    "x86_64": ("generic", "avx2", "avxvnni", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
 }
 """The levels of each architecture, in rising order. The number of a level in the ABI is its place here."""
@@ -73,7 +73,7 @@ Signatures = Mapping[str, tuple[object, list[object]]]
 _SIGNATURES: Signatures = {
     "ts_abi_version": (_I, []),
     "ts_level_name": (ctypes.c_char_p, []),
-    "ts_best_level": (_I, []),
+    "ts_levels": (_I, []),
     "ts_context_create": (_P, [_I]),
     "ts_context_destroy": (None, [_P]),
     "ts_context_scratch_bytes": (_L, [_P]),
@@ -139,9 +139,10 @@ def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
     return library
 
 
-def highest_level() -> int:
-    """Place in LEVELS of the highest level that this CPU runs, built or not. Raises BackendError."""
-    return int(load_library("generic").ts_best_level())
+def runnable_levels() -> list[str]:
+    """The levels that this CPU runs, built or not, lowest first. Raises BackendError."""
+    bits = int(load_library("generic").ts_levels())
+    return [level for place, level in enumerate(LEVELS) if bits >> place & 1]
 
 
 @cache
@@ -206,7 +207,7 @@ def native_signature(op: type[Op]) -> str:
 
 def best_level() -> str:
     """The highest level that this CPU runs and that was built. Raises BackendError where there is none."""
-    return next(level for level in reversed(LEVELS[: highest_level() + 1]) if library_path(level).is_file())
+    return available_levels()[-1]
 
 
 def require_level(level: str) -> None:
@@ -223,4 +224,4 @@ def require_level(level: str) -> None:
 
 def available_levels() -> list[str]:
     """Every built level that this CPU runs, lowest first."""
-    return [level for level in LEVELS[: LEVELS.index(best_level()) + 1] if library_path(level).is_file()]
+    return [level for level in runnable_levels() if library_path(level).is_file()]

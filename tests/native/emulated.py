@@ -1,0 +1,102 @@
+"""A level of kernels for a CPU that lacks its instructions: its library, with a header of ours in place of them.
+
+No part of the package: it is built into the cache of compiled files and loaded by tests alone, as a level of its own
+name. Only the files that use the instructions are compiled again; the others are those of the level that they are the
+same as.
+
+Knows: build.py, the loader of libraries.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from twostroke.backends.cpu import available_levels, build, library
+
+
+TARGET = "x86_64"
+
+
+@dataclass(frozen=True)
+class EmulatedLevel:
+    """name: under which it is loaded. level: whose code it has. header: included before each file that has `use` in
+    its text or in a header. instructions: the level whose instructions the compiler may use. needs: the level that this
+    CPU must run. stand_ins: by the name of the file of csrc that each stands in for."""
+
+    name: str
+    level: str
+    header: Path
+    use: bytes
+    instructions: str
+    needs: str
+    stand_ins: Mapping[str, Path] = field(default_factory=dict, hash=False)
+
+    def unusable(self) -> str | None:
+        """Why this machine cannot run the library; None where it can."""
+        if self.needs not in available_levels():
+            return f"this CPU does not run {self.needs}, on which the level {self.level} builds"
+        place = build_place(self.level)
+        if self.stand_ins and not ctypes.CDLL(str(self.built())).ts_levels() >> place & 1:
+            return f"this CPU lacks what the vector code of the level {self.level} needs"
+        return None
+
+    def built(self) -> Path:
+        """The library, in the cache of compiled files."""
+        return _built(self)
+
+    def load(self) -> str:
+        """The name under which CpuOps finds the library from now on; the package itself never does. Skips the test
+        where this CPU cannot run it."""
+        if (why := self.unusable()) is not None:
+            pytest.skip(why)
+        path = self.built()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "LEVELS", (*library.LEVELS, self.name))
+            patch.setattr(library, "library_path", lambda level: path)
+            library.load_library(self.name)  # kept by its cache
+            library.op_numbers(self.name)
+        return self.name
+
+    def flags(self, unit: Path) -> tuple[str, ...]:
+        """What a file is compiled with."""
+        target = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES[TARGET])
+        if self.level in build.SHARED and not build.names_level(unit, self.level):
+            return (*target, *build.level_flags(TARGET, build.SHARED[self.level]))
+        _, *defined = build.level_flags(TARGET, self.level)
+        return (*target, f"-mcpu={build.LEVELS[TARGET][self.instructions]}", *defined)
+
+
+def build_place(level: str) -> int:
+    """The number of a level in the ABI."""
+    return library.LEVELS_OF[TARGET].index(level)
+
+
+@cache
+def _built(level: EmulatedLevel) -> Path:
+    kept, compiler = build.shared_cache(), build.zig()
+    units = [level.stand_ins.get(unit.name, unit) for unit in build.sources(TARGET)]
+    emulated = [unit for unit in units if any(level.use in content for content in build.with_headers(unit))]
+    objects = [with_header(level.header, kept, compiler, unit, level.flags(unit)) for unit in emulated]
+    plain = [(unit, level.flags(unit)) for unit in units if unit not in emulated]
+    objects += build.compile_all(kept, compiler, plain)
+    linking = (*build.RELEASE, "-target", build.TRIPLES[TARGET], "-nostdlib++", "-shared", "-s")
+    return build.link(kept, compiler, objects, linking, ".so")
+
+
+def with_header(
+    header: Path, kept: build.ObjectCache, compiler: build.Compiler, unit: Path, flags: tuple[str, ...]
+) -> Path:
+    """The object of one file, with a header before it."""
+
+    def compile_unit(made: Path) -> None:
+        compiler.run([*flags, "-I", str(build.HEADERS), "-include", str(header), "-c", str(unit), "-o", str(made)])
+
+    inputs = (compiler.version, *flags, unit.name, header.read_bytes(), *build.with_headers(unit))
+    return kept.get(".o", inputs, compile_unit)

@@ -1,0 +1,15 @@
+"""The level `avxvnni` for a CPU without AVX-VNNI: its library, with vnni.h in place of the one instruction.
+
+Knows: emulated.py.
+Must not know: what a test expects.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.native.emulated import EmulatedLevel
+
+HEADER = Path(__file__).parent / "vnni.h"
+LEVEL = EmulatedLevel("avxvnni-emulated", "avxvnni", HEADER, b"_mm256_dpbusd_avx_epi32", "avx2", "avx2")
+load = LEVEL.load

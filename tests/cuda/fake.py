@@ -33,9 +33,9 @@ def same_level() -> str | None:
     return level if level in available_levels() else None
 
 
-def compile_emulated(units: Sequence[Path], watched: bool = False) -> Path:
-    """A shared library of translation units and the emulator. watched: accesses of the first unit, which has the
-    kernels, to global memory are looked at too."""
+def compile_emulated(kernels: Sequence[Path], others: Sequence[Path] = (), watched: bool = False) -> Path:
+    """A shared library of translation units and the emulator. watched: accesses of `kernels` to global memory are
+    looked at too."""
     base = build.cpu_build()
     machine = base.machine()
     level = same_level() or "generic"
@@ -46,18 +46,12 @@ def compile_emulated(units: Sequence[Path], watched: bool = False) -> Path:
         # A GPU faults where an address is no multiple of the element's size; x86 does not.
         *("-fsanitize=alignment", "-fsanitize-trap=alignment"),
     )
-    cache, compiler = base.shared_cache(), base.zig()
-    objects = []
+    own = (*flags, *(["-DTS_WATCHED"] if watched else []))
     emulator = base.ROOT / "csrc" / "cuda" / "emulator"
-    for unit in (*units, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else [])):
-        own = (*flags, *(["-DTS_WATCHED"] if watched else []), *(WATCH if watched and unit == units[0] else []))
-        headers = [path.read_bytes() for path in sorted(unit.parent.glob("*.h"))]
-        inputs = (compiler.version, *own, unit.name, unit.read_bytes(), *headers, *build.sources())
-
-        def compile_unit(made: Path, unit: Path = unit, own: tuple[str, ...] = own) -> None:
-            compiler.run([*own, "-I", str(base.HEADERS), "-c", str(unit), "-o", str(made)])
-
-        objects.append(cache.get(".o", inputs, compile_unit))
+    plain = (*others, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
+    jobs = [(unit, (*own, *(WATCH if watched else ()))) for unit in kernels] + [(unit, own) for unit in plain]
+    cache, compiler = base.shared_cache(), base.zig()
+    objects = base.compile_all(cache, compiler, jobs)
     made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s"), ".so")
     return made
 
@@ -69,8 +63,8 @@ def fake_driver(watched: bool = False) -> Path:
 
 @cache
 def _driver(watched: bool) -> Path:
-    kernels = build.cpu_build().ROOT / "csrc" / "cuda" / "kernels.cpp"
-    made = compile_emulated([kernels, HERE / "fake_driver.cpp", HERE / "fake_graphs.cpp"], watched)
+    modules = sorted((build.cpu_build().ROOT / "csrc" / "cuda" / "modules").glob("*.cpp"))
+    made = compile_emulated(modules, [HERE / "fake_driver.cpp", HERE / "fake_graphs.cpp"], watched)
     return Path(shutil.copy(made, _folder_of_process() / "libcuda.so.1"))
 
 

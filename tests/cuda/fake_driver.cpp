@@ -14,7 +14,7 @@
 
 #include "twostroke/cuda/arguments.h"
 #include "fake_driver.h"
-#include "twostroke/cuda/emulator.h"
+#include "twostroke/cuda/machine/emulator.h"
 
 using namespace twostroke::cuda;
 using namespace fake_driver;
@@ -214,7 +214,9 @@ CUresult cuDeviceGetName(char* name, int32_t length, CUdevice device) {
   return 0;
 }
 CUresult cuDeviceGetAttribute(int32_t* value, int32_t attribute, CUdevice) {
-  *value = attribute == kMajorAttribute ? fake.major : attribute == kMinorAttribute ? fake.minor : 132;
+  // With an even seed one multiprocessor, so that blocks go through many tiles; else as many as an H100 has.
+  const int32_t multiprocessors = fake.seed % 2 == 0 ? 1 : 132;
+  *value = attribute == kMajorAttribute ? fake.major : attribute == kMinorAttribute ? fake.minor : multiprocessors;
   return 0;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return fails("cuDevicePrimaryCtxRetain") ? kOutOfMemory : (*context = reinterpret_cast<CUcontext>(&fake), 0); }

@@ -1,7 +1,7 @@
 // What the parts of the stand-in for the driver share.
 // Knows: the driver's interface. Must not know: the loader.
 #pragma once
-#include "twostroke/cuda/driver_types.h"
+#include "twostroke/cuda/host/driver_types.h"
 
 namespace fake_driver {
 

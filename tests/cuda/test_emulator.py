@@ -35,7 +35,7 @@ RACES = {
 
 @cache
 def broken(watched: bool) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(compile_emulated([HERE / "broken_kernels.cpp"], watched)))
+    library = ctypes.CDLL(str(compile_emulated([HERE / "broken_kernels.cpp"], watched=watched)))
     library.run_broken.restype = ctypes.c_char_p
     library.run_broken.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64]
     return library

@@ -17,7 +17,7 @@ FORMATS = [WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 64)
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
-@pytest.mark.parametrize(("rows", "columns", "count"), [(128, 700, 1), (128, 1300, 2), (70, 700, 16)])
+@pytest.mark.parametrize(("rows", "columns", "count"), [(128, 700, 1), (128, 1300, 2), (70, 700, 16), (96, 700, 41)])
 def test_products(
     cpu: CpuOps, gpu: CudaDevice, weight_format: WeightFormat, rows: int, columns: int, count: int
 ) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from tools.gpu.kernel_times import Table, fewer_layers
-from tools.gpu.shapes import SHAPES, SMALL
+from tools.gpu.shapes import SHAPES, SMALL, stored
 
 from twostroke.program.op import FormatChoice
-from twostroke.quant.formats import KEPT_WIDE, format_choice
-from twostroke.spec.formats import F32, STORED_GROUP, KVKind, WeightFormat, WeightKind
+from twostroke.quant.formats import format_choice
+from twostroke.spec.formats import KVKind, WeightKind
 
 LAYERS = 12
 """Layers of the 8B shape that are made: the smallest matrix, twelve times, is more than a level-2 cache holds."""
@@ -41,21 +41,17 @@ PRODUCTS = ("linear qkv", "linear_add o", "linear_silu gate_up", "linear_add dow
 OF_EXPERTS = ("linear router", "route", "experts gate_up down")
 
 
-def stored(kind: WeightKind) -> FormatChoice:
-    """Every matrix in a kind that keeps a file's codes."""
-    return lambda weight: F32 if weight.role in KEPT_WIDE else WeightFormat(kind, STORED_GROUP)
-
-
 def _eight(name: str, formats: FormatChoice, kv: KVKind, **more: Any) -> Table:
     return Table(f"8B {name}", fewer_layers(SHAPES["8B"], LAYERS), 32, formats, kv, **more)
 
 
-FEWER: dict[str, Any] = {"rows": (1, 16, 64, 2048), "contexts": (512,), "pool_tokens": 64 * 512, "ops": PRODUCTS}
+FEWER: dict[str, Any] = {"rows": (1, 2, 16, 64, 2048), "contexts": (512,), "pool_tokens": 64 * 512, "ops": PRODUCTS}
 TABLES = (
     _eight("int8, K and V int8", format_choice("int8"), KVKind.INT8),
     _eight("int4, K and V int8", format_choice("int4"), KVKind.INT8),
     _eight("bf16, K and V bf16", format_choice("bf16"), KVKind.BF16),
     _eight("Q4_K", stored(WeightKind.SUPER4_MIN), KVKind.INT8, **FEWER),
+    _eight("Q6_K", stored(WeightKind.SUPER6), KVKind.INT8, **FEWER),
     _eight("Q8_0", stored(WeightKind.FLAT8), KVKind.INT8, **FEWER),
     Table("30B-A3B int8", EXPERTS, 48, format_choice("int8"), KVKind.INT8, **(FEWER | {"ops": OF_EXPERTS})),
 )

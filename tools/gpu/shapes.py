@@ -19,9 +19,11 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.models.common.registry import read_model
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
+from twostroke.program.op import FormatChoice
+from twostroke.program.values import Weight
+from twostroke.quant.formats import KEPT_WIDE, format_choice
 from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.spec.formats import F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
 
 ROW = dict[str, Any]
 LLAMA = {
@@ -71,7 +73,26 @@ SMALL = {
     }
 }
 """The shapes for the emulator."""
-FORMATS = (("int4", KVKind.INT8), ("int8", KVKind.INT8), ("bf16", KVKind.BF16))
+
+
+def stored(kind: WeightKind) -> FormatChoice:
+    """Every matrix in a kind that keeps a file's codes; in FLAT8 where its columns are no whole groups."""
+
+    def choose(weight: Weight) -> WeightFormat:
+        if weight.role in KEPT_WIDE:
+            return F32
+        return WeightFormat(kind if weight.columns % STORED_GROUP == 0 else WeightKind.FLAT8, STORED_GROUP)
+
+    return choose
+
+
+FORMATS = (
+    ("int4", format_choice("int4"), KVKind.INT8),
+    ("int8", format_choice("int8"), KVKind.INT8),
+    ("bf16", format_choice("bf16"), KVKind.BF16),
+    ("Q4_K", stored(WeightKind.SUPER4_MIN), KVKind.INT8),
+)
+"""Name, formats of weights, format of K and V."""
 STEPS = (
     ("1 stream", 1, 1),
     ("16 streams", 16, 16),
@@ -99,34 +120,34 @@ def time_steps(
     """Seconds of a step with its sampling, one copy up and one down; greedy, and all logits of the weights read."""
     for shape, config in shapes.items():
         model = read_model(config)
-        for weights, kv in FORMATS:
+        for weights, formats, kv in FORMATS:
             what = f"{shape} {weights}, K and V {kv.name.lower()}, context {CONTEXT}"
             if not has_time():
                 yield {"what": what, "not_run": "no time left"}
                 continue
             device = make()
-            num_bytes = model.weight_bytes(format_choice(weights))
+            num_bytes = model.weight_bytes(formats)
             if num_bytes > device.facts.free_bytes:
                 yield {"what": what, "not_run": f"weights of {num_bytes / 1e9:.0f} GB do not fit"}
             else:
-                yield from _steps_of(device, model, (weights, kv), what, steps, timed)
+                yield from _steps_of(device, model, (formats, kv), what, steps, timed)
             device.close()
 
 
 def _steps_of(
     device: CudaDevice,
     model: Model,
-    formats: tuple[str, KVKind],
+    formats: tuple[FormatChoice, KVKind],
     what: str,
     steps: tuple[tuple[str, int, int], ...],
     timed: Callable[[Callable[[], object]], float],
 ) -> Iterator[ROW]:
     before = time.perf_counter()
-    there = any_weights(model, format_choice(formats[0]), device)
+    there = any_weights(model, formats[0], device)
     most, streams = max(rows for _, rows, _ in steps), max(sequences for _, _, sequences in steps)
     sizes = MemorySizes(streams * -(-CONTEXT // PAGE_TOKENS), max(CONTEXT, most), most, streams)
     memory = StepMemory(model.program, there.matrices, there.vectors, formats[1], sizes, device)
-    forward, num_bytes = device.compile(model.program, memory), model.weight_bytes(format_choice(formats[0]))
+    forward, num_bytes = device.compile(model.program, memory), model.weight_bytes(formats[0])
     device.wait()
     made, of_a_row = time.perf_counter() - before, 0.0
     for name, rows, sequences in steps:

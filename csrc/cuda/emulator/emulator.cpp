@@ -1,6 +1,6 @@
 // emulator.h: fibers, their order, and the check of shared memory. Used by tests alone; no library that is installed contains it.
 // Knows: stacks. Must not know: kernels.
-#include "twostroke/cuda/emulator.h"
+#include "twostroke/cuda/machine/emulator.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "twostroke/cuda/emulator.h"
+#include "twostroke/cuda/machine/emulator.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,6 +1,6 @@
 // The device behind a ts_context: the driver's library, opened when it is asked for, its memory and its module.
 // Knows: the driver's interface. Must not know: ops.
-#include "twostroke/cuda/device.h"
+#include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

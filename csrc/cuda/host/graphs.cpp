@@ -2,7 +2,7 @@
 // differ from the list, such as those that depend on the contexts' lengths, they are changed in it.
 // Nothing here is an error: what cannot be had is done by launches.
 // Knows: the driver's graphs. Must not know: ops, what kernels compute.
-#include "twostroke/cuda/device.h"
+#include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // kv_write and attention. Slots and page tables are checked on the host, where the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: products.
-#include "twostroke/cuda/launch.h"
 #include "twostroke/attention/kv_page.h"
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/host/launch.h"
+#include "twostroke/cuda/machine/words.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,7 +1,7 @@
 // low_rank and take_columns.
 // Knows: ops' operands, kernels' arguments. Must not know: which adapters there are, where an order comes from.
 #include "twostroke/checks.h"
-#include "twostroke/cuda/launch.h"
+#include "twostroke/cuda/host/launch.h"
 
 namespace twostroke {
 namespace cuda {

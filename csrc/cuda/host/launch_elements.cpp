@@ -1,8 +1,8 @@
 // Ops that make every element by itself, norms, rope, rows of a table.
 // Knows: ops' operands, kernels' arguments. Must not know: products, attention.
 #include "twostroke/checks.h"
-#include "twostroke/cuda/launch.h"
-#include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/host/launch.h"
+#include "twostroke/cuda/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

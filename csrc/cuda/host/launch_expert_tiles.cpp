@@ -2,13 +2,14 @@
 // of a tile. How many pairs an expert has is known there alone: there is room for the worst, and tiles that none fills end at once.
 // Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
-#include "twostroke/cuda/product.h"
+#include "twostroke/cuda/host/product.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
 
 constexpr int64_t kTiledPairs = 4096;  // at once
+constexpr int64_t kRowsApart = 1;      // with so many rows hardly two choose the same expert
 
 // Scratch memory of some rows: their pairs, where those lie in tiles, both products, the rounded activations of one of them.
 struct TiledRoom {
@@ -77,7 +78,7 @@ struct TiledRows {
 }  // namespace
 
 bool fits_tiles(const ts_experts_args& a) {
-  return a.x.rows > kFewRows && is_integer_kind(a.gate_up->kind) && is_integer_kind(a.down->kind);
+  return a.x.rows > kRowsApart && is_integer_kind(a.gate_up->kind) && is_integer_kind(a.down->kind);
 }
 
 int32_t run_in_tiles(ts_context& device, const ts_experts_args& a) {

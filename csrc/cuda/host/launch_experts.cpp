@@ -2,8 +2,8 @@
 // chooses experts, and every pair meets its own matrix. So a row's bits depend on that row alone, and nothing waits for the host.
 // Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
-#include "twostroke/cuda/product.h"
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/host/product.h"
+#include "twostroke/cuda/machine/words.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,6 +1,6 @@
 // Products with weights of floats: which kernel for how many rows.
 // Knows: kernels' arguments. Must not know: ops, other kinds of weights.
-#include "twostroke/cuda/product.h"
+#include "twostroke/cuda/host/product.h"
 
 namespace twostroke {
 namespace cuda {
@@ -21,9 +21,9 @@ int32_t start_float(ts_context& device, LinearArgs args) {
     return start(device, kKernel_linear_float_some, halves * divide_up(args.tokens, kFloatSome), kFloatThreads, &args);
   const int64_t many = args.panels * divide_up(args.tokens, kFloatMany), wide = divide_up(args.panels, 2) * divide_up(args.tokens, kFloatWide);
   // Where these are few, too many multiprocessors have no work, and smaller blocks do more.
-  if (2 * wide >= 3 * device.multiprocessors) return start(device, kKernel_linear_float_wide, wide, kFloatThreads, &args);
-  if (args.tokens > kFloatMore && 4 * many >= 3 * device.multiprocessors) return start(device, kKernel_linear_float_many, many, kFloatThreads, &args);
-  return start(device, kKernel_linear_float_more, halves * divide_up(args.tokens, kFloatMore), kFloatThreads, &args);
+  if (args.tokens > kFloatMore && 2 * wide >= 3 * device.multiprocessors) return start(device, kKernel_linear_float_wide, wide, kFloatThreads, &args);
+  if (args.tokens > kFloatMore && 4 * many >= 7 * device.multiprocessors) return start(device, kKernel_linear_float_many, many, kFloatThreads, &args);
+  return start(device, kKernel_linear_float_more, halves * divide_up(args.tokens, kFloatMore), kFloatMoreThreads, &args);
 }
 
 }  // namespace cuda

@@ -1,7 +1,7 @@
 // Ops over pages of latents. Slots and page tables are checked on the host, where the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: products, what a latent is made of.
-#include "twostroke/cuda/launch.h"
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/host/launch.h"
 
 namespace twostroke {
 namespace cuda {

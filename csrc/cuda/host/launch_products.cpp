@@ -1,13 +1,15 @@
 // Products with packed weights: activations rounded to int8 first where weights are whole numbers, kRowsAtOnce rows at a time, so that
 // scratch memory stays small. A row's bits do not depend on which rows share these.
 // Knows: ops' operands, kernels' arguments. Must not know: other ops.
-#include "twostroke/cuda/packed.h"
-#include "twostroke/cuda/product.h"
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/host/product.h"
+#include "twostroke/cuda/machine/words.h"
+#include "twostroke/cuda/products/packed.h"
 
 namespace twostroke {
 namespace cuda {
 namespace {
+
+constexpr int64_t kNarrowBlocks = 2;  // of linear_narrow, that a multiprocessor holds at once
 
 // Where rows of activations lie in scratch memory, in int8 with their scales and corrections.
 struct Rounded {
@@ -65,15 +67,24 @@ StripShape strip_shape(KernelNumber kernel) {
 // grids: rows of activations that are multiplied apart.
 int32_t start_strips(ts_context& device, KernelNumber kernel, int64_t grids, LinearArgs& args) {
   const StripShape shape = strip_shape(kernel);
-  const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, shape.strip);
+  const int64_t tiles = kernel == kKernel_linear_few && args.tokens > kFewRows ? divide_up(args.tokens, kFewTile) : 1;
+  const int64_t strips = divide_up(args.gated != 0 ? args.rows / 2 : args.rows, shape.strip) * tiles;
   const int64_t blocks = divide_up(shape.blocks * device.multiprocessors, grids);
   args.parts = strips < blocks ? strips : blocks;
   return start(device, kernel, grids * args.parts, shape.threads, &args);
 }
 
+// The kernel of a product. Tiles of whole panels of a matrix that has few of them leave too many multiprocessors without work: up to
+// kNarrowTokens rows are then multiplied by strips, whose columns are shared out among warps.
+KernelNumber kernel_for(const ts_context& device, const ts_weight& w, bool bank, int64_t rows) {
+  const bool few_panels = divide_up(w.rows, kPanel) < kNarrowBlocks * device.multiprocessors;
+  if (!bank && few_panels && rows > kFewRows && rows <= kNarrowTokens && (w.kind == TS_W_INT8 || w.kind == TS_W_INT4)) return kKernel_linear_few;
+  return product_kernel(w.kind, bank, rows);
+}
+
 // Whether a kernel can gate its products itself: both halves begin with a strip.
-bool gates_itself(const ts_weight& w, int64_t rows) {
-  const int64_t strip = strip_shape(product_kernel(w.kind, false, rows)).strip;
+bool gates_itself(const ts_context& device, const ts_weight& w, int64_t rows) {
+  const int64_t strip = strip_shape(kernel_for(device, w, false, rows)).strip;
   return strip != 0 && w.rows / 2 % strip == 0;
 }
 
@@ -90,7 +101,7 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
     const int64_t count = x.rows - first < kGatedRows ? x.rows - first : kGatedRows;
     const float* rows = x.data + first * x.stride;
     const ts_value some = {out.data + first * out.stride, out.stride, count, out.heads, out.dim};
-    if (gates_itself(*weight, count)) {
+    if (gates_itself(device, *weight, count)) {
       status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, some.data, out.stride, false, nullptr, true});
       continue;
     }
@@ -142,7 +153,7 @@ int32_t start_product(ts_context& device, const ts_weight& w, uint64_t scratch, 
   LinearArgs args = arguments_of(w, rounded, rows);
   if (!is_integer_kind(w.kind)) return start_float(device, args);
   if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
-  const KernelNumber kernel = product_kernel(w.kind, rows.matrices != nullptr, rows.count);
+  const KernelNumber kernel = kernel_for(device, w, rows.matrices != nullptr, rows.count);
   if (strip_shape(kernel).strip == 0) return start_tiles(device, w, scratch, rows);
   if (kernel != kKernel_linear_few) return start_strips(device, kernel, rows.count, args);  // it rounds each row itself
   const int32_t status = start_quantize(device, w, rounded, scratch, rows, args);

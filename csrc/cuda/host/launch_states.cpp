@@ -1,8 +1,8 @@
 // Ops that go through sequences token by token, and gated_norm, which stands behind them. Slots and rows are checked on the host, where
 // the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: models.
-#include "twostroke/cuda/launch.h"
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/host/launch.h"
+#include "twostroke/cuda/machine/words.h"
 #include "twostroke/states.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // Products of whole-number weights with many rows of activations: the rows rounded into tiles, then the matrix units. More token tiles of
 // one panel run at the same time than not, so that weights are read from memory once.
 // Knows: kernels' arguments. Must not know: ops.
-#include "twostroke/cuda/product.h"
+#include "twostroke/cuda/host/product.h"
 #include "twostroke/packed.h"
 
 namespace twostroke {
@@ -10,11 +10,12 @@ namespace {
 
 constexpr int64_t kSmallGroup = 256;  // columns whose sums are within 2^22: 256 * 128 * 127
 constexpr int32_t kSmallBits = 0x4b400000;
+constexpr int64_t kTileBlocks = 2;  // that a multiprocessor holds at once; those of linear_steps go through many tiles
 
-// Tiles of one kernel.
+// Tiles of one kernel, of `strip` rows of a matrix.
 struct TileShape {
   KernelNumber kernel;
-  int64_t tokens, panels;
+  int64_t tokens, strip;
   int32_t threads;
 };
 
@@ -28,12 +29,16 @@ KernelNumber steps_kernel(int32_t kind) {
   }
 }
 
-TileShape shape_of(int32_t kind, int64_t rows, bool bank) {
+// enough: tiles of kTileTokens for all multiprocessors.
+TileShape shape_of(int32_t kind, int64_t rows, bool bank, bool enough) {
   const bool int4 = kind == TS_W_INT4;
-  if (is_stored_kind(kind)) return {steps_kernel(kind), kStepTokens, 1, kStepThreads};
-  if (bank) return {int4 ? kKernel_linear_bank_int4 : kKernel_linear_bank_int8, kNarrowTokens, 1, kNarrowTileThreads};
-  if (rows <= kNarrowTokens) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, 1, kNarrowTileThreads};
-  return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kTilePanels, kTileThreads};
+  if (is_stored_kind(kind)) {
+    const KernelNumber kernel = steps_kernel(kind);
+    return {kernel, rows <= kFewStepTokens || kernel == kKernel_linear_steps ? kFewStepTokens : kStepTokens, kStepStrip, kStepThreads};
+  }
+  if (bank) return {int4 ? kKernel_linear_bank_int4 : kKernel_linear_bank_int8, kNarrowTokens, kPanel, kNarrowTileThreads};
+  if (rows <= kNarrowTokens || !enough) return {int4 ? kKernel_linear_narrow_int4 : kKernel_linear_narrow_int8, kNarrowTokens, kPanel, kNarrowTileThreads};
+  return {int4 ? kKernel_linear_tile_int4 : kKernel_linear_tile_int8, kTileTokens, kPanel, kTileThreads};
 }
 
 // Where rounded rows lie in scratch memory: whole tiles of them, pairs, scales.
@@ -74,12 +79,13 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
 
 }  // namespace
 
-KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false).kernel; }
+KernelNumber tiles_kernel(int32_t weight_kind, int64_t rows) { return shape_of(weight_kind, rows, false, true).kernel; }
 
 int64_t tiles_scratch(const ts_weight& w, int64_t rows) { return TileRoom(w, rows).bytes; }
 
 int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, const ProductRows& rows, const TilePlaces* places) {
-  if (reinterpret_cast<uint64_t>(w.data) % 16 != 0) return TS_BAD_POINTER;  // kernels load 16 bytes at once
+  // Kernels load 16 bytes of data and 8 of scales at once.
+  if (reinterpret_cast<uint64_t>(w.data) % 16 != 0 || reinterpret_cast<uint64_t>(w.scales) % 8 != 0) return TS_BAD_POINTER;
   const TileRoom room(w, rows.count);
   RoundArgs round = round_args(w, scratch, room, rows);
   if (places != nullptr) {
@@ -90,7 +96,9 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   const KernelNumber rounds = is_stored_kind(w.kind) ? kKernel_quantize_steps : kKernel_quantize_tiles;
   const int32_t status = start(device, rounds, divide_up(rows.count * room.groups, kTileRoundWarps), kTileRoundThreads, &round);
   if (status != TS_OK) return status;
-  const TileShape shape = shape_of(w.kind, rows.count, places != nullptr);
+  const int64_t together = kTileBlocks * device.multiprocessors;
+  const bool enough = divide_up(w.rows, kPanel) * divide_up(rows.count, kTileTokens) >= together;
+  const TileShape shape = shape_of(w.kind, rows.count, places != nullptr, enough);
   TileArgs args = {};
   args.out = rows.out;
   args.data = static_cast<const uint8_t*>(w.data);
@@ -112,8 +120,15 @@ int32_t start_tiles(ts_context& device, const ts_weight& w, uint64_t scratch, co
   args.small = w.group <= kSmallGroup;
   args.stored = stored_layout(w.kind);
   args.x_scales = round.scales;
-  if (places != nullptr) args.matrices = places->tiles;
-  return start(device, shape.kernel, divide_up(args.panels, shape.panels) * args.tiles, shape.threads, &args);
+  if (places != nullptr) {
+    args.matrices = places->tiles;
+    args.order = places->order;
+  }
+  const int64_t tiles = divide_up(w.rows, shape.strip) * args.tiles;
+  if (tiles > INT32_MAX) return TS_BAD_SHAPE;
+  args.blocks = static_cast<int32_t>(is_stored_kind(w.kind) && tiles > together ? together : tiles);
+  args.wide = shape.tokens == kStepTokens;
+  return start(device, shape.kernel, args.blocks, shape.threads, &args);
 }
 
 }  // namespace cuda

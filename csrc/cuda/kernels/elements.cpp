@@ -1,7 +1,7 @@
 // Ops that make every element by itself: a thread four elements of a row.
 // Knows: fours.h. Must not know: models, how the CPU divides the work.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/fours.h"
+#include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
 namespace cuda {

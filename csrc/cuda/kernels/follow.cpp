@@ -1,7 +1,7 @@
 // Token ids that the host does not know yet: a step begins with what the one before it sampled.
 // Knows: results of sampling. Must not know: which step, requests.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // fixed tree, as at the CPU's vector levels: the same bits.
 // Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/lanes.h"
+#include "twostroke/cuda/machine/lanes.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,8 +1,7 @@
 // The exchange through shared memory. A rank writes a piece into one of its two slots, raises its count, and waits for the counts of the
 // others. After that wait all ranks have read the piece before it, so two slots are enough and there is one wait a piece.
-// A wait of ranks polls, as waking a rank that sleeps takes longer than most waits. Where ranks share cores with others, a rank that polls
-// takes a core from one that computes: for a while after a sign of that, a wait sleeps soon. A wait of stages always does: they are as far
-// apart as their parts differ. The clock of another process would be no sign: it goes on only when the system looks, every few milliseconds.
+// A wait of ranks polls while the clock of the other's process runs, and then sleeps: where ranks share cores, a rank that polls takes a
+// core from a rank that computes. A wait of stages polls for a few microseconds only: they are as far apart as their parts differ.
 // Knows: counts, slots, futexes. Must not know: sockets, ops.
 #include <stdlib.h>
 #include <string.h>
@@ -24,37 +23,51 @@ void raise(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t to) {
   if (e.shared->sleepers.value.load() != 0) syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// How long a wait of ranks polls, from what its last looks show: the thread had no core in between, or the other rank is late.
-int64_t poll_ns(ts_exchange& e, int64_t now, int64_t last, int64_t waited) {
-  if (now - last > kLostNs || waited > kPollNs) e.crowded_until_ns = now + kCrowdedNs;
-  return now < e.crowded_until_ns ? kCrowdedPollNs : kPollNs;
+// The clock of the work of another rank's process; none, which says nothing, for one of this process.
+clockid_t clock_of(const ts_exchange& e, int32_t rank) {
+  const pid_t process = static_cast<pid_t>(e.shared->process[rank].value.load(std::memory_order_relaxed));
+  clockid_t clock = -1;
+  if (process == 0 || process == getpid() || clock_getcpuclockid(process, &clock) != 0) return -1;
+  return clock;
 }
 
-// Until the count is `wanted` or beyond; counts go round. together: whether the other rank computes at the same time.
+// Polls for the count as long as the other rank works; see `spin`.
+void poll_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank) {
+  const clockid_t clock = clock_of(e, rank);
+  if (clock == -1) return;
+  const auto there = [&] { return static_cast<int32_t>(word.load(std::memory_order_acquire) - wanted) >= 0 || is_over(e); };
+  spin(there, [&] { return clock; }, kWorkNs, 1);
+}
+
+// Until the count is `wanted` or beyond; counts go round. rank: whose count it is. together: whether it computes at the same time.
 // limit_ns: the longest wait.
-bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, bool together, int64_t limit_ns) {
+bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank, bool together, int64_t limit_ns) {
   const int64_t began = now_ns();
-  for (int64_t last = began;;) {
+  bool polled = !together;
+  for (;;) {
     const uint32_t seen = word.load();
-    const int64_t now = now_ns(), waited = now - began, most = together ? poll_ns(e, now, last, waited) : kSpinNs;
     if (static_cast<int32_t>(seen - wanted) >= 0) {
-      count_wait(e, waited);
+      count_wait(e, now_ns() - began);
       return true;
     }
     if (is_over(e)) return false;
+    if (!polled && now_ns() - began > kSureNs) {
+      polled = true;
+      poll_for(e, word, wanted, rank);
+      continue;
+    }
+    const int64_t waited = now_ns() - began;
     if (waited > limit_ns) {
       end(e);
       return false;
     }
-    if (waited < most) {
+    if (waited < kSpinNs) {
       pause_a_little();
-      last = now;
       continue;
     }
     e.shared->sleepers.value.fetch_add(1);
     sleep_a_while(word, seen);
     e.shared->sleepers.value.fetch_sub(1);
-    last = now_ns();
   }
 }
 
@@ -105,7 +118,7 @@ int32_t gather(ts_exchange& e, const ts_value& out, const ts_value& part, int64_
     const int64_t count = out.rows - first < step ? out.rows - first : step;
     put(e, part, group, first, count);
     for (int32_t r = 0; r < e.ranks; ++r)
-      if (r != e.rank && !wait_for(e, e.shared->written[r].value, e.pieces, true, e.limit_ns)) return TS_RANK_LOST;
+      if (r != e.rank && !wait_for(e, e.shared->written[r].value, e.pieces, r, true, e.limit_ns)) return TS_RANK_LOST;
     if (!take_all(e, out, part, first, count)) {
       end(e);
       return TS_BAD_SHAPE;
@@ -121,7 +134,7 @@ int32_t hand_over(ts_exchange& e, const ts_value& value) {
   const int64_t step = rows_of_a_piece(e, width_of(value), value.rows);
   for (int64_t first = 0; first < value.rows; first += step) {
     // The slot's piece before this one was read. The next stage takes it when it comes to this plan: see kNoLimit.
-    if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), false, kNoLimit)) return TS_RANK_LOST;
+    if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), e.rank + 1, false, kNoLimit)) return TS_RANK_LOST;
     put(e, value, 0, first, value.rows - first < step ? value.rows - first : step);
   }
   return TS_OK;
@@ -132,7 +145,7 @@ int32_t receive(ts_exchange& e, const ts_value& out) {
   if (e.rank < 1) return TS_BAD_SHAPE;
   if (e.shared == nullptr) return receive_by_sockets(e, out);
   for (int64_t first = 0; first < out.rows;) {
-    if (!wait_for(e, e.shared->written[e.rank - 1].value, e.received + 1, false, e.limit_ns)) return TS_RANK_LOST;
+    if (!wait_for(e, e.shared->written[e.rank - 1].value, e.received + 1, e.rank - 1, false, e.limit_ns)) return TS_RANK_LOST;
     const char* from = slot(e, e.rank - 1, e.received);
     PieceHead head;
     memcpy(&head, from, sizeof(head));
@@ -166,5 +179,6 @@ ts_exchange* ts_exchange_shared(void* memory, int32_t rank, int32_t ranks, int64
   e->shared = static_cast<SharedHead*>(memory);
   e->slots = static_cast<char*>(memory) + sizeof(SharedHead);
   e->piece_bytes = piece_bytes;
+  e->shared->process[rank].value.store(static_cast<uint32_t>(getpid()));
   return e;
 }

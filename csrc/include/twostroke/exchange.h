@@ -13,14 +13,11 @@
 namespace twostroke {
 
 constexpr int32_t kMostRanks = 64;
-constexpr int64_t kPollNs = 1000000;     // a wait of ranks polls this long: those of one step are seldom further apart
-constexpr int64_t kCrowdedPollNs = 60000;  // and this long where ranks seem to lack cores: about as long as waking one takes
-constexpr int64_t kSpinNs = 20000;       // a wait of stages or for a connection
-constexpr int64_t kLostNs = 300000;      // a thread that did not run for so long between two looks had no core
-constexpr int64_t kCrowdedNs = 100000000;  // from such a sign on, ranks seem to lack cores for so long
-constexpr int64_t kNapNs = 50000000;     // the longest sleep before the end of the exchange is looked for
+constexpr int64_t kSpinNs = 20000;      // a wait that is longer sleeps, where nothing says that the other rank works
+constexpr int64_t kWorkNs = 5000000;    // and this long a rank polls for one whose process has a core: ranks of one step are seldom further apart
+constexpr int64_t kNapNs = 50000000;    // the longest sleep before the end of the exchange is looked for
 constexpr int64_t kNoLimit = INT64_MAX;
-constexpr int64_t kSlots = 2;            // of each rank: what it wrote last, and what others may still be reading
+constexpr int64_t kSlots = 2;           // of each rank: what it wrote last, and what others may still be reading
 
 // A line of the cache each: ranks look at one another's counts all the time.
 struct alignas(64) Count {
@@ -32,6 +29,7 @@ struct alignas(64) Count {
 struct SharedHead {
   Count over, sleepers;
   Count written[kMostRanks], taken[kMostRanks];
+  Count process[kMostRanks];  // ids of processes
 };
 
 // Before the rows of a piece. number: of the pass of the program; ranks that are in different ones must not meet. group: 0 for floats;
@@ -61,7 +59,6 @@ struct ts_exchange {
   char* slots;
   int64_t piece_bytes;
   uint32_t pieces, received;  // written and read by this rank
-  int64_t crowded_until_ns;   // until when its waits sleep soon
   // Connections; what is sent lies in `mine`.
   twostroke::Peer* peers;
   twostroke::Peer mine;

@@ -1,7 +1,7 @@
 // embed: rows of a packed table as float32, a thread four elements. Layouts: src/twostroke/ops/operands.py.
 // Knows: packed layouts. Must not know: what the rows mean.
-#include "twostroke/cuda/fours.h"
-#include "twostroke/cuda/stored.h"
+#include "twostroke/cuda/machine/fours.h"
+#include "twostroke/cuda/products/stored.h"
 
 namespace twostroke {
 namespace cuda {

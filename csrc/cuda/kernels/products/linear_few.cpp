@@ -1,8 +1,8 @@
-// Products of whole-number weights with up to 16 rows of activations, which quantize has rounded: weights are read once for all of them, at
+// Products of whole-number weights with few rows of activations, which quantize has rounded: weights are read once for up to 32 of them, at
 // the rate at which memory gives them. A block goes through strips of 32 rows of the matrix, in rounds: each warp multiplies one chunk or two
 // of the strip by all rows as small matrices, then some threads fold what the warps have while the next loads are on their way.
 // Knows: packed panels. Must not know: what asked.
-#include "twostroke/cuda/chunks.h"
+#include "twostroke/cuda/products/chunks.h"
 
 namespace twostroke {
 namespace cuda {
@@ -10,10 +10,13 @@ namespace cuda {
 constexpr int32_t kFewWarps = kFewThreads / kWarp, kFewQuads = kFewStrip / 4;  // four rows of a matrix are folded by one thread
 constexpr int32_t kFewChunks = 2 * kFewWarps;                                  // the most of a round of eight rows of activations
 
-TS_SHARED(Words4, few_sums, kFewChunks * kFewRows * kFewQuads);
+constexpr int32_t kMostFewTiles = kFewTile / 8;
+constexpr int32_t kFewPlaces = kFewChunks * kFewRows;                          // chunks by rows of activations, of a round
+
+TS_SHARED(Words4, few_sums, kFewPlaces * kFewQuads);
 TS_SHARED(float, few_factors, kFewChunks * kFewStrip);  // scales of the weights
-TS_SHARED(float, few_scales, kFewChunks * kFewRows);    // of the activations, and their corrections
-TS_SHARED(int32_t, few_corrections, kFewChunks * kFewRows);
+TS_SHARED(float, few_scales, kFewPlaces);               // of the activations, and their corrections
+TS_SHARED(int32_t, few_corrections, kFewPlaces);
 
 // What a thread has of a chunk, as mma_unsigned wants it: with g = lane / 4 and t = lane % 4, rows 4g .. 4g + 3 of the quads of columns
 // 4t .. 4t + 3 of each step. In a product, row r of A is row 4r of the strip, row 8 + r is row 4r + 1; then 4r + 2 and 4r + 3.
@@ -61,9 +64,19 @@ struct FewInt4 {
   }
 };
 
+// Where a block is: among strips, each of which it, or another one, goes through for each tile of rows of activations.
+struct FewPlace {
+  StripPlace all;  // whose units are strips by tiles
+  int32_t tiles;
+
+  TS_MEMBER_INLINE StripPlace strip() const { return {all.unit / tiles, all.half, all.span}; }
+  TS_MEMBER_INLINE int32_t tile() const { return static_cast<int32_t>(all.unit % tiles); }
+};
+
 // A chunk of a strip and of rows of activations, kTiles tiles of eight rows, with what its group is multiplied by.
 template <class Weights, int kTiles, bool kWhole>
 struct FewChunk {
+  static constexpr int32_t kTokens = 8 * kTiles;
   Weights weights;
   Words4 rows[kTiles][kChunkSteps];
   float scale;
@@ -72,71 +85,74 @@ struct FewChunk {
   int32_t steps;
 
   // Where there is no such chunk, the last one once more: a branch around loads would wait for them where it ends.
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t number) {
+  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, uint32_t row, int32_t first_token, int32_t number) {
     const int32_t chunk = number < matrix.chunks ? number : matrix.chunks - 1;
     const int32_t panel = row / kPanel, lane = row % kPanel, g = warp_lane() / 4, t = warp_lane() % 4;
     const int32_t step = matrix.first_step(chunk), end = matrix.end_step(chunk, step), group = matrix.group_of(chunk);
-    const int32_t tokens = static_cast<int32_t>(args.tokens), last = tokens - 1;
+    const int32_t last = static_cast<int32_t>(args.tokens) - 1;
     weights.load(matrix.data + panel * matrix.panel_bytes, step, end, lane + 4 * g);
     TS_EVERY_LANE
     for (int tile = 0; tile < kTiles; ++tile) {
       TS_EVERY_LANE
       for (int i = 0; i < kChunkSteps; ++i) {
-        const int32_t token = tile * 8 + g < tokens ? tile * 8 + g : last;  // what is beyond is not stored
+        const int32_t asked = first_token + tile * 8 + g, token = asked < last ? asked : last;  // what is beyond is not stored
         const int32_t at = step + i < end ? step + i : step;
-        rows[tile][i] = load16(args.q + token * args.padded + at * kStep + 16 * t);
+        rows[tile][i] = load16(args.q + int64_t{token} * args.padded + at * kStep + 16 * t);
       }
     }
     steps = end - step;
     factor = matrix.scales[(panel * matrix.groups + group) * kPanel + lane + warp_lane()];
-    const int64_t pair = (warp_lane() < tokens ? warp_lane() : last) * args.groups + group;
+    const int32_t own = first_token + warp_lane() % kTokens;
+    const int64_t pair = (own < last ? own : last) * args.groups + group;
     scale = args.x_scales[pair];
     correction = args.corrections[pair];
   }
   // at: the chunk's place in its round.
   TS_MEMBER_INLINE void multiply(int32_t at) const {
-    int32_t sums[kTiles][2][4] = {};
-    TS_EVERY_LANE
-    for (int i = 0; i < 2 * kChunkSteps; ++i) {
-      if (!kWhole && i / 2 >= steps) continue;
-      Words4 first, second;
-      weights.quads(i / 2, i % 2, first, second);
-      const uint32_t lower[4] = {first[0], first[1], second[0], second[1]}, upper[4] = {first[2], first[3], second[2], second[3]};
-      TS_EVERY_LANE
-      for (int tile = 0; tile < kTiles; ++tile) {
-        const uint32_t x[2] = {rows[tile][i / 2][i % 2 * 2], rows[tile][i / 2][i % 2 * 2 + 1]};
-        mma_unsigned(sums[tile][0], lower, x);
-        mma_unsigned(sums[tile][1], upper, x);
-      }
-    }
+    constexpr int kTogether = kTiles < 2 ? 1 : 2;  // tiles whose sums are in registers
     const int32_t g = warp_lane() / 4, t = warp_lane() % 4;
     TS_EVERY_LANE
-    for (int tile = 0; tile < kTiles; ++tile) {
+    for (int from = 0; from < kTiles; from += kTogether) {
+      int32_t sums[kTogether][2][4] = {};
       TS_EVERY_LANE
-      for (int j = 0; j < 2; ++j) {
-        const int32_t(&low)[4] = sums[tile][0], (&high)[4] = sums[tile][1];
+      for (int i = 0; i < 2 * kChunkSteps; ++i) {
+        if (!kWhole && i / 2 >= steps) continue;
+        Words4 first, second;
+        weights.quads(i / 2, i % 2, first, second);
+        const uint32_t lower[4] = {first[0], first[1], second[0], second[1]}, upper[4] = {first[2], first[3], second[2], second[3]};
+        TS_EVERY_LANE
+        for (int tile = 0; tile < kTogether; ++tile) {
+          const uint32_t x[2] = {rows[from + tile][i / 2][i % 2 * 2], rows[from + tile][i / 2][i % 2 * 2 + 1]};
+          mma_unsigned(sums[tile][0], lower, x);
+          mma_unsigned(sums[tile][1], upper, x);
+        }
+      }
+      TS_EVERY_LANE
+      for (int i = 0; i < 2 * kTogether; ++i) {
+        const int32_t(&low)[4] = sums[i / 2][0], (&high)[4] = sums[i / 2][1];
         Words4 four;
         TS_EVERY_LANE
-        for (int r = 0; r < 4; ++r) four[r] = static_cast<uint32_t>(r < 2 ? low[2 * r + j] : high[2 * (r - 2) + j]);
-        few_sums[(at * kFewRows + tile * 8 + 2 * t + j) * kFewQuads + g] = four;
+        for (int r = 0; r < 4; ++r) four[r] = static_cast<uint32_t>(r < 2 ? low[2 * r + i % 2] : high[2 * (r - 2) + i % 2]);
+        few_sums[(at * kTokens + (from + i / 2) * 8 + 2 * t + i % 2) * kFewQuads + g] = four;
       }
     }
     few_factors[at * kFewStrip + warp_lane()] = widen(factor);
-    if (warp_lane() >= kFewRows) return;
-    few_scales[at * kFewRows + warp_lane()] = scale;
-    few_corrections[at * kFewRows + warp_lane()] = correction;
+    if (warp_lane() >= kTokens) return;
+    few_scales[at * kTokens + warp_lane()] = scale;
+    few_corrections[at * kTokens + warp_lane()] = correction;
   }
 };
 
 template <class Weights, int kTiles, bool kWhole>
 struct FewRound {
-  static constexpr int32_t kAtOnce = kTiles == 1 ? Weights::kMostAtOnce : 1, kChunks = kFewWarps * kAtOnce;
+  static constexpr int32_t kAtOnce = kTiles == 1 ? Weights::kMostAtOnce : 1, kChunks = kFewWarps * kAtOnce, kTokens = 8 * kTiles;
+  static_assert(kChunks * kTokens <= kFewPlaces, "a round fits shared memory");
   FewChunk<Weights, kTiles, kWhole> chunks[kAtOnce];
 
-  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const StripPlace& place) {
+  TS_MEMBER_INLINE void load(const LinearArgs& args, const ChunkedMatrix<kWhole>& matrix, const FewPlace& place) {
     TS_EVERY_LANE
     for (int i = 0; i < kAtOnce; ++i)
-      chunks[i].load(args, matrix, static_cast<uint32_t>(place.row(args, kFewStrip)), place.span + warp_index() + kFewWarps * i);
+      chunks[i].load(args, matrix, static_cast<uint32_t>(place.strip().row(args, kFewStrip)), place.tile() * kTokens, place.all.span + warp_index() + kFewWarps * i);
   }
   // left: chunks from the first of the round on.
   TS_MEMBER_INLINE void multiply(int32_t left) const {
@@ -151,18 +167,18 @@ struct FewFold {
   float sums[4], gates[4];
   int32_t whole[4];
 
-  template <bool kWhole>
+  template <int32_t kTokens, bool kWhole>
   TS_MEMBER_INLINE void add(const ChunkedMatrix<kWhole>& matrix, int32_t span, int32_t end) {
     const int32_t quad = thread_index() % kFewQuads, token = thread_index() / kFewQuads;
     _Pragma("clang loop unroll_count(4)")
     for (int32_t chunk = span; chunk < end; ++chunk) {
       const int32_t at = chunk - span;
-      const Words4 sum = few_sums[(at * kFewRows + token) * kFewQuads + quad];
+      const Words4 sum = few_sums[(at * kTokens + token) * kFewQuads + quad];
       TS_EVERY_LANE
       for (int j = 0; j < 4; ++j) whole[j] += static_cast<int32_t>(sum[j]);
       if (!matrix.ends_group(chunk)) continue;
-      const float scale = few_scales[at * kFewRows + token];
-      const int32_t correction = few_corrections[at * kFewRows + token];
+      const float scale = few_scales[at * kTokens + token];
+      const int32_t correction = few_corrections[at * kTokens + token];
       TS_EVERY_LANE
       for (int j = 0; j < 4; ++j) {
         sums[j] = fma(static_cast<float>(whole[j] + correction), scale * few_factors[at * kFewStrip + 4 * quad + j], sums[j]);
@@ -170,11 +186,11 @@ struct FewFold {
       }
     }
   }
-  TS_MEMBER_INLINE void end(const LinearArgs& args, const StripPlace& place) {
+  TS_MEMBER_INLINE void end(const LinearArgs& args, const StripPlace& place, int32_t first_token) {
     const int64_t first = place.unit * kFewStrip + thread_index() % kFewQuads * 4;
     TS_EVERY_LANE
     for (int j = 0; j < 4; ++j) {
-      finish_half(args, 0, thread_index() / kFewQuads, first + j, place.half, sums[j], gates[j]);
+      finish_half(args, 0, first_token + thread_index() / kFewQuads, first + j, place.half, sums[j], gates[j]);
       sums[j] = 0.0f;
     }
   }
@@ -183,22 +199,25 @@ struct FewFold {
 template <class Weights, int kTiles, bool kWhole>
 TS_DEVICE_INLINE void linear_few_of(const LinearArgs& args) {
   const ChunkedMatrix<kWhole> matrix(args, 0);
-  const int64_t strips = strips_of(args, kFewStrip);
-  StripPlace place = {block_index(), 0, 0};
-  if (place.unit >= strips) return;
+  constexpr int32_t kTokens = 8 * kTiles;
+  const int32_t all = static_cast<int32_t>(args.tokens), tiles = kTiles < kMostFewTiles ? 1 : (all + kTokens - 1) / kTokens;
+  const int64_t units = strips_of(args, kFewStrip) * tiles;
+  FewPlace place = {{block_index(), 0, 0}, tiles};
+  if (place.all.unit >= units) return;
   FewRound<Weights, kTiles, kWhole> coming;
   coming.load(args, matrix, place);
   FewFold fold = {};
-  while (place.unit < strips) {
-    const int32_t behind = place.span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
-    StripPlace next = place;
-    next.next(args, matrix.chunks, coming.kChunks);
-    coming.multiply(matrix.chunks - place.span);
-    coming.load(args, matrix, next.unit < strips ? next : place);  // on their way while sums are folded
+  while (place.all.unit < units) {
+    const int32_t span = place.all.span, behind = span + coming.kChunks, end = behind < matrix.chunks ? behind : matrix.chunks;
+    FewPlace next = place;
+    next.all.next(args, matrix.chunks, coming.kChunks);
+    coming.multiply(matrix.chunks - span);
+    coming.load(args, matrix, next.all.unit < units ? next : place);  // on their way while sums are folded
     barrier();
-    if (thread_index() < args.tokens * kFewQuads) {
-      fold.add(matrix, place.span, end);
-      if (end == matrix.chunks) fold.end(args, place);
+    const int32_t first_token = place.tile() * kTokens, left = all - first_token;
+    if (thread_index() < (left < kTokens ? left : kTokens) * kFewQuads) {
+      fold.add<kTokens>(matrix, span, end);
+      if (end == matrix.chunks) fold.end(args, place.strip(), first_token);
     }
     barrier();
     place = next;
@@ -211,15 +230,20 @@ TS_DEVICE_INLINE void linear_few_by_chunks(const LinearArgs& args) {
   else linear_few_of<Weights, kTiles, false>(args);
 }
 
-// A block every parts-th strip by all rows.
+template <class Weights>
+TS_DEVICE_INLINE void linear_few_by_tokens(const LinearArgs& args) {
+  if (args.tokens <= 8) linear_few_by_chunks<Weights, 1>(args);
+  else if (args.tokens <= kFewRows) linear_few_by_chunks<Weights, 2>(args);
+  else linear_few_by_chunks<Weights, kMostFewTiles>(args);
+}
+
+// A block every parts-th strip by all rows, or by some of them.
 TS_KERNEL(linear_few, LinearArgs) {
   at_most_threads<2 * kFewThreads>();  // so that two blocks fit a multiprocessor
   if (args.kind == TS_W_INT8) {
-    if (args.tokens <= 8) linear_few_by_chunks<FewInt8, 1>(args);
-    else linear_few_by_chunks<FewInt8, 2>(args);
+    linear_few_by_tokens<FewInt8>(args);
   } else {
-    if (args.tokens <= 8) linear_few_by_chunks<FewInt4, 1>(args);
-    else linear_few_by_chunks<FewInt4, 2>(args);
+    linear_few_by_tokens<FewInt4>(args);
   }
 }
 

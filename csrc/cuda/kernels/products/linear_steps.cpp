@@ -1,176 +1,222 @@
 // Products of weights that keep a file's codes with many rows of activations, on the matrix units: the sums of linear_stored, so the same
-// bits. Activations go through shared memory in stages of 64 columns, codes straight into registers: those of 128 columns are on their way
-// at once. A kernel for each kind that is met often, whose layout the compiler knows, and one for the others.
+// bits. Only a row's sums of whole groups of 256 columns have to be added in order, so each warp of a block has a group of its own, of 32
+// rows of the matrix: codes go straight into registers, some steps before they are needed, also from one tile to the next. A kernel for
+// each kind that is met often, whose layout the compiler knows, and one for the others.
 // Knows: packed panels, the layout of quantize_steps. Must not know: what asked.
-#include "twostroke/cuda/products.h"
-#include "twostroke/cuda/stored_rows.h"
+#include "twostroke/cuda/products/products.h"
+#include "twostroke/cuda/products/stored_rows.h"
 
 namespace twostroke {
 namespace cuda {
 
-// A block one panel and 64 tokens, a warp 32 rows and 16 tokens. A thread is lane 4g + t: of 32 columns it has 8t .. 8t + 7, rows
-// 4g .. 4g + 3, and of each eight tokens number g as an operand, 2t and 2t + 1 as results. kKind: of the weights, or kAnyKind.
 constexpr int32_t kAnyKind = -1;
+constexpr int32_t kStepWarps = kStepThreads / kWarp, kStepQuads = kStepStrip / 4;
 
-template <int32_t kKind>
+TS_SHARED(Words4, step_totals, kStepWarps * kStepTokens * kStepQuads);  // of each warp's group: four rows for a token
+TS_SHARED(float, step_scales, kStepWarps * kStepTokens);                // of the activations
+
+// Where a block is: a tile of tokens and of rows of the matrix, and groups from `group` on, one for each warp.
+struct StepPlace {
+  int32_t unit, matrix, group;
+
+  TS_MEMBER_INLINE static int32_t units(const TileArgs& args) {
+    return (static_cast<int32_t>(args.rows) + kStepStrip - 1) / kStepStrip * args.tiles;
+  }
+  TS_MEMBER_INLINE int32_t strip(const TileArgs& args) const { return unit / args.tiles; }
+  // The first token; blocks that share weights follow each other.
+  TS_MEMBER_INLINE int32_t token(const TileArgs& args, int32_t tokens) const { return unit % args.tiles * tokens; }
+  // This place, or the next one that has work: tiles of a bank may have no tokens.
+  TS_MEMBER_INLINE void find(const TileArgs& args, int32_t tokens) {
+    matrix = 0;
+    if (args.matrices == nullptr) return;
+    for (; unit < units(args); unit += args.blocks) {
+      const int32_t first = token(args, tokens);
+      matrix = args.matrices[first / kNarrowTokens];
+      if (matrix >= 0 && args.order[first] >= 0) return;
+    }
+  }
+  TS_MEMBER_INLINE void next(const TileArgs& args, int32_t tokens) {
+    group += kStepWarps;
+    if (group < args.groups) return;
+    group = 0;
+    unit += args.blocks;
+    find(args, tokens);
+  }
+};
+
+// A thread is lane 4g + t: of 32 columns it has 8t .. 8t + 7, rows 4g .. 4g + 3 of the strip, and of each eight tokens number g as an operand,
+// 2t and 2t + 1 as results. kKind: of the weights, or kAnyKind. kAhead: steps of 32 columns that are on their way.
+template <int32_t kKind, int kEights, int kAhead>
 struct StepTile {
   static constexpr StoredLayout kLayout = stored_layout(kKind == kAnyKind ? TS_W_FLAT8 : kKind);
-  static constexpr int kAhead = 2;  // stages whose codes are loaded at once
-  static constexpr int kEights = 2, kTokenWarps = 4, kWords = kStepTokens * kStep / 16;  // kWords: 16-byte words of a stage
-  static constexpr int kStages = kTileRoom / kWords < 8 ? kTileRoom / kWords : 8;
+  static constexpr int32_t kTokens = 8 * kEights, kPart = 32 * kAhead, kParts = static_cast<int32_t>(kStoredGroup) / kPart;
 
   const TileArgs& args;
   const StoredLayout& layout;
-  int32_t g, t, row, token;  // row: the first of four, in the panel; token: the first of the warp, in the block
-  int32_t panel, first_token, matrix;
-  int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
-  float totals[2][kEights][4], sums[2][kEights][4];
+  int32_t g, t;
+  StoredColumns coming[kAhead];
+  StoredSuper super;
+  int32_t whole[kEights][2][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
+  float totals[kEights][2][4];
+  float sums[4];  // of the four rows and the token that this thread folds
 
-  TS_MEMBER_INLINE explicit StepTile(const TileArgs& of) : args(of), layout(kKind == kAnyKind ? of.stored : kLayout) {
-    const int32_t warp = warp_index(), block = static_cast<int32_t>(block_index());
-    g = warp_lane() / 4;
-    t = warp_lane() % 4;
-    row = warp / kTokenWarps * 32 + 4 * g;
-    token = warp % kTokenWarps * kEights * 8;
-    panel = block / of.tiles;
-    first_token = block % of.tiles * kStepTokens;
-    matrix = of.matrices == nullptr ? 0 : of.matrices[block % of.tiles];
+  TS_MEMBER_INLINE explicit StepTile(const TileArgs& of)
+      : args(of), layout(kKind == kAnyKind ? of.stored : kLayout), g(warp_lane() / 4), t(warp_lane() % 4), sums{0.0f, 0.0f, 0.0f, 0.0f} {}
+
+  // This warp's group at a place; behind the last one, that once more.
+  TS_MEMBER_INLINE int32_t group_at(const StepPlace& place) const {
+    const int32_t asked = place.group + warp_index();
+    return asked < args.groups ? asked : args.groups - 1;
+  }
+  TS_MEMBER_INLINE StoredRows rows_at(const StepPlace& place) const {
+    const int32_t group = group_at(place), left = args.steps * static_cast<int32_t>(kStep) - group * static_cast<int32_t>(kStoredGroup);
+    const int32_t strip = place.strip(args), columns = layout.super != 0 || left > kStoredGroup ? static_cast<int32_t>(kStoredGroup) : left;
+    const int64_t panel = int64_t{place.matrix} * args.panels + strip / 2;
+    return {layout, args.data + panel * args.panel_bytes + group * layout.group_bytes, columns, strip % 2 * kStepStrip + 4 * g};
+  }
+
+  // a: two operands of 32 columns, of which b has eight tokens; column: where they begin in the group.
+  TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, int32_t column, const float (&scales)[4],
+                                    const float (&minima)[4]) {
+    const bool begins = layout.sub <= 32 || column % layout.sub == 0, ends = layout.sub <= 32 || (column + 32) % layout.sub == 0;
+    const Words4 pair = load16(pairs + n * 8);
     TS_EVERY_LANE
-    for (int i = 0; i < 8 * kEights; ++i) {
-      whole[i / 4 % 2][i / 8][i % 4] = 0;
-      totals[i / 4 % 2][i / 8][i % 4] = 0.0f;
-      sums[i / 4 % 2][i / 8][i % 4] = 0.0f;
-    }
-  }
-
-  TS_MEMBER_INLINE void copy_stage(int32_t step) const {
-    static_assert(kWords == kStepThreads, "a thread copies one word");
-    const int32_t word = thread_index();
-    copy_async(tile_room, step % kStages * kWords + word, args.q + (step * args.room + first_token) * kStep + word * 16, true);
-  }
-
-  // a: two operands; b: of each eight tokens.
-  TS_MEMBER_INLINE void multiply(const uint32_t (&a)[2][4], const uint32_t (&b)[kEights][2]) {
-    TS_EVERY_LANE
-    for (int i = 0; i < 2 * kEights; ++i) mma_unsigned(whole[i % 2][i / 2], a[i % 2], b[i / 2]);
-  }
-
-  // step: of the group; column: where it begins.
-  TS_MEMBER_INLINE void add_step(const StoredRows& weights, int64_t step, int64_t column) {
-    float scales[4], minima[4];
-    weights.steps(step, scales);
-    if (layout.minimum != 0) weights.minimums(step, minima);
-    const TilePair* pairs = args.pairs + column / layout.sub * args.room + first_token + token + 2 * t;
-    TS_EVERY_LANE
-    for (int n = 0; n < kEights; ++n) {
-      const Words4 words = load16(pairs + n * 8);
-      TS_EVERY_LANE
-      for (int i = 0; i < 8; ++i) {
-        const int m = i / 4, c = i % 4, r = 2 * m + c / 2;
-        const float value = float_of(static_cast<uint32_t>(whole[m][n][c]) + (c % 2 == 0 ? words.y : words.w)) - kRounder;
-        float total = fma(value, scales[r], totals[m][n][c]);
-        if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? words.x : words.z), total);
-        totals[m][n][c] = total;
-        whole[m][n][c] = 0;
-      }
-    }
-  }
-
-  TS_MEMBER_INLINE void add_group(int64_t group) {
-    const float* scales = args.x_scales + group * args.room + first_token + token + 2 * t;
-    TS_EVERY_LANE
-    for (int i = 0; i < 8 * kEights; ++i) {
-      const int m = i / 4 % 2, n = i / 8, c = i % 4;
-      sums[m][n][c] = fma(totals[m][n][c], scales[n * 8 + c % 2], sums[m][n][c]);
-      totals[m][n][c] = 0.0f;
-    }
-  }
-
-  // Columns k .. k + 31 of a group that begins at column `first`. raw: what is stored of this thread's eight; b: its operands.
-  TS_MEMBER_INLINE void add_columns(const StoredRows& weights, int64_t first, int64_t k, const Words4 (&raw)[2], const uint32_t (&b)[kEights][2]) {
-    uint32_t low[4], high[4];
-    weights.unpack_eight(k + 8 * t, raw, low, high);
-    const uint32_t a[2][4] = {{low[0], low[1], high[0], high[1]}, {low[2], low[3], high[2], high[3]}};
-    const int64_t sub = layout.sub;
-    if (sub == 16) {  // half of the columns at a time
-      TS_EVERY_LANE
-      for (int half = 0; half < 2; ++half) {
-        uint32_t some[kEights][2];
+    for (int m = 0; m < 2; ++m) {
+      if (begins) {
         TS_EVERY_LANE
-        for (int i = 0; i < 2 * kEights; ++i) some[i / 2][i % 2] = t / 2 == half ? b[i / 2][i % 2] : 0;
-        multiply(a, some);
-        add_step(weights, k / 16 + half, first + k + 16 * half);
+        for (int c = 0; c < 4; ++c) whole[n][m][c] = static_cast<int32_t>(c % 2 == 0 ? pair.y : pair.w);
       }
-      return;
+      mma_unsigned(whole[n][m], a[m], b);
+      if (!ends) continue;
+      TS_EVERY_LANE
+      for (int c = 0; c < 4; ++c) {
+        const int r = 2 * m + c / 2;
+        float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scales[r], totals[n][m][c]);
+        if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
+        totals[n][m][c] = total;
+      }
     }
-    multiply(a, b);
-    if ((k + 32) % sub == 0) add_step(weights, k / sub, first + k / sub * sub);
   }
 
-  // raw: of both halves of the stage.
-  TS_MEMBER_INLINE void add_stage(const StoredRows& weights, int32_t step, int64_t first, const Words4 (&raw)[2][2]) {
-    Words4 words[kEights];
+  // A part of this warp's group, from column `first` of it on; as many of `behind`, from `next` on, are begun to be loaded.
+  TS_MEMBER_INLINE void add_part(int32_t first_token, int32_t group, int32_t first, int32_t columns, const StoredRows& behind, int32_t next) {
+    const int32_t last = args.steps - 1;
     TS_EVERY_LANE
-    for (int n = 0; n < kEights; ++n) words[n] = tile_room[step % kStages * kWords + (token + n * 8 + g) * 4 + t];
-    const int64_t k = step * kStep - first;
-    const uint32_t low[kEights][2] = {{words[0].x, words[0].y}, {words[1].x, words[1].y}};
-    const uint32_t high[kEights][2] = {{words[0].z, words[0].w}, {words[1].z, words[1].w}};
-    add_columns(weights, first, k, raw[0], low);
-    add_columns(weights, first, k + 32, raw[1], high);
+    for (int s = 0; s < kAhead; ++s) {
+      const int32_t at = first + 32 * s, asked = group * (static_cast<int32_t>(kStoredGroup) / 32) + at / 32;  // in steps of 32
+      const int32_t step = layout.super != 0 || asked / 2 <= last ? asked : 2 * last + 1;
+      uint32_t low[4], high[4];
+      float scales[2][4], minima[2][4];
+      coming[s].unpack(layout, t, low, high);
+      coming[s].factors(layout, super, 0, at < columns, scales[0], minima[0]);
+      if (layout.sub == 16) coming[s].factors(layout, super, 1, at < columns, scales[1], minima[1]);
+      coming[s].load(layout, behind, next + 32 * s, t);
+      const uint32_t a[2][4] = {{low[0], low[1], high[0], high[1]}, {low[2], low[3], high[2], high[3]}};
+      const int8_t* x = args.q + (step / 2 * args.room + first_token + g) * kStep + t * 16 + step % 2 * 8;
+      const TilePair* pairs = args.pairs + step * 32 / layout.sub * args.room + first_token + 2 * t;
+      TS_EVERY_LANE
+      for (int n = 0; n < kEights; ++n) {
+        const Words4 words = load8(x + n * 8 * kStep);
+        const uint32_t b[2] = {words.x, words.y};
+        if (layout.sub != 16) {
+          add_columns(n, a, b, pairs, at, scales[0], minima[0]);
+          continue;
+        }
+        const uint32_t front[2] = {t < 2 ? b[0] : 0, t < 2 ? b[1] : 0}, back[2] = {t < 2 ? 0 : b[0], t < 2 ? 0 : b[1]};
+        add_columns(n, a, front, pairs, at, scales[0], minima[0]);
+        add_columns(n, a, back, pairs + args.room, at, scales[1], minima[1]);
+      }
+    }
   }
 
-  TS_MEMBER_INLINE void store() const {
-    const int64_t first = panel * kPanel + row;
+  // Where a token's four rows lie; turned, so that threads that write together meet all banks.
+  TS_MEMBER_INLINE static int32_t in_totals(int32_t warp, int32_t token, int32_t quad) {
+    return (warp * kTokens + token) * kStepQuads + (quad + token / 2 % 4 * 2) % kStepQuads;
+  }
+
+  TS_MEMBER_INLINE void hand_over(float scale) const {
     TS_EVERY_LANE
-    for (int i = 0; i < 8 * kEights; ++i) {
-      const int n = i / 8, c = i / 4 % 2, r = i % 4;  // a token's four rows one after the other
-      const int64_t of_token = first_token + token + n * 8 + 2 * t + c;
-      if (first + r >= args.rows || of_token >= args.tokens) continue;
-      const float sum = sums[r / 2][n][r % 2 * 2 + c], biased = args.bias == nullptr ? sum : sum + args.bias[matrix * args.rows + first + r];
-      float* out = args.out + of_token * args.out_stride + first + r;
-      *out = args.add != 0 ? *out + biased : biased;
+    for (int i = 0; i < 2 * kEights; ++i) {
+      Words4 four;
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) four[r] = bits_of(totals[i / 2][r / 2][r % 2 * 2 + i % 2]);
+      step_totals[in_totals(warp_index(), i / 2 * 8 + 2 * t + i % 2, g)] = four;
+    }
+    if (warp_lane() < kTokens) step_scales[warp_index() * kTokens + warp_lane()] = scale;
+  }
+
+  // The groups of all warps, in their order.
+  TS_MEMBER_INLINE void fold(const StepPlace& place) {
+    const int32_t token = thread_index() / kStepQuads, quad = thread_index() % kStepQuads;
+    if (token >= kTokens) return;
+    TS_EVERY_LANE
+    for (int warp = 0; warp < kStepWarps; ++warp) {
+      if (place.group + warp >= args.groups) continue;
+      const Words4 four = step_totals[in_totals(warp, token, quad)];
+      const float scale = step_scales[warp * kTokens + token];
+      TS_EVERY_LANE
+      for (int r = 0; r < 4; ++r) sums[r] = fma(float_of(four[r]), scale, sums[r]);
+    }
+    if (place.group + kStepWarps < args.groups) return;
+    const int64_t row = int64_t{place.strip(args)} * kStepStrip + 4 * quad, of_all = place.token(args, kTokens) + token;
+    TS_EVERY_LANE
+    for (int r = 0; r < 4; ++r) {
+      if (row + r < args.rows && of_all < args.tokens) {
+        const float biased = args.bias == nullptr ? sums[r] : sums[r] + args.bias[place.matrix * args.rows + row + r];
+        float* out = args.out + of_all * args.out_stride + row + r;
+        *out = args.add != 0 ? *out + biased : biased;
+      }
+      sums[r] = 0.0f;
     }
   }
 
   TS_MEMBER_INLINE void run() {
-    if (matrix < 0) return;  // a tile that no token fills
-    for (int32_t i = 0; i < kStages - 1; ++i) {
-      if (i < args.steps) copy_stage(i);
-      commit_copies();
-    }
-    const uint8_t* data = args.data + (int64_t{matrix} * args.panels + panel) * args.panel_bytes;
-    constexpr int32_t kSteps = kStoredGroup / kStep;
-    for (int32_t group = 0; group < args.groups; ++group) {
-      const int32_t from = group * kSteps, left = args.steps - from, steps = left < kSteps ? left : kSteps;
-      const StoredRows weights(layout, data + group * layout.group_bytes, steps * kStep, row);
-      for (int32_t begin = 0; begin < steps; begin += kAhead) {
-        Words4 raw[kAhead][2][2];
-        TS_EVERY_LANE
-        for (int i = 0; i < 2 * kAhead; ++i)
-          if (begin + i / 2 < steps) weights.load_eight((begin + i / 2) * kStep + i % 2 * 32 + 8 * t, raw[i / 2][i % 2]);
-        TS_EVERY_LANE
-        for (int i = 0; i < kAhead; ++i) {
-          const int32_t step = from + begin + i;
-          if (begin + i >= steps) continue;
-          wait_copies<kStages - 2>();
-          barrier();
-          if (step + kStages - 1 < args.steps) copy_stage(step + kStages - 1);
-          commit_copies();
-          add_stage(weights, step, group * kStoredGroup, raw[i]);
+    const int32_t units = StepPlace::units(args);
+    StepPlace place = {static_cast<int32_t>(block_index()), 0, 0};
+    place.find(args, kTokens);
+    if (place.unit >= units) return;
+    StoredRows rows = rows_at(place);
+    super.load(layout, rows);
+    TS_EVERY_LANE
+    for (int s = 0; s < kAhead; ++s) coming[s].load(layout, rows, 32 * s, t);
+    while (place.unit < units) {
+      StepPlace behind = place;
+      behind.next(args, kTokens);
+      const int32_t group = group_at(place), first_token = place.token(args, kTokens), columns = rows.columns;
+      const float scale = args.x_scales[group * args.room + first_token + warp_lane() % kTokens];
+      TS_EVERY_LANE
+      for (int i = 0; i < 8 * kEights; ++i) totals[i / 8][i / 4 % 2][i % 4] = 0.0f;
+      StoredSuper super_behind = super;
+      TS_ONE_BY_ONE
+      for (int32_t part = 0; part < kParts; ++part) {
+        if (part == kParts - 1) {
+          rows = rows_at(behind.unit < units ? behind : place);
+          super_behind.load(layout, rows);
         }
+        add_part(first_token, group, part * kPart, columns, rows, (part + 1) % kParts * kPart);
       }
-      add_group(group);
+      super = super_behind;
+      hand_over(scale);
+      barrier();
+      fold(place);
+      barrier();
+      place = behind;
     }
-    store();
   }
 };
 
-#define TS_STEPS(name, kind)            \
-  TS_KERNEL(name, TileArgs) {           \
-    at_most_threads<kStepThreads>();    \
-    StepTile<kind>(args).run();         \
+// A block every args.blocks-th tile.
+TS_KERNEL(linear_steps, TileArgs) {
+  at_most_threads<kStepThreads>();
+  StepTile<kAnyKind, kFewStepTokens / 8, 2>(args).run();
+}
+
+#define TS_STEPS(name, kind)                                                        \
+  TS_KERNEL(name, TileArgs) {                                                       \
+    at_most_threads<2 * kStepThreads>(); /* so that two blocks fit a multiprocessor */ \
+    if (args.wide == 0) StepTile<kind, kFewStepTokens / 8, 4>(args).run();          \
+    else StepTile<kind, kStepTokens / 8, 2>(args).run();                            \
   }
-TS_STEPS(linear_steps, kAnyKind)
 TS_STEPS(linear_steps_flat4, TS_W_FLAT4)
 TS_STEPS(linear_steps_flat8, TS_W_FLAT8)
 TS_STEPS(linear_steps_super4_min, TS_W_SUPER4_MIN)

@@ -3,9 +3,9 @@
 // then times the group's scale of the activations. A block rounds its row once, into shared memory, then goes through strips of 16 rows of
 // the matrix in rounds: a warp has one group of each, whose codes are on their way while the last round's sums are folded.
 // Knows: packed panels. Must not know: files, what asked.
-#include "twostroke/cuda/chunks.h"
-#include "twostroke/cuda/round_rows.h"
-#include "twostroke/cuda/stored.h"
+#include "twostroke/cuda/products/chunks.h"
+#include "twostroke/cuda/products/round_rows.h"
+#include "twostroke/cuda/products/stored.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,7 +1,7 @@
 // Products of whole-number weights with many rows of activations, on the matrix units: the sums of linear_few, so the same bits. Weights
 // and activations go through shared memory in stages of 64 columns; a warp has 32 rows of the matrix and some tokens in registers.
 // Knows: packed panels, the layout of quantize_tiles. Must not know: what asked.
-#include "twostroke/cuda/products.h"
+#include "twostroke/cuda/products/products.h"
 
 namespace twostroke {
 namespace cuda {
@@ -23,6 +23,10 @@ struct Tile {
   int32_t first_panel, first_token, matrix;
   int32_t whole[2][kEights][4];  // [m]: rows 4g + 2m, of tokens 2t and 2t + 1, then row 4g + 2m + 1
   float sums[2][kEights][4];
+  struct {  // of the group that comes to its end next: loaded when the one before did
+    uint64_t scales;
+    Words4 pairs[kEights];
+  } coming;
 
   TS_MEMBER_INLINE explicit Tile(const TileArgs& of) : args(of) {
     const int32_t warp = warp_index(), block = static_cast<int32_t>(block_index());
@@ -111,7 +115,10 @@ struct Tile {
   }
 
   template <bool kSmall>
-  TS_MEMBER_INLINE void add_group(const float (&scales)[4], const Words4 (&pairs)[kEights]) {
+  TS_MEMBER_INLINE void add_group() {
+    const float scales[4] = {widen(static_cast<uint16_t>(coming.scales)), widen(static_cast<uint16_t>(coming.scales >> 16)),
+                             widen(static_cast<uint16_t>(coming.scales >> 32)), widen(static_cast<uint16_t>(coming.scales >> 48))};
+    const Words4(&pairs)[kEights] = coming.pairs;
     TS_EVERY_LANE
     for (int i = 0; i < 8 * kEights; ++i) {
       const int m = i / 4 % 2, n = i / 8, c = i % 4;
@@ -125,18 +132,13 @@ struct Tile {
 
   TS_MEMBER_INLINE int32_t panel() const { return first_panel + half / 2; }
 
-  // What some of the warp's tokens have in a group.
-  TS_MEMBER_INLINE void load_pairs(int32_t group, Words4 (&pairs)[kEights], int from, int to) const {
-    TS_EVERY_LANE
-    for (int n = from; n < to; ++n) pairs[n] = load16(args.pairs + group * args.room + first_token + token + 2 * t + n * 8);
-  }
-
-  // What the warp's rows have; a panel that is not there has those of the first.
-  TS_MEMBER_INLINE void load_scales(int32_t group, float (&scales)[4]) const {
+  // What the warp's tokens and rows have in a group, or behind the last one in that; a panel that is not there has what the first one has.
+  TS_MEMBER_INLINE void load_factors(int32_t asked) {
+    const int32_t group = asked < args.groups ? asked : args.groups - 1;
     const int64_t there = in_bank(panel() < args.panels ? panel() : 0);
-    const uint16_t* of_rows = args.scales + (there * args.groups + group) * kPanel + half % 2 * 32 + 4 * g;
+    coming.scales = *reinterpret_cast<const uint64_t*>(args.scales + (there * args.groups + group) * kPanel + half % 2 * 32 + 4 * g);
     TS_EVERY_LANE
-    for (int row = 0; row < 4; ++row) scales[row] = widen(of_rows[row]);
+    for (int n = 0; n < kEights; ++n) coming.pairs[n] = load16(args.pairs + group * args.room + first_token + token + 2 * t + n * 8);
   }
 
   TS_MEMBER_INLINE void store() const {
@@ -159,6 +161,7 @@ struct Tile {
       if (i < args.steps) copy_stage(i, i * kStageWords);
       commit_copies();
     }
+    load_factors(0);
     int32_t slot = 0, left = group_steps, group = 0;
     for (int32_t step = 0; step < args.steps; ++step) {
       wait_copies<kStages - 2>();
@@ -166,23 +169,12 @@ struct Tile {
       const int32_t free_slot = slot == 0 ? kStages - 1 : slot - 1;
       if (step + kStages - 1 < args.steps) copy_stage(step + kStages - 1, free_slot * kStageWords);
       commit_copies();
-      const bool last = --left == 0 || step + 1 == args.steps;
-      float scales[4];
-      Words4 pairs[kEights];
-      if (last) {
-        load_scales(group, scales);
-        load_pairs(group, pairs, 0, kEights / 2);
-      }
       multiply(slot * kStageWords);
-      if (last) {
-        load_pairs(group, pairs, kEights / 2, kEights);
-        if (args.small != 0) {
-          add_group<true>(scales, pairs);
-        } else {
-          add_group<false>(scales, pairs);
-        }
+      if (--left == 0 || step + 1 == args.steps) {
+        if (args.small != 0) add_group<true>();
+        else add_group<false>();
         left = group_steps;
-        ++group;
+        load_factors(++group);
       }
       slot = slot + 1 == kStages ? 0 : slot + 1;
     }
@@ -192,12 +184,12 @@ struct Tile {
 
 template <class T>
 TS_DEVICE_INLINE void run_tile(const TileArgs& args) {
-  at_most_threads<T::kThreads>();
+  at_most_threads<2 * T::kThreads>();  // so that two blocks fit a multiprocessor: one multiplies while the other one waits or folds
   T(args).run();
 }
 
-typedef Tile<false, false, kTilePanels, 4, 4, 3> TileInt8;
-typedef Tile<true, false, kTilePanels, 4, 4, 3> TileInt4;
+typedef Tile<false, false, 1, 4, 4, 4> TileInt8;
+typedef Tile<true, false, 1, 4, 4, 4> TileInt4;
 typedef Tile<false, false, 1, 4, 2, 6> NarrowInt8;
 typedef Tile<true, false, 1, 4, 2, 7> NarrowInt4;
 typedef Tile<false, true, 1, 4, 2, 6> BankInt8;

@@ -2,7 +2,7 @@
 // after the other.
 // Knows: packed panels, lanes.h. Must not know: which adapters there are.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/lanes.h"
+#include "twostroke/cuda/machine/lanes.h"
 
 namespace twostroke {
 namespace cuda {

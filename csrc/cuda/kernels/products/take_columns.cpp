@@ -1,6 +1,6 @@
 // take_columns: out = x[:, order], a thread four elements. An entry that is no column gives NaN: the host cannot see it.
 // Knows: fours.h. Must not know: where the order comes from.
-#include "twostroke/cuda/fours.h"
+#include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {
 namespace cuda {

@@ -1,7 +1,7 @@
 // match_rms: a row scaled to the root mean square of another. A block a row.
 // Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/lanes.h"
+#include "twostroke/cuda/machine/lanes.h"
 
 namespace twostroke {
 namespace cuda {

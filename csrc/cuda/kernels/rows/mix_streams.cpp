@@ -1,6 +1,6 @@
 // mix_streams: each stream that is made is its base and a weighted sum of those that are read.
 // Knows: streams.h. Must not know: models.
-#include "twostroke/cuda/streams.h"
+#include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {
 namespace cuda {

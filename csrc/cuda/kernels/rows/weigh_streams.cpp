@@ -1,6 +1,6 @@
 // weigh_streams: weighted sums of the streams of a row.
 // Knows: streams.h. Must not know: models.
-#include "twostroke/cuda/streams.h"
+#include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // the weights, added up, exceed the drawn share of their sum.
 // Knows: what is asked of each row. Must not know: requests.
 #include "best.h"
-#include "twostroke/cuda/search.h"
+#include "twostroke/cuda/machine/search.h"
 #include "weights.h"
 
 namespace twostroke {

@@ -2,7 +2,7 @@
 // step it lies; the tokens of that step are put in order.
 // Knows: what is asked of each row. Must not know: how a token is drawn.
 #include "rows.h"
-#include "twostroke/cuda/search.h"
+#include "twostroke/cuda/machine/search.h"
 #include "weights.h"
 
 namespace twostroke {

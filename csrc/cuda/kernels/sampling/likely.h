@@ -2,7 +2,7 @@
 // wanted ones stands in a group whose likeliest token is. So few groups are read a second time.
 // Knows: rows.h, block.h. Must not know: what is asked of a row.
 #pragma once
-#include "twostroke/cuda/block.h"
+#include "twostroke/cuda/machine/block.h"
 #include "rows.h"
 
 namespace twostroke {

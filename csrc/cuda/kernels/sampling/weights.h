@@ -2,7 +2,7 @@
 // Knows: SampleRow. Must not know: in which order tokens are looked at.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {

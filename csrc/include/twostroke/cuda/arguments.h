@@ -7,11 +7,11 @@
 #include "twostroke/abi.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
-#include "twostroke/cuda/arguments/stage.h"
 #include "twostroke/cuda/arguments/samples.h"
+#include "twostroke/cuda/arguments/stage.h"
 #include "twostroke/cuda/arguments/states.h"
 #include "twostroke/cuda/arguments/tiles.h"
-#include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/products/packed.h"
 
 namespace twostroke {
 namespace cuda {
@@ -29,7 +29,8 @@ constexpr int kOneStrip = 16;        // rows of a matrix that a block of it has 
 constexpr int kOneColumns = 28672;   // the most of a row of activations that it holds from beginning to end
 constexpr int kFewThreads = 256;     // of linear_few
 constexpr int kFewStrip = 32;
-constexpr int kFewRows = 16;         // of activations, at most
+constexpr int kFewRows = 16;         // of activations of all blocks; where there are more:
+constexpr int kFewTile = 32;
 constexpr int kStoredThreads = 256;  // of linear_stored
 constexpr int kStoredStrip = 16;
 constexpr int kStoredColumns = 20480;  // the most of a row of activations that a block of it holds from beginning to end
@@ -122,7 +123,7 @@ struct LinearArgs {  // out = or += x @ W.T + bias
 
 // Rows of x of a block of linear_float, _some and _more, of 32 rows of the matrix; of _many and _wide, of 64 and 128 rows of it.
 constexpr int kFloatFew = 2, kFloatSome = 8, kFloatMore = 16, kFloatMany = 32, kFloatWide = 64;
-constexpr int kFloatFewThreads = 128, kFloatThreads = 256;  // of linear_float, of the others
+constexpr int kFloatFewThreads = 128, kFloatMoreThreads = 128, kFloatThreads = 256;  // of linear_float, of _more, of the others
 
 struct LatentWriteArgs {
   ts_kv_layer layer;

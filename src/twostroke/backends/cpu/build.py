@@ -193,14 +193,16 @@ def names_level(source: Path, level: str) -> bool:
 
 
 def with_headers(source: Path) -> list[bytes]:
-    """The content of a source and, once each, of all headers of ours that it includes, directly or not."""
+    """The content of a source and, once each, of all files of ours that it includes, directly or not."""
     found, left = {source: source.read_bytes()}, [source]
     while left:
-        for name in re.findall(rb'^\s*#\s*include\s+"([^"]+)"', found[left.pop()], re.MULTILINE):
-            header = HEADERS / name.decode()
-            if header not in found and header.is_file():
-                found[header] = header.read_bytes()
-                left.append(header)
+        including = left.pop()
+        for name in re.findall(rb'^\s*#\s*include\s+"([^"]+)"', found[including], re.MULTILINE):
+            for folder in (including.parent, HEADERS):
+                header = (folder / name.decode()).resolve()
+                if header not in found and header.is_file():
+                    found[header] = header.read_bytes()
+                    left.append(header)
     return list(found.values())
 
 

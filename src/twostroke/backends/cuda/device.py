@@ -242,7 +242,7 @@ class CudaDevice:
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
         """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their
-        lists, in the inputs' block, uploaded; row_results: R structs that are filled (csrc/.../cuda/sample_row.h)."""
+        lists, in the inputs' block, uploaded; row_results: R structs that are filled (.../rows/sample_row.h)."""
         self._sample(logits, asked, row_bytes, row_results.ctypes.data, row_results.itemsize, -1)
 
     def begin_step(self, slot: int) -> None:

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/cuda/sample_row.h"
+#include "twostroke/cuda/rows/sample_row.h"
 #include "twostroke/token_weight.h"
 
 namespace twostroke {

@@ -3,17 +3,18 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/products/packed.h"
 
 namespace twostroke {
 namespace cuda {
 
-constexpr int kTileTokens = 128;          // rows of x that a block of linear_tile has; scratch memory holds whole tiles
-constexpr int kTilePanels = 2;            // panels of weights that it has
-constexpr int kTileThreads = 512;
-constexpr int kNarrowTokens = 64;         // the same of linear_narrow, which has one panel
+constexpr int kTileTokens = 128;          // rows of x that a block of linear_tile has, by one panel; scratch memory holds whole tiles
+constexpr int kTileThreads = 256;
+constexpr int kNarrowTokens = 64;         // the same of linear_narrow
 constexpr int kNarrowTileThreads = 256;
-constexpr int kStepTokens = 64;           // the same of linear_steps, for stored kinds
+constexpr int kStepTokens = 32;           // the same of linear_steps, for stored kinds
+constexpr int kFewStepTokens = 16;        // where there are no more
+constexpr int kStepStrip = 32;            // rows of a matrix that it has
 constexpr int kStepThreads = 256;
 constexpr int kPlaceThreads = 256;         // of place_pairs
 constexpr int kTileRoundWarps = 8;         // of a block of quantize_tiles; each rounds one group of one row
@@ -50,9 +51,10 @@ struct TileArgs {  // out = or += x @ W.T + bias
   int64_t out_stride, tokens, room, rows, panel_bytes;
   int32_t group, groups, steps, panels, tiles;  // steps: of 64 columns; tiles: of tokens
   int32_t add, small;                           // small: sums are within 2^22
-  StoredLayout stored;                          // these two of linear_steps
+  StoredLayout stored;                          // these four of linear_steps
   const float* x_scales;
-  const int32_t* matrices;  // of a bank: which one each tile meets, less than 0 for none; NULL for one matrix
+  int32_t blocks, wide;  // blocks: that share all tiles; wide: a block has kStepTokens, not kFewStepTokens
+  const int32_t *matrices, *order;  // of a bank: which one each tile of kNarrowTokens meets, which pair each place has; NULL for one matrix
 };
 
 // Pairs of a row and an expert in the order of experts, each of which begins with a tile of kNarrowTokens places. order: the pair of each

@@ -4,8 +4,8 @@
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
-#include "twostroke/cuda/sequences.h"
+#include "twostroke/cuda/attention/sequences.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // Knows: arguments/states.h. Must not know: what a state means.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

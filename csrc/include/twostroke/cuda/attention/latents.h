@@ -1,8 +1,8 @@
 // A page of latents as one thread reads it: one position's numbers as floats.
 // Knows: the page layout. Must not know: attention.
 #pragma once
-#include "twostroke/cuda/arithmetic.h"
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -4,7 +4,7 @@
 #pragma once
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

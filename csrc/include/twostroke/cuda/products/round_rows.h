@@ -3,7 +3,7 @@
 // Knows: simt.h. Must not know: where results go, products.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -3,7 +3,7 @@
 // Knows: arithmetic.h. Must not know: what is made of elements.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // are equal.
 // Knows: simt.h. Must not know: what is in order.
 #pragma once
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {

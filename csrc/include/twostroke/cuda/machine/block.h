@@ -2,8 +2,8 @@
 // Knows: simt.h, order.h. Must not know: what the numbers mean.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
-#include "twostroke/cuda/order.h"
+#include "twostroke/cuda/machine/arithmetic.h"
+#include "twostroke/cuda/machine/order.h"
 
 namespace twostroke {
 namespace cuda {

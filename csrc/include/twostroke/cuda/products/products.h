@@ -2,7 +2,7 @@
 // Knows: arguments.h, packed panels. Must not know: which rows meet which matrices.
 #pragma once
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // through the strips of a matrix. Sums of chunks are whole numbers, so a group's may be added in any order.
 // Knows: packed panels. Must not know: rows of activations, kernels.
 #pragma once
-#include "twostroke/cuda/products.h"
+#include "twostroke/cuda/products/products.h"
 
 namespace twostroke {
 namespace cuda {

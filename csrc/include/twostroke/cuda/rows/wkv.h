@@ -1,7 +1,7 @@
 // What the scans of RWKV share: the norm behind a head. Knows: lanes.h, states.h. Must not know: models.
 #pragma once
-#include "twostroke/cuda/lanes.h"
-#include "twostroke/cuda/states.h"
+#include "twostroke/cuda/machine/lanes.h"
+#include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {
 namespace cuda {

@@ -5,14 +5,14 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/machine/words.h"
 
 #define TS_DEVICE_INLINE static inline __attribute__((always_inline))
 #define TS_MEMBER_INLINE inline __attribute__((always_inline))
 
 #if defined(TS_EMULATED)
 
-#include "twostroke/cuda/emulator.h"
+#include "twostroke/cuda/machine/emulator.h"
 
 // A kernel is a function of one struct of arguments; every thread of every block runs it.
 #define TS_KERNEL(name, Args)                                                                               \

@@ -1,8 +1,8 @@
 // A group of codes and scales as files have them, as one thread reads it: its row of a panel. Layouts: src/twostroke/ops/stored_layout.py.
 // Knows: packed layouts. Must not know: activations, callers.
 #pragma once
-#include "twostroke/cuda/arithmetic.h"
-#include "twostroke/cuda/packed.h"
+#include "twostroke/cuda/machine/arithmetic.h"
+#include "twostroke/cuda/products/packed.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,7 +2,7 @@
 // vector levels: the same bits. Many threads bring the row; sixteen add it up, because the order of a lane is fixed.
 // Knows: arithmetic.h. Must not know: what is added up.
 #pragma once
-#include "twostroke/cuda/arithmetic.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -5,7 +5,7 @@
 
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/cuda_abi.h"
-#include "twostroke/cuda/driver_types.h"
+#include "twostroke/cuda/host/driver_types.h"
 
 namespace twostroke {
 namespace cuda {

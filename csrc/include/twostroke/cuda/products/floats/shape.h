@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/machine/words.h"
 
 namespace twostroke {
 namespace cuda {
@@ -31,10 +31,10 @@ struct FloatShape {
 
 typedef FloatShape<1, 1, kFloatFew, 48, 7, 16, kOthers> FewRows;
 typedef FloatShape<1, 2, kFloatSome, 32, 8, 16, kOthers> SomeRows;
-typedef FloatShape<1, 2, kFloatMore, 32, 6, 16, kTheSame> MoreRows;
+typedef FloatShape<1, 4, kFloatMore, 16, 11, 8, kTheSame> MoreRows;
 typedef FloatShape<2, 4, kFloatMany, 16, 6, 8, kTheSame> ManyRows;
 typedef FloatShape<4, 8, kFloatWide, 16, 3, 4, kTheSame> WideRows;
-static_assert(FewRows::kThreads == kFloatFewThreads && SomeRows::kThreads == kFloatThreads && MoreRows::kThreads == kFloatThreads, "as started");
+static_assert(FewRows::kThreads == kFloatFewThreads && SomeRows::kThreads == kFloatThreads && MoreRows::kThreads == kFloatMoreThreads, "as started");
 static_assert(ManyRows::kThreads == kFloatThreads && WideRows::kThreads == kFloatThreads, "as started");
 
 }  // namespace cuda

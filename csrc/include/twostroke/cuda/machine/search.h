@@ -1,7 +1,7 @@
 // The largest of a long row of floats, by a block that goes over the whole row: three times to find a rank, once more for the place.
 // Knows: block.h, order.h. Must not know: what the floats mean.
 #pragma once
-#include "twostroke/cuda/block.h"
+#include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {
 namespace cuda {

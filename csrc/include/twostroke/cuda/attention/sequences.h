@@ -1,7 +1,7 @@
 // Which sequence a row of a step is of, and how many positions it sees.
 // Knows: simt.h. Must not know: pages, what is made of a row.
 #pragma once
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {

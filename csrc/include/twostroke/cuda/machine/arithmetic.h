@@ -2,7 +2,7 @@
 // bits. A change there is a change here; tests/cuda compares them.
 // Knows: simt.h. Must not know: kernels.
 #pragma once
-#include "twostroke/cuda/simt.h"
+#include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {
 namespace cuda {

@@ -2,8 +2,8 @@
 // multiplies next must be at hand: copies fill shared memory many stages ahead, and threads read from there.
 // Knows: shape.h, packed panels. Must not know: what becomes of the sums.
 #pragma once
-#include "twostroke/cuda/floats/shape.h"
-#include "twostroke/cuda/products.h"
+#include "twostroke/cuda/products/floats/shape.h"
+#include "twostroke/cuda/products/products.h"
 
 namespace twostroke {
 namespace cuda {

@@ -8,7 +8,7 @@
 #pragma once
 #include <stdint.h>
 
-#include "twostroke/cuda/words.h"
+#include "twostroke/cuda/machine/words.h"
 
 namespace twostroke {
 namespace cuda {

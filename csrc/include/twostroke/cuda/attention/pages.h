@@ -1,9 +1,9 @@
 // One position's K into its page, by the threads of a block: rounding, and where dimensions lie.
 // Knows: the page layout, the rounding of ops/attention/kv_pages.py. Must not know: which positions, V.
 #pragma once
-#include "twostroke/cuda/arguments.h"
-#include "twostroke/cuda/arithmetic.h"
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/machine/arithmetic.h"
 
 namespace twostroke {
 namespace cuda {

@@ -45,7 +45,7 @@ NEAR: dict[str, Config] = {
     "apertus": apertus(),
     "ministral": ministral(layer_types=["sliding_attention", "full_attention"] * 2),
     "vaultgemma": vaultgemma(),
-    "olmo": olmo(),
+    "olmo": olmo(clip_qkv=1.0),
     "granite-swa": granite_swa(),
     "granite-swa-thetas": granite_swa(layer_rope_theta=[0, 10000.0, 500.0, 0], tie_word_embeddings=False),
 }

@@ -22,6 +22,7 @@ _NAMES: dict[str, str] = {
     "classic.olmo": "OlmoForCausalLM",
     "classic.openai_gpt": "OpenAIGPTLMHeadModel",
     "classic.opt": "OPTForCausalLM",
+    "classic.persimmon": "FuyuForCausalLM PersimmonForCausalLM",
     "classic.phi": "PhiForCausalLM",
     "classic.stablelm": "StableLmForCausalLM",
     "classic.starcoder2": "Starcoder2ForCausalLM",
@@ -61,6 +62,7 @@ _NAMES: dict[str, str] = {
     "encoders.nomic_bert": "NomicBertModel",
     "experts.afmoe": "AfmoeForCausalLM",
     "experts.aria": "AriaForConditionalGeneration AriaTextForCausalLM",
+    "experts.dbrx": "DbrxForCausalLM",
     "experts.dots1": "Dots1ForCausalLM",
     "experts.ernie4_5_moe": (
         "Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration Ernie4_5_VL_MoeForConditionalGeneration "
@@ -72,6 +74,7 @@ _NAMES: dict[str, str] = {
     "experts.grok1": "Grok1ForCausalLM Grok1ModelForCausalLM",
     "experts.hunyuan_moe": "HunYuanMoEV1ForCausalLM",
     "experts.hy_v3": "HYV3ForCausalLM",
+    "experts.jetmoe": "JetMoeForCausalLM",
     "experts.llama4": "Llama4ForCausalLM Llama4ForConditionalGeneration",
     "experts.minimax_m2": "MiniMaxM2ForCausalLM",
     "experts.minimax_m3": "MiniMaxM3SparseForConditionalGeneration",
@@ -87,6 +90,7 @@ _NAMES: dict[str, str] = {
     "latent.deepseek_v4": "DeepseekV4ForCausalLM",
     "latent.glm4_moe_lite": "Glm4MoeLiteForCausalLM",
     "latent.glm_moe_dsa": "GlmMoeDsaForCausalLM",
+    "latent.longcat_flash": "LongcatFlashForCausalLM",
     "latent.minicpm3": "MiniCPM3ForCausalLM",
     "latent.mistral4": "Mistral4ForCausalLM",
     "latent.youtu": "YoutuForCausalLM",

@@ -16,7 +16,7 @@ from tests.models.families.dense import Config, small
 IDS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2}
 HALF: dict[str, Any] = {"rope_type": "default", "rope_theta": 25000.0, "partial_rotary_factor": 0.5}
 
-persimmon = small(transformers.PersimmonConfig, rope_parameters=HALF)
+persimmon = small(transformers.PersimmonConfig, rope_parameters=HALF, num_key_value_heads=4)
 longcat_flash = small(
     transformers.LongcatFlashConfig,
     **{"ffn_hidden_size": 72, "intermediate_size": 72, "expert_ffn_hidden_size": 40, "n_routed_experts": 5},

@@ -11,7 +11,6 @@ from twostroke.models.common.blocks.attend import joined_by_head
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU
-from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
@@ -26,8 +25,9 @@ TURNED = 0.5
 @architecture("PersimmonForCausalLM", model_type="persimmon")
 def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """qk_layernorm: heads of q and k are normed before they turn."""
-    refuse_setting(fields, "num_key_value_heads", "Every query head of this family has a KV head of its own.")
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
+    if parts.heads.num_kv_heads != parts.heads.num_heads:
+        raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=TURNED)
     names = replace(
         parts.heads.names, o="self_attn.dense", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"

@@ -40,7 +40,7 @@ BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")
 def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attn_config: kv_n_heads, clip_qkv, rope_theta. ffn_config: sizes and choice of the experts."""
     refuse_setting(fields, "tie_word_embeddings", "The head of this family is a matrix of its own.")
-    attention, blocks = (fields.group(name) or Fields({}, f"config.json: {name}") for name in ("attn_config", "ffn_config"))
+    attention, blocks = (_group(fields, name) for name in ("attn_config", "ffn_config"))
     parts = _parts(fields, attention, blocks)
     theta = attention.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=theta)
@@ -54,11 +54,16 @@ def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return parts.facts, decoder_program(parts.decoder, layer)
 
 
+def _group(fields: Fields, name: str) -> Fields:
+    return fields.group(name) or Fields({}, f"{fields.place}: {name}")
+
+
 def _parts(fields: Fields, attention: Fields, blocks: Fields) -> Parts:
     fields = usual_names(fields, OWN_NAMES)
     silent = {
-        **{"num_key_value_heads": attention.integer("kv_n_heads", 1, 4096, default=1), "layer_norm_epsilon": EPS},
-        **{"max_position_embeddings": 2048, "intermediate_size": blocks.integer("ffn_hidden_size", 1, 1 << 20, default=3584)},
+        **{"max_position_embeddings": 2048, "layer_norm_epsilon": EPS},
+        "num_key_value_heads": attention.integer("kv_n_heads", 1, 4096, default=1),
+        "intermediate_size": blocks.integer("ffn_hidden_size", 1, 1 << 20, default=3584),
     }
     parts = read_parts(fields, silent, kind=NormKind.PLAIN_LAYER, eps="layer_norm_epsilon")
     heads = replace(

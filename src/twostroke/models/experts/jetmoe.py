@@ -6,7 +6,7 @@ Knows: its config fields, the names of its tensors. Must not know: which backend
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from twostroke.models.common.blocks.attend import HeadCounts
 from twostroke.models.common.blocks.banks import BankShape, Stacks

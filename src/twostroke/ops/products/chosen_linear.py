@@ -1,4 +1,4 @@
-"""chosen_linear: products with the matrices that a row has chosen of a bank (mixture of attention heads; Zhang et al. 2022).
+"""chosen_linear: products with matrices that rows choose from a bank (mixture of attention heads; Zhang et al. 2022).
 
     out (T, C, N) float32: out[c] = W of the row's c-th number @ x[c], x (T, C, K) float32, or (T, 1, K), the same row
                            for every choice. routes (T, 2 C) holds weights and numbers as route.py writes them; the
@@ -31,8 +31,8 @@ def reference(
     chosen = routes[:, routes.shape[1] // 2 :].astype(np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= weight.experts):
         raise ValueError(f"routes name matrices that are not among the {weight.experts}")
-    for matrix in np.unique(chosen):
-        for choice in range(chosen.shape[1]):
+    for choice in range(chosen.shape[1]):
+        for matrix in np.unique(chosen[:, choice]):
             met = np.nonzero(chosen[:, choice] == matrix)[0]
             rows[: len(met)] = x[met, choice if x.shape[1] > 1 else 0]
             linear.reference(made[: len(met)], rows[: len(met)], weight.expert(int(matrix)))

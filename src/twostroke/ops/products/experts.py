@@ -9,9 +9,10 @@ the op `activate` with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 are of
 experts that this op leaves out: they add nothing (idle_share.py says what they count; weigh_inputs is 0 then). Another
-number that is no expert's, or one that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D) or (F, D), down one of E matrices of
-(N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py, rounded; then one product and
-one addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
+number that is no expert's, or one that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D)
+or (F, D), down one of E matrices of (N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py,
+rounded; then one product and one addition for each element. One row's result depends on that row alone, whichever rows
+meet the same expert.
 
 rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert, which the reference needs
 (kernels take several experts at once and have room of their own): what they hold afterwards is not said. middle has 2 F

@@ -119,9 +119,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         1.645,
     ),
     "stabilityai/stablelm-2-12b": (  # its page: 12.1B
-        sizes(
-            "StableLmForCausalLM", 100_352, 5120, 13_824, 40, 32, 8, qk_layernorm=True, use_parallel_residual=True
-        ),
+        sizes("StableLmForCausalLM", 100_352, 5120, 13_824, 40, 32, 8, qk_layernorm=True, use_parallel_residual=True),
         12.143,
     ),
     "adept/persimmon-8b-base": (  # the announcement: 9.3B with both tables of 262,144 tokens

@@ -76,7 +76,7 @@ struct NormArgs {  // rms_norm, layer_norm; of head_norm and head_layer_norm, ea
   const float *x, *weight, *bias;
   int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
-  int64_t weight_step;  // of head_layer_norm: from the weights of a vector to those of the next
+  int64_t weight_step = 0;  // of head_layer_norm: from the weights of a vector to those of the next
 };
 
 struct RopeArgs {

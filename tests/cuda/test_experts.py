@@ -116,6 +116,27 @@ def test_a_row_that_names_no_expert_is_nan_and_its_neighbours_are_not(
     assert np.isnan(found[3]).all() and np.array_equal(found[others], clean[others])
 
 
+@pytest.mark.parametrize("weight_format", [F32, INT4], ids=format_id)
+@pytest.mark.parametrize("rows", [3, 40])
+def test_idle_experts(cpu: CpuOps, gpu: CudaDevice, rows: int, weight_format: WeightFormat) -> None:
+    gate_up, down = bank(4, 128, 40, weight_format), bank(4, 40, 64, weight_format)
+    x, routes = np.ascontiguousarray(random_rows(rows, 40)), routes_of(rows, 9, 3)
+    routes[1, 3:] = [8, 5, 4]
+    operands = (np.zeros((rows, 40), np.float32), x, routes, gate_up, down, *room(rows, 40, 64), 0, 0.0, 0.0, 0, 5)
+    same_bits(cpu, gpu, "experts", operands, tolerance=0.05 if weight_format.group else 1e-4)
+    same_bits(cpu, gpu, "idle_share", (np.zeros((rows, 1), np.float32), routes, 4))
+
+
+@pytest.mark.parametrize("weight_format", [F32, BF16, INT4], ids=format_id)
+@pytest.mark.parametrize("vectors", [1, 3])
+def test_products_of_choices(cpu: CpuOps, gpu: CudaDevice, vectors: int, weight_format: WeightFormat) -> None:
+    weight, routes = bank(5, 65, 130, weight_format, True), routes_of(50, 5, 3)
+    x = np.ascontiguousarray(random_rows(50, vectors * 130)).reshape(50, vectors, 130)
+    space = np.zeros((50, 130), np.float32), np.zeros((50, 65), np.float32)
+    operands = (np.zeros((50, 3, 65), np.float32), x, routes, weight, *space)
+    same_bits(cpu, gpu, "chosen_linear", operands, tolerance=0.05 if weight_format.group else 1e-4)
+
+
 @pytest.mark.parametrize("scores", Scores)
 @pytest.mark.parametrize(("count", "chosen"), [(1, 1), (13, 3), (256, 6)])
 def test_experts_by_token(cpu: CpuOps, gpu: CudaDevice, count: int, chosen: int, scores: Scores) -> None:

@@ -130,6 +130,8 @@ def test_norms(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     same(cpu, gpu, "layer_norm", np.zeros_like(x), x + np.float32(3), weight, bias, 1e-5, tolerance=1e-4)
     same(cpu, gpu, "layer_norm", np.zeros_like(x), x, weight, None, 1e-5, tolerance=1e-4)
     same(cpu, gpu, "head_norm", numbers(3, 4, width), weight, 1e-6)
+    same(cpu, gpu, "head_layer_norm", numbers(3, 2, width), weight, bias, 1e-5, tolerance=1e-4)
+    same(cpu, gpu, "head_layer_norm", numbers(3, 2, width), numbers(2 * width, seed=3), None, 1e-5, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("activation", list(Activation))
@@ -148,6 +150,7 @@ def test_other_elements(cpu: CpuOps, gpu: CudaDevice) -> None:
     same(cpu, gpu, "add", x.copy(), numbers(5, 300, seed=1))
     same(cpu, gpu, "scale", x.copy(), 0.3)
     same(cpu, gpu, "soft_cap", x.copy(), 3.0)
+    same(cpu, gpu, "clamp", x.copy(), 0.5)
     same(cpu, gpu, "gather_rows", np.zeros((3, 300), np.float32), x, np.array([4, 0, 4], np.int32))
     angles = numbers(9, 12)
     table = RopeTable(np.cos(angles), np.sin(angles))

@@ -180,84 +180,84 @@ def test_the_model_runs_on_the_reference_and_compiled(echo: Path) -> None:
 
 
 @pytest.fixture
-def clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def at_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The op of the page is registered."""
     for found in (ops_registry, op_modules):
         found.cache_clear()
-    yield added(twostroke.ops.rows, "clamp", tmp_path, monkeypatch)
+    yield added(twostroke.ops.rows, "at_least", tmp_path, monkeypatch)
     for found in (ops_registry, op_modules):
         found.cache_clear()
-    sys.modules.pop("twostroke.ops.rows.clamp")
+    sys.modules.pop("twostroke.ops.rows.at_least")
 
 
-def clamped(module: ModuleType, limits: tuple[float, ...]) -> Program:
+def bounded(module: ModuleType, bounds: tuple[float, ...]) -> Program:
     trace = Tracer()
     x = embed(trace.matrix("embedding", {"wte": 11}, 8), trace.token_ids, trace)
-    for limit in limits:
-        x = module.clamp(x, limit)
+    for least in bounds:
+        x = module.at_least(x, least)
     return trace.program(linear(gather_rows(x, trace.logit_rows), trace.matrix("head", {"head": 11}, 8)))
 
 
-def test_the_op_is_traced_checked_costed_and_fused(clamp: ModuleType) -> None:
-    assert ops_registry()["clamp"] is clamp.Clamp
+def test_the_op_is_traced_checked_costed_and_fused(at_least: ModuleType) -> None:
+    assert ops_registry()["at_least"] is at_least.AtLeast
     trace = Tracer()
     x = trace.rows(Size.TOKENS, 8)
-    with pytest.raises(ValueError, match="clamp: x must be"):
-        trace.record(clamp.Clamp(trace.rows(Size.TOKENS, 7), x, 1.0))
+    with pytest.raises(ValueError, match="at_least: x must be"):
+        trace.record(at_least.AtLeast(trace.rows(Size.TOKENS, 7), x, 1.0))
 
-    plain = clamped(clamp, (2.0, 0.5, 1.0))
+    plain = bounded(at_least, (2.0, 0.5, 1.0))
     check(plain)
-    calls = [call for call in plain.body if isinstance(call, clamp.Clamp)]
+    calls = [call for call in plain.body if isinstance(call, at_least.AtLeast)]
     formats_ = StoredFormats(formats.format_choice("int8"), KVKind.BF16)
-    assert [call.cost(formats_).per_row for call in calls] == [Work(16, activation_bytes=64)] * 3
+    assert [call.cost(formats_).per_row for call in calls] == [Work(8, activation_bytes=64)] * 3
 
-    fused = fuse(plain, (clamp.fuse_clamps,))
+    fused = fuse(plain, (at_least.fuse_bounds,))
     check(fused)
-    assert [call.limit for call in fused.body if isinstance(call, clamp.Clamp)] == [0.5]
-    assert fuse(clamped(clamp, (2.0,)), (clamp.fuse_clamps,)).calls[1].operands()[2] == 2.0
+    assert [call.least for call in fused.body if isinstance(call, at_least.AtLeast)] == [2.0]
+    assert fuse(bounded(at_least, (2.0,)), (at_least.fuse_bounds,)).calls[1].operands()[2] == 2.0
     x_rows = np.random.default_rng(2).normal(0, 2, (5, 8)).astype(np.float32)
     step_by_step, at_once = x_rows.copy(), np.empty_like(x_rows)
-    for limit in (2.0, 0.5, 1.0):
-        ReferenceOps().clamp(step_by_step, step_by_step.copy(), limit)
-    ReferenceOps().clamp(at_once, x_rows, 0.5)
-    assert np.array_equal(step_by_step, at_once) and np.abs(at_once).max() == 0.5
+    for least in (2.0, 0.5, 1.0):
+        ReferenceOps().at_least(step_by_step, step_by_step.copy(), least)
+    ReferenceOps().at_least(at_once, x_rows, 2.0)
+    assert np.array_equal(step_by_step, at_once) and at_once.min() == 2.0
 
 
-def test_the_line_of_the_header_says_the_fields_of_the_class(clamp: ModuleType) -> None:
-    assert library.native_signature(clamp.Clamp) == "clamp: value out; value x; number limit;"
-    line = "".join(f" F({kind}, {name})" for kind, name in (("value", "out"), ("value", "x"), ("number", "limit")))
-    assert f"OP(clamp,{line})" in PAGE
+def test_the_line_of_the_header_says_the_fields_of_the_class(at_least: ModuleType) -> None:
+    assert library.native_signature(at_least.AtLeast) == "at_least: value out; value x; number least;"
+    line = "".join(f" F({kind}, {name})" for kind, name in (("value", "out"), ("value", "x"), ("number", "least")))
+    assert f"OP(at_least,{line})" in PAGE
 
 
-def with_clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def with_at_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The native sources with the kernel of the page and its line in the header. Returns the kernel's file."""
     shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
     header = tmp_path / "csrc" / "include" / "twostroke" / "ops.h"
     first_line = "#define TS_OPS(OP)"
     begin, middle, rest = header.read_text().partition(first_line)
     until, _, ops = rest.partition("\n")
-    header.write_text(f"{begin}{middle}{until}\n{block('OP(clamp').rstrip()}\n{ops}")
-    kernel = tmp_path / "csrc" / "generic" / "rows" / "clamp.cpp"
-    kernel.write_text(block("csrc/generic/rows/clamp.cpp"))
+    header.write_text(f"{begin}{middle}{until}\n{block('OP(at_least').rstrip()}\n{ops}")
+    kernel = tmp_path / "csrc" / "generic" / "rows" / "at_least.cpp"
+    kernel.write_text(block("csrc/generic/rows/at_least.cpp"))
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "HEADERS", tmp_path / "csrc" / "include")
     return kernel
 
 
 def test_the_kernel_of_the_page_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = with_clamp(tmp_path, monkeypatch)
+    kernel = with_at_least(tmp_path, monkeypatch)
     assert kernel in build.sources(build.machine())
     machine = build.machine()
     flags = (*build.FLAGS, "-O0", "-target", build.TRIPLES[machine], *build.level_flags(machine, "generic"))
     (made,) = build.compile_all(build.shared_cache(), build.zig(), [(kernel, flags)])
-    assert b"ts_clamp" in made.read_bytes()
+    assert b"ts_at_least" in made.read_bytes()
 
 
 @pytest.mark.slow
 def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
-    clamp: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_least: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_clamp(tmp_path, monkeypatch)
+    with_at_least(tmp_path, monkeypatch)
     # The new line of the header makes every unit another one: they are compiled without optimizing, which is quick.
     build.build_all(tmp_path / "lib", build.machine(), (*build.RELEASE, "-O0"), levels=["generic"])
 
@@ -271,11 +271,11 @@ def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
             x = random.normal(0, 2, (rows, width)).astype(np.float32)
             x[:1] = np.nan
             found, expected = np.empty_like(x), np.empty_like(x)
-            ops.clamp(found, x, 0.75)
-            ReferenceOps().clamp(expected, x, 0.75)
+            ops.at_least(found, x, 0.75)
+            ReferenceOps().at_least(expected, x, 0.75)
             assert np.array_equal(found, expected, equal_nan=True)
-        with pytest.raises(BackendError, match="clamp: x must be"):
-            ops.clamp(np.empty((2, 3), np.float32), np.empty((2, 4), np.float32), 1.0)
+        with pytest.raises(BackendError, match="at_least: x must be"):
+            ops.at_least(np.empty((2, 3), np.float32), np.empty((2, 4), np.float32), 1.0)
         ops.close()
     finally:
         library.load_library.cache_clear()

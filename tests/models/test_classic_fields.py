@@ -49,7 +49,6 @@ def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
     ("starcoder2", {"hidden_act": "gelu_10"}, "hidden_act"),
     ("gpt-neox", {"tie_word_embeddings": True}, "tie_word_embeddings"),
     ("phi", {"qk_layernorm": True}, "qk_layernorm"),
@@ -62,7 +61,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("falcon-groups", {"parallel_attn": False}, "parallel_attn"),
     ("falcon-groups", {"num_kv_heads": 4}, "num_key_value_heads"),
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm"),
-    ("mpt", {"attn_config": {"clip_qkv": 6.0}}, "clip_qkv"),
+    ("mpt", {"attn_config": {"clip_qkv": -6.0}}, "clip_qkv"),
     ("mpt", {"attn_config": {"alibi_bias_max": 4}}, "alibi_bias_max"),
     ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before"),
     ("opt", {"word_embed_proj_dim": 32}, "word_embed_proj_dim"),

@@ -68,7 +68,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("granite", {"residual_multiplier": "much"}, "residual_multiplier"),
     ("granite", {"logits_scaling": 0}, "logits_scaling"),
     ("exaone4", {"layer_types": ABSENT, "sliding_window_pattern": "LLLG"}, "sliding_window_pattern"),
-    ("cohere", {"use_qk_norm": True}, "use_qk_norm"),
     ("cohere2", {"layer_types": ["full_attention"] * 3}, "layer_types"),
     ("glm4", {"partial_rotary_factor": 0.3, "rope_parameters": ABSENT}, "head_dim"),
     ("seed-oss", {"attention_out_bias": True}, "o_proj.bias"),

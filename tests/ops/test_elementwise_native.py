@@ -11,6 +11,7 @@ from twostroke.ops.products import take_columns
 from twostroke.ops.rows import (
     activate,
     add,
+    clamp,
     gate,
     gaussian_cut,
     layer_norm,
@@ -126,6 +127,24 @@ def test_scale_gives_the_bits_of_the_reference_and_soft_cap_is_near_it(level: st
             alone = x[row : row + 1].copy()
             ops.soft_cap(alone, cap)
             assert np.array_equal(alone[0], out[row])
+    ops.close()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_clamp_gives_the_bits_of_the_reference(level: str) -> None:
+    ops = CpuOps(level, 2)
+    for shape in SHAPES:
+        out, room = guarded(*shape)
+        out[:] = random_rows(*shape)
+        out[:1, :1] = np.nan
+        expected = out.copy()
+        ops.clamp(out, 0.3)
+        clamp.reference(expected, 0.3)
+        check_guard(out, room)
+        assert np.array_equal(out, expected, equal_nan=True)
+    for limit in (0.0, -1.0, float("nan")):
+        with pytest.raises(BackendError, match="clamp was refused"):
+            ops.clamp(np.ones((2, 4), np.float32), limit)
     ops.close()
 
 

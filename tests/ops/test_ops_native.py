@@ -13,7 +13,7 @@ from tests.ops.native import LEVELS
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import rope
 from twostroke.ops.operands import RopeTable
-from twostroke.ops.rows import head_norm, rms_norm
+from twostroke.ops.rows import head_layer_norm, head_norm, rms_norm
 from twostroke.types.errors import BackendError
 
 
@@ -51,15 +51,18 @@ def test_heads_of_a_strided_view(ops, rows, heads, dim):
     table_rows = normal(50, dim // 2, seed=6)
     table = RopeTable(np.cos(table_rows), np.sin(table_rows))
     positions = np.random.default_rng(7).integers(0, 50, rows).astype(np.int32)
-    weight = normal(dim, seed=8)
+    weight, bias, own = normal(dim, seed=8), normal(dim, seed=9), normal(heads * dim, seed=10)
+    norm = head_layer_norm.reference
     for act, refer in (
         (lambda x: ops.rope(x, table, positions), lambda x: rope.reference(x, table, positions)),
         (lambda x: ops.head_norm(x, weight, 1e-6), lambda x: head_norm.reference(x, weight, 1e-6)),
+        (lambda x: ops.head_layer_norm(x, weight, bias, 1e-5), lambda x: norm(x, weight, bias, 1e-5)),
+        (lambda x: ops.head_layer_norm(x, own, None, 1e-5), lambda x: norm(x, own, None, 1e-5)),
     ):
         found, expected = whole.copy(), whole.copy()
         act(found[:, 1 : 1 + heads])
         refer(expected[:, 1 : 1 + heads])
-        assert np.allclose(found, expected, rtol=3e-6, atol=3e-6)
+        assert np.allclose(found, expected, rtol=3e-6, atol=2e-5)
         assert np.array_equal(found[:, 0], whole[:, 0]) and np.array_equal(found[:, -1], whole[:, -1])
 
 

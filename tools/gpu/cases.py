@@ -97,6 +97,7 @@ def _elements() -> Iterator[OpCase]:
         yield OpCase("add", f"{width}", (x.copy(), numbers(9, width, seed=4)))
         yield OpCase("scale", f"{width}", (x.copy(), 0.3))
         yield OpCase("soft_cap", f"{width}", (x.copy(), 30.0))
+        yield OpCase("clamp", f"{width}", (x.copy(), 0.5))
         rows = np.array([8, 0, 8], np.int32)
         yield OpCase("gather_rows", f"{width}", (np.zeros((3, width), np.float32), x, rows))
         for activation in range(8):
@@ -108,6 +109,9 @@ def _elements() -> Iterator[OpCase]:
     table, positions = RopeTable(np.cos(angles), np.sin(angles)), np.array([0, 63, 5], np.int32)
     yield OpCase("rope", "heads of 80, 64 rotated", (numbers(3, 4, 80), table, positions))
     yield OpCase("head_norm", "heads of 128", (numbers(5, 8, 128), numbers(128, seed=1), 1e-6))
+    own = numbers(8 * 128, seed=2)
+    yield OpCase("head_layer_norm", "heads of 128", (numbers(5, 8, 128), numbers(128, seed=1), own[:128], 1e-5))
+    yield OpCase("head_layer_norm", "heads of 128, weights of each", (numbers(5, 8, 128), own, None, 1e-5))
 
 
 def _attention(kind: KVKind) -> Iterator[OpCase]:

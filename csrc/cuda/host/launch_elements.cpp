@@ -87,6 +87,13 @@ int32_t launch(ts_context& device, const ts_scale_args& a) {
   return start_elements(device, kKernel_scale, a.out, args);
 }
 
+int32_t launch(ts_context& device, const ts_clamp_args& a) {
+  if (!(a.limit > 0.0)) return TS_BAD_VALUE;
+  ElementArgs args = {};
+  args.limit = static_cast<float>(a.limit);
+  return start_elements(device, kKernel_clamp, a.out, args);
+}
+
 int32_t launch(ts_context& device, const ts_soft_cap_args& a) {
   if (!(a.cap > 0.0)) return TS_BAD_VALUE;
   ElementArgs args = {};
@@ -177,6 +184,16 @@ int32_t launch(ts_context& device, const ts_rms_norm_args& a) {
 int32_t launch(ts_context& device, const ts_head_norm_args& a) {
   if (a.weight.length != a.out.dim) return TS_BAD_SHAPE;
   return start_norm(device, kKernel_rms_norm, a.out, a.out, a.out.heads, a.out.dim, a.weight, {}, a.eps);
+}
+
+int32_t launch(ts_context& device, const ts_head_layer_norm_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const ts_value& x = a.out;
+  if (x.rows * x.heads > INT32_MAX || x.dim > INT32_MAX) return TS_BAD_SHAPE;
+  const NormArgs args = {x.data, x.data, a.weight.data, a.bias.data, x.stride, x.stride, x.rows, x.heads, x.dim, static_cast<float>(a.eps),
+                         a.weight.length == x.dim ? 0 : x.dim};
+  return start(device, kKernel_head_layer_norm, x.rows * x.heads, row_threads(x.dim), &args);
 }
 
 int32_t launch(ts_context& device, const ts_layer_norm_args& a) {

@@ -53,7 +53,7 @@ struct TiledRows {
 
   int32_t place() const {
     const ChoiceArgs choices = {a.routes.data + first * a.routes.stride, numbers(room.matrices), floats(room.weights), a.routes.stride,
-                                count, room.chosen, room.experts, 1};
+                                count, room.chosen, room.experts, a.idle};
     const PlaceArgs args = {numbers(room.matrices), numbers(room.counts), numbers(room.order), numbers(room.places), numbers(room.tiles),
                             static_cast<int32_t>(pairs()), static_cast<int32_t>(room.experts), static_cast<int32_t>(places() / kNarrowTokens)};
     int32_t status = start(device, kKernel_order_choices, divide_up(count, kThreads), kThreads, &choices);

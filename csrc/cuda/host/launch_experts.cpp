@@ -53,7 +53,7 @@ struct SomeRows {
 
   int32_t order() const {
     const ChoiceArgs args = {a.routes.data + first * a.routes.stride, reinterpret_cast<int32_t*>(scratch), floats(room.weights), a.routes.stride,
-                             count, chosen(), a.gate_up->experts, 1};
+                             count, chosen(), a.gate_up->experts, a.idle};
     return start(device, kKernel_order_choices, divide_up(count, kThreads), kThreads, &args);
   }
   int32_t gather() const {
@@ -101,6 +101,41 @@ int32_t launch(ts_context& device, const ts_experts_args& a) {
   for (int64_t first = 0; first < a.x.rows && status == TS_OK; first += room.rows)
     status = SomeRows{device, a, room, scratch, first, a.x.rows - first < room.rows ? a.x.rows - first : room.rows}.run();
   return status;
+}
+
+// Pairs of a row and a choice lie as rows of x and of out do, or x has one row for all choices of a row.
+int32_t launch(ts_context& device, const ts_chosen_linear_args& a) {
+  int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const int64_t chosen = a.out.heads, columns = a.weight->columns, outputs = a.weight->rows;
+  const bool own = a.x.heads == chosen;
+  if (a.out.stride != chosen * outputs || (own && a.x.stride != chosen * columns)) return TS_BAD_SHAPE;
+  const int64_t rows = kPairsAtOnce / chosen > 1 ? kPairsAtOnce / chosen : 1, pairs = rows * chosen;
+  const int64_t gathered = round_up(4 * pairs), rounded = gathered + round_up(4 * pairs * columns);
+  const uint64_t scratch = scratch_of(device, rounded + product_scratch(*a.weight, pairs), &status);
+  int32_t* matrices = reinterpret_cast<int32_t*>(scratch);
+  for (int64_t first = 0; first < a.x.rows && status == TS_OK; first += rows) {
+    const int64_t count = a.x.rows - first < rows ? a.x.rows - first : rows;
+    const NumberArgs numbers = {a.routes.data + first * a.routes.stride, matrices, a.routes.stride, count, chosen, a.weight->experts};
+    status = start(device, kKernel_choice_numbers, divide_up(count * chosen, kThreads), kThreads, &numbers);
+    const float* x = a.x.data + first * a.x.stride;
+    if (!own && status == TS_OK) {
+      float* copies = reinterpret_cast<float*>(scratch + static_cast<uint64_t>(gathered));
+      const PairArgs copy = {copies, x, nullptr, columns, a.x.stride, chosen, columns, 0, nullptr};
+      status = start_fours(device, kKernel_gather_pairs, count * chosen, columns, copy);
+      x = copies;
+    }
+    const ProductRows products = {x, columns, count * chosen, a.out.data + first * a.out.stride, outputs, false, matrices};
+    if (status == TS_OK) status = start_product(device, *a.weight, scratch + static_cast<uint64_t>(rounded), pairs, products);
+  }
+  return status;
+}
+
+int32_t launch(ts_context& device, const ts_idle_share_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const IdleArgs args = {a.out.data, a.routes.data, a.out.stride, a.routes.stride, a.out.rows, width_of(a.routes) / 2, a.experts};
+  return start(device, kKernel_idle_share, divide_up(a.out.rows, kThreads), kThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_route_args& a) {

@@ -64,6 +64,10 @@ TS_KERNEL(scale, ElementArgs) {
   change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] *= args.factor; });
 }
 
+TS_KERNEL(clamp, ElementArgs) {  // NaN stays: it is the second operand
+  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] = larger(0.0f - args.limit, smaller(args.limit, x.v[i])); });
+}
+
 TS_KERNEL(soft_cap, ElementArgs) {
   const float inverse = 1.0f / args.factor;
   change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] = tanh_ratio(x.v[i] * inverse) * args.factor; });

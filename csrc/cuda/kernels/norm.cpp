@@ -1,5 +1,5 @@
-// rms_norm, layer_norm: a block a row. head_norm: rms_norm of many short vectors, sixteen threads each. Sixteen partial sums, then one
-// fixed tree, as at the CPU's vector levels: the same bits.
+// rms_norm, layer_norm: a block a row. head_layer_norm: a block a head. head_norm: rms_norm of many short vectors, sixteen threads each.
+// Sixteen partial sums, then one fixed tree, as at the CPU's vector levels: the same bits.
 // Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
@@ -46,19 +46,28 @@ TS_KERNEL(rms_norm, NormArgs) {
   weights.each(count, [&](int32_t i, float weight) { out[i] = (held ? static_cast<float>(lane_row[i]) : in[i]) * scale * weight; });
 }
 
-TS_KERNEL(layer_norm, NormArgs) {
-  const float* in = args.x + block_index() * args.x_stride;
-  float* out = args.out + block_index() * args.out_stride;
+TS_DEVICE_INLINE void layer_norm_vector(const NormArgs& args, const float* in, float* out, const float* weight_at, const float* bias) {
   const int32_t count = static_cast<int32_t>(args.columns);
-  const HeldWeights weights(args.weight, count);
+  const HeldWeights weights(weight_at, count);
   const float mean = sum_by_lanes(count, [&](int32_t i) { return in[i]; }, AddValue()) / static_cast<float>(count);
   const float squares = sum_by_lanes(count, [&](int32_t i) { return in[i] - mean; }, AddSquare());
   const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(count) + args.eps);
   const bool held = count <= kLanePiece;
   weights.each(count, [&](int32_t i, float weight) {
     const float distance = held ? static_cast<float>(lane_row[i]) : in[i] - mean;
-    out[i] = fma(distance * scale, weight, args.bias == nullptr ? 0.0f : args.bias[i]);
+    out[i] = fma(distance * scale, weight, bias == nullptr ? 0.0f : bias[i]);
   });
+}
+
+TS_KERNEL(layer_norm, NormArgs) {
+  layer_norm_vector(args, args.x + block_index() * args.x_stride, args.out + block_index() * args.out_stride, args.weight, args.bias);
+}
+
+// A block a vector of a row.
+TS_KERNEL(head_layer_norm, NormArgs) {
+  const uint32_t vectors = static_cast<uint32_t>(args.vectors), block = static_cast<uint32_t>(block_index()), head = block % vectors;
+  const int64_t at = block / vectors * args.x_stride + head * args.columns, weights = head * args.weight_step;
+  layer_norm_vector(args, args.x + at, args.out + at, args.weight + weights, args.bias == nullptr ? nullptr : args.bias + weights);
 }
 
 // Vectors of up to kNarrow elements, which their threads keep in registers.

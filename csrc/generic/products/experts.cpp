@@ -71,19 +71,19 @@ bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == k
 
 const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
 
-// starts[e + 1]: rows that chose e. False where a row holds what is no expert's number, or an expert twice.
+// starts[e + 1]: rows that chose e. False where a row holds what is no expert's number, or an expert twice. Idle experts have no rows.
 bool count_rows(const ts_experts_args& a, int64_t* starts) {
   const int64_t chosen = width_of(a.routes) / 2;
   for (int64_t row = 0; row < a.x.rows; ++row) {
     const float* numbers = numbers_of(a, row);
     for (int64_t i = 0; i < chosen; ++i) {
-      if (!(numbers[i] >= 0 && numbers[i] < static_cast<float>(a.gate_up->experts))) return false;
+      if (!(numbers[i] >= 0 && numbers[i] < static_cast<float>(a.gate_up->experts + a.idle))) return false;
       const int64_t expert = static_cast<int64_t>(numbers[i]);
       if (static_cast<float>(expert) != numbers[i]) return false;
       for (int64_t before = 0; before < i; ++before) {
         if (numbers[before] == numbers[i]) return false;
       }
-      ++starts[expert + 1];
+      if (expert < a.gate_up->experts) ++starts[expert + 1];
     }
   }
   return true;
@@ -96,7 +96,10 @@ void sort_pairs(Experts& all) {
   for (int64_t e = 0; e < all.a.gate_up->experts; ++e) next[e] = all.starts[e];
   for (int64_t row = 0; row < all.a.x.rows; ++row) {
     const float *numbers = numbers_of(all.a, row), *weights = numbers - chosen;
-    for (int64_t i = 0; i < chosen; ++i) all.pairs[next[static_cast<int64_t>(numbers[i])]++] = {row, weights[i]};
+    for (int64_t i = 0; i < chosen; ++i) {
+      const int64_t expert = static_cast<int64_t>(numbers[i]);
+      if (expert < all.a.gate_up->experts) all.pairs[next[expert]++] = {row, weights[i]};
+    }
   }
 }
 

@@ -51,6 +51,13 @@ inline int32_t check_shapes(const ts_sparse_mixer_args& a) {
   return a.jitter >= 0 ? TS_OK : TS_BAD_VALUE;
 }
 
+// One vector of weights for all heads, or one for each; biases alike.
+inline int32_t check_shapes(const ts_head_layer_norm_args& a) {
+  const int64_t width = width_of(a.out);
+  if (width < 1 || a.weight.data == nullptr || (a.weight.length != a.out.dim && a.weight.length != width)) return TS_BAD_SHAPE;
+  return a.bias.data != nullptr && a.bias.length != a.weight.length ? TS_BAD_SHAPE : TS_OK;
+}
+
 inline bool has_gate(const ts_experts_args& a) { return a.gate_up->rows == 2 * a.down->columns; }
 
 // Checks the matrices, the inputs and the output. Each backend checks what lies between.
@@ -62,7 +69,23 @@ inline int32_t check_shapes(const ts_experts_args& a) {
   if (a.gate_up->experts < 1 || a.gate_up->experts > kMostExperts || a.down->experts != a.gate_up->experts) return TS_BAD_SHAPE;
   if (a.gate_up->columns != width || (a.gate_up->rows != a.down->columns && !has_gate(a)) || a.down->rows > width) return TS_BAD_SHAPE;
   if (width_of(a.out) != a.down->rows || a.out.rows != a.x.rows || a.routes.rows != a.x.rows) return TS_BAD_SHAPE;
+  if (a.idle < 0 || (a.idle > 0 && a.weigh_inputs != 0)) return TS_BAD_VALUE;
   return width_of(a.routes) % 2 != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+// Not the numbers of matrices, which may lie on a device.
+inline int32_t check_shapes(const ts_chosen_linear_args& a) {
+  const int32_t status = check_weight(a.weight);
+  if (status != TS_OK) return status;
+  const int64_t choices = a.out.heads, matrices = a.weight->experts;
+  if (matrices < 1 || matrices > kMostExperts || choices < 1 || width_of(a.routes) != 2 * choices) return TS_BAD_SHAPE;
+  if (a.x.rows != a.out.rows || a.routes.rows != a.out.rows || (a.x.heads != 1 && a.x.heads != choices)) return TS_BAD_SHAPE;
+  return a.x.dim != a.weight->columns || a.out.dim != a.weight->rows ? TS_BAD_SHAPE : TS_OK;
+}
+
+inline int32_t check_shapes(const ts_idle_share_args& a) {
+  if (a.out.rows != a.routes.rows || width_of(a.out) != 1 || width_of(a.routes) % 2 != 0) return TS_BAD_SHAPE;
+  return a.experts < 1 ? TS_BAD_VALUE : TS_OK;
 }
 
 // Whether a bank's elements are int8 with a scale for each column of each matrix; no other op takes such a weight.

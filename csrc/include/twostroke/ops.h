@@ -60,13 +60,15 @@ typedef int64_t ts_integer;
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
   OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale)) \
+  OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
+  OP(clamp, F(value, out) F(number, limit))                                                                              \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
   OP(entry_attention, F(value, out) F(value, q) F(value, chosen) F(value, before) F(cache, layer) F(sequences, batch) F(vector, sinks) F(number, scale) F(integer, rate) F(integer, window)) \
   OP(entry_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch) F(integer, rate)) \
   OP(entry_write, F(cache, layer) F(value, rows) F(indices, slots) F(indices, positions) F(integer, rate)) \
-  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs)) \
+  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs) F(integer, idle)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
   OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift))                           \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
@@ -74,8 +76,10 @@ typedef int64_t ts_integer;
   OP(gather, F(value, out) F(value, part) F(weight, reader) F(integer, first))                                           \
   OP(gather_rows, F(value, out) F(value, x) F(indices, rows))                                                            \
   OP(hand_over, F(value, x))                                                                                              \
+  OP(head_layer_norm, F(value, out) F(vector, weight) F(vector, bias) F(number, eps))                                    \
   OP(head_linear, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(head_norm, F(value, out) F(vector, weight) F(number, eps))                                                          \
+  OP(idle_share, F(value, out) F(value, routes) F(integer, experts))                                                     \
   OP(index_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch))                      \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
   OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale)) \

@@ -89,5 +89,5 @@ class Program:
 
 
 def _numbers(weight: Weight) -> int:
-    """How many numbers a matrix or a bank has, with its biases."""
-    return weight.elements + sum(part.length for part in weight.bias)
+    """How many numbers a matrix or a bank has, with its biases; one that several matrices share counts once."""
+    return weight.elements + sum(part.length for part in dict.fromkeys(weight.bias))

@@ -57,6 +57,7 @@ def opt(**changes: Any) -> Config:
 CLASSIC: dict[str, Config] = {
     "stablelm": stablelm(),
     "stablelm-parallel": stablelm(use_parallel_residual=True, use_qkv_bias=True, tie_word_embeddings=True),
+    "stablelm-head-norms": stablelm(qk_layernorm=True, num_hidden_layers=2),
     "starcoder2": starcoder2(sliding_window=20),
     "starcoder2-no-biases": starcoder2(use_bias=False, tie_word_embeddings=False, num_key_value_heads=1),
     "nemotron": nemotron(),
@@ -76,7 +77,7 @@ CLASSIC: dict[str, Config] = {
     "bloom": bloom(),
     "bloom-odd-sizes": bloom(n_head=5, tie_word_embeddings=False, layer_norm_epsilon=0.01),
     "mpt": mpt(),
-    "mpt-scaled": mpt(n_heads=4, attn_config={"softmax_scale": 0.2}),
+    "mpt-scaled": mpt(n_heads=4, attn_config={"softmax_scale": 0.2, "clip_qkv": 1.0}),
     "opt": opt(),
     "opt-no-biases": opt(enable_bias=False, tie_word_embeddings=False, activation_function="gelu"),
     "hunyuan": hunyuan(),

@@ -176,7 +176,9 @@ DENSE: dict[str, Config] = {
     "exaone4": exaone4(),
     "exaone4-all-full": exaone4(sliding_window=None, layer_types=["full_attention"] * 4, tie_word_embeddings=True),
     "cohere": cohere(),
-    "cohere-odd-sizes": cohere(hidden_size=60, num_attention_heads=6, num_key_value_heads=3, attention_bias=True),
+    "cohere-odd-sizes": cohere(
+        hidden_size=60, num_attention_heads=6, num_key_value_heads=3, attention_bias=True, use_qk_norm=True
+    ),
     "cohere2": cohere2(),
     "cohere2-pattern": cohere2(sliding_window_pattern=2, tie_word_embeddings=False),
     "glm": glm(partial_rotary_factor=0.5),

@@ -139,7 +139,7 @@ EXPERTS: dict[str, Config] = {
     "qwen3.5-moe": qwen3_5_moe(),
     "qwen3.5-moe-with-images": qwen3_5_moe_with_images,
     "olmoe": olmoe(),
-    "olmoe-grouped": olmoe(num_key_value_heads=2, norm_topk_prob=True, attention_bias=True),
+    "olmoe-grouped": olmoe(num_key_value_heads=2, norm_topk_prob=True, attention_bias=True, clip_qkv=1.0),
     "flex-olmo": flex_olmo(),
     "glm-4.5": glm4_moe(use_qk_norm=True, attention_bias=True),
     "glm-4.5-groups": glm4_moe(**in_groups(n_shared_experts=2, first_k_dense_replace=0)),

@@ -47,7 +47,7 @@ NEAR: dict[str, Config] = {
     "apertus": apertus(),
     "ministral": ministral(layer_types=["sliding_attention", "full_attention"] * 2),
     "vaultgemma": vaultgemma(),
-    "olmo": olmo(),
+    "olmo": olmo(clip_qkv=1.0),
     "doge": doge(),
     "doge-biases": doge(attention_bias=True, mlp_bias=True, sliding_window=20, num_key_value_heads=None),
     "diffllama": diffllama(),

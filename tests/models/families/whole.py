@@ -23,6 +23,7 @@ from tests.models.families.experts import EXPERTS
 from tests.models.families.latent import LATENT
 from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
+from tests.models.families.other import OTHER
 from tests.models.families.published_encoders import JUDGES, NeoBertConfig, NomicMoeConfig
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
@@ -126,6 +127,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **INSIDE,
     **WRAPPED,
     **NEWER,
+    **OTHER,
     "nomic-bert-moe": NomicMoeConfig,
     "neobert": NeoBertConfig,
     "rwkv6": Rwkv6Config,

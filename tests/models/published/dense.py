@@ -108,6 +108,10 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     ),
     "LGAI-EXAONE/EXAONE-4.0-32B": (sizes("Exaone4ForCausalLM", 102_400, 5120, 27_392, 64, 40, 8), 32.003),
     "CohereLabs/c4ai-command-r-v01": (sizes("CohereForCausalLM", 256_000, 8192, 22_528, 40, 64, 64), 34.981),
+    "CohereLabs/c4ai-command-r-plus": (  # its page: 104B
+        sizes("CohereForCausalLM", 256_000, 12_288, 33_792, 64, 96, 8, use_qk_norm=True, **TIED),
+        103.811,
+    ),
     "CohereLabs/c4ai-command-r7b-12-2024": (sizes("Cohere2ForCausalLM", 256_000, 4096, 14_336, 32, 32, 8), 8.028),
     "zai-org/glm-4-9b-chat-hf": (sizes("GlmForCausalLM", 151_552, 4096, 13_696, 40, 32, 2), 9.400),
     "zai-org/GLM-4-9B-0414": (sizes("Glm4ForCausalLM", 151_552, 4096, 13_696, 40, 32, 2), 9.400),
@@ -117,6 +121,14 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "stabilityai/stablelm-2-1_6b": (
         sizes("StableLmForCausalLM", 100_352, 2048, 5632, 24, 32, 32, use_qkv_bias=True),
         1.645,
+    ),
+    "stabilityai/stablelm-2-12b": (  # its page: 12.1B
+        sizes("StableLmForCausalLM", 100_352, 5120, 13_824, 40, 32, 8, qk_layernorm=True, use_parallel_residual=True),
+        12.143,
+    ),
+    "adept/persimmon-8b-base": (  # the announcement: 9.3B with both tables of 262,144 tokens
+        sizes("PersimmonForCausalLM", 262_144, 4096, 16_384, 36, 64),
+        9.397,
     ),
     "bigcode/starcoder2-3b": (sizes("Starcoder2ForCausalLM", 49_152, 3072, 12_288, 30, 24, 2), 3.030),
     "bigcode/starcoder2-7b": (sizes("Starcoder2ForCausalLM", 49_152, 4608, 18_432, 32, 36, 4), 7.174),

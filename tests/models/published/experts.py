@@ -45,6 +45,24 @@ LFM2 = ["full_attention" if index in (2, 6, 10, 14, 18, 21) else "conv" for inde
 PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int, int]] = {
     "openai/gpt-oss-20b": (gpt_oss(24, 32), 20.91, 3.61, 24 * 2 * 8 * 64 * 2, 0),
     "openai/gpt-oss-120b": (gpt_oss(36, 128), 116.83, 5.13, 36 * 2 * 8 * 64 * 2, 0),
+    "databricks/dbrx-instruct": (  # its page: 132B, of which a token uses 36B
+        {
+            **{"architectures": ["DbrxForCausalLM"], "model_type": "dbrx", "torch_dtype": "bfloat16"},
+            **{"vocab_size": 100_352, "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32_768},
+            "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500_000},
+            "ffn_config": {"ffn_hidden_size": 10_752, "moe_num_experts": 16, "moe_top_k": 4},
+        },
+        132.0, 36.0, 40 * 2 * 8 * 128 * 2, 0,
+    ),
+    "jetmoe/jetmoe-8b": (  # its page: 8.5B, of which a token uses 2.2B
+        {
+            **{"architectures": ["JetMoeForCausalLM"], "model_type": "jetmoe", "torch_dtype": "bfloat16"},
+            **{"vocab_size": 32_000, "hidden_size": 2048, "num_hidden_layers": 24, "intermediate_size": 5632},
+            **{"num_key_value_heads": 16, "kv_channels": 128, "num_local_experts": 8, "num_experts_per_tok": 2},
+            **TIED,
+        },
+        8.52, 2.2, 24 * 2 * 16 * 128 * 2, 0,
+    ),
     "zai-org/GLM-4.5-Air": (
         sizes(
             "Glm4MoeForCausalLM", 151_552, 4096, 10_944, 46, 96, 8,

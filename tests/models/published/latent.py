@@ -152,6 +152,19 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None, int]] = {
         None,
         36 * 2 * (256 + 64),
     ),
+    "meituan-longcat/LongCat-Flash-Chat": (  # its page: 560B; a token uses 18.6B to 31.3B
+        {
+            **{"architectures": ["LongcatFlashForCausalLM"], "model_type": "longcat_flash", "torch_dtype": "bfloat16"},
+            **{"vocab_size": 131_072, "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64, **HEADS},
+            **{"q_lora_rank": 1536, "ffn_hidden_size": 12_288, "expert_ffn_hidden_size": 2048, "moe_topk": 12},
+            **{"n_routed_experts": 512, "zero_expert_num": 256, "zero_expert_type": "identity"},
+            **{"routed_scaling_factor": 6.0, "rope_theta": 1e7, "rms_norm_eps": 1e-5, "attention_method": "MLA"},
+            **{"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "max_position_embeddings": 131_072},
+        },
+        560.0,
+        None,
+        56 * LATENT_BYTES,
+    ),
     "zai-org/GLM-4.7-Flash": (
         sizes(
             "Glm4MoeLiteForCausalLM",

@@ -380,7 +380,18 @@ def _nomic_experts(name: str, values: np.ndarray, config: dict[str, Any]) -> Nam
         yield name, values
 
 
+def _dbrx(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """Experts as stacks; the last product's matrices turned."""
+    stem = name.rpartition(".")[2]
+    if ".experts.mlp." not in name:
+        yield name, values
+        return
+    stack = values.reshape(config["ffn_config"]["moe_num_experts"], -1, values.shape[-1])
+    yield f"{name}.weight", stack.swapaxes(1, 2) if stem == "w2" else stack
+
+
 RULES: dict[str, Rule] = {
+    "dbrx": _dbrx,
     "nomic-bert-moe": _nomic_experts,
     "bert": _roberta,
     "gemma3n": _streams,

@@ -169,7 +169,7 @@ def test_deepseek_files_from_before_the_keys_of_groups(experts, biased, groups, 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"general__architecture": string("dbrx")}, "architecture 'dbrx' is not implemented"),
+        ({"general__architecture": string("plamo")}, "architecture 'plamo' is not implemented"),
         ({"general__architecture": string("mixtral")}, "architecture 'mixtral' is not implemented"),
         ({"general__architecture": None}, "architecture 'None' is not implemented"),
         ({"general__architecture": string("clip")}, "architecture 'clip'"),

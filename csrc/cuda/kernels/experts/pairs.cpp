@@ -12,19 +12,40 @@ TS_KERNEL(order_choices, ChoiceArgs) {
   if (row >= args.rows) return;
   const float *weights = args.routes + row * args.routes_stride, *numbers = weights + args.chosen;
   float last = -1.0f;
+  int32_t matrix = 0;
   for (int64_t i = 0; i < args.chosen; ++i) {
-    float next = static_cast<float>(args.experts), weight = __builtin_nanf("");
+    float next = static_cast<float>(args.experts + args.idle), weight = __builtin_nanf("");
     for (int64_t j = 0; j < args.chosen; ++j) {
       const float number = numbers[j];
       if (!(number > last && number < next) || static_cast<float>(static_cast<int64_t>(number)) != number) continue;
       next = number;
       weight = weights[j];
     }
-    const bool found = next < static_cast<float>(args.experts);
-    args.matrices[row * args.chosen + i] = found ? static_cast<int32_t>(next) : 0;
-    args.weights[row * args.chosen + i] = weight;
+    const bool found = next < static_cast<float>(args.experts), none = next < static_cast<float>(args.experts + args.idle);
+    if (found) matrix = static_cast<int32_t>(next);
+    args.matrices[row * args.chosen + i] = matrix;
+    args.weights[row * args.chosen + i] = none && !found ? 0.0f : weight;
     last = next;
   }
+}
+
+// A thread a choice. The host cannot see what is no matrix.
+TS_KERNEL(choice_numbers, NumberArgs) {
+  const int64_t pair = block_index() * threads() + thread_index();
+  if (pair >= args.rows * args.chosen) return;
+  const float number = args.routes[pair / args.chosen * args.routes_stride + args.chosen + pair % args.chosen];
+  args.matrices[pair] = number >= 0.0f && number < static_cast<float>(args.experts) ? static_cast<int32_t>(number) : 0;
+}
+
+// A thread a row.
+TS_KERNEL(idle_share, IdleArgs) {
+  const int64_t row = block_index() * threads() + thread_index();
+  if (row >= args.rows) return;
+  const float *weights = args.routes + row * args.routes_stride, *numbers = weights + args.chosen;
+  float sum = 0.0f;
+  for (int64_t i = 0; i < args.chosen; ++i)
+    if (numbers[i] >= static_cast<float>(args.experts)) sum += weights[i];
+  args.out[row * args.out_stride] = sum;
 }
 
 // A thread four elements of a pair.

@@ -46,13 +46,13 @@ constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a se
 constexpr int kOneRowColumns = 4;
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
-struct ElementArgs {  // add, activate, gate, multiply, scale, soft_cap
+struct ElementArgs {  // add, activate, clamp, gate, multiply, scale, soft_cap
   float* out;
   const float *x, *gate;
   int64_t out_stride, x_stride, gate_stride, width, parts, activation;
   int64_t shared;  // elements of x that share a gate
   float factor;
-  float limit, shift;  // of gate; limit: 0 for none
+  float limit, shift;  // of gate, where a limit of 0 is none; limit of clamp
 };
 
 struct GatherArgs {
@@ -72,11 +72,12 @@ struct EmbedArgs {
   StoredLayout stored;
 };
 
-struct NormArgs {  // rms_norm, layer_norm; of head_norm, each of `rows` rows is `vectors` vectors, one after another
+struct NormArgs {  // rms_norm, layer_norm; of head_norm and head_layer_norm, each of `rows` rows is `vectors` vectors, one after another
   float* out;
   const float *x, *weight, *bias;
   int64_t out_stride, x_stride, rows, vectors, columns;
   float eps;
+  int64_t weight_step = 0;  // of head_layer_norm: from the weights of a vector to those of the next
 };
 
 struct RopeArgs {
@@ -193,6 +194,8 @@ struct FollowArgs {
   K(attention_prompt_f32, AttentionArgs) \
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
+  K(choice_numbers, NumberArgs)       \
+  K(clamp, ElementArgs)               \
   K(compress, CompressArgs)           \
   K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \
@@ -206,7 +209,9 @@ struct FollowArgs {
   K(gather_pairs, PairArgs)           \
   K(gather_rows, GatherArgs)          \
   K(gaussian_cut, NormArgs)           \
+  K(head_layer_norm, NormArgs)        \
   K(head_norm, NormArgs)              \
+  K(idle_share, IdleArgs)             \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
   K(kv_write, KVWriteArgs)            \

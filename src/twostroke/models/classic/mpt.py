@@ -11,7 +11,7 @@ from twostroke.models.common.blocks.alibi import LARGEST, alibi_slopes
 from twostroke.models.common.blocks.attend import joined_in_order
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
-from twostroke.models.common.fields.fields import refuse_setting, usual_names
+from twostroke.models.common.fields.fields import clip_of, refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
@@ -27,9 +27,9 @@ OWN_NAMES = {
 
 @architecture("MptForCausalLM", "MPTForCausalLM", model_type="mpt")
 def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_config: softmax_scale. Slopes are used whatever else it says, as in transformers."""
+    """attn_config: softmax_scale, clip_qkv. Slopes are used whatever else it says, as in transformers."""
     attention = fields.group("attn_config") or Fields({}, "config.json: attn_config")
-    for name in ("clip_qkv", "qk_ln", "prefix_lm"):
+    for name in ("qk_ln", "prefix_lm"):
         refuse_setting(attention, name, "It changes what attention sees, and is not implemented.")
     fields = usual_names(fields, OWN_NAMES)
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
@@ -42,6 +42,7 @@ def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         heads=replace(
             parts.heads,
             scale=attention.optional_number("softmax_scale", 1e-6, 1e6) or 0.0,
+            clip=clip_of(attention),
             slopes=alibi_slopes(parts.heads.num_heads),
             names=replace(parts.heads.names, o="attn.out_proj"),
             joined=joined_in_order("attn.Wqkv"),

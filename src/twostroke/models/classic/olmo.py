@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
-from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.fields.fields import clip_of
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
@@ -20,13 +20,12 @@ SILENT = {"layer_norm_eps": 1e-5, "eos_token_id": 50_279}
 
 @architecture("OlmoForCausalLM", model_type="olmo")
 def olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """OLMo. Its clip_qkv is refused."""
-    refuse_setting(fields, "clip_qkv", "It holds q, k and v within a limit, which is not implemented.")
+    """clip_qkv: q, k and v are held within a limit (OLMo 7B)."""
     if fields.number("layer_norm_eps", 1e-12, 0.1, default=1e-5) != 1e-5:
         raise fields.wrong("layer_norm_eps", "transformers reads 1e-5 for this family whatever it says.")
     parts = read_parts(fields, SILENT, kind=NormKind.UNIT_LAYER, eps="layer_norm_eps")
     fields = parts.fields
     turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
     biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased))
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, clip=clip_of(fields)))
     return pre_decoder(parts, turn)

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import parallel_layer, pre_layer
-from twostroke.models.common.blocks.norm import NormKind
-from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.blocks.norm import HeadWeights, Norm, NormKind
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
@@ -23,11 +22,18 @@ SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id
 
 @architecture("StableLmForCausalLM", model_type="stablelm")
 def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_parallel_residual: both blocks read the same norm."""
-    refuse_setting(fields, "qk_layernorm", "Heads with layer norms of their own (StableLM 2 12B) are not implemented.")
+    """use_parallel_residual: both blocks read the same norm. qk_layernorm: heads of q and k have norms of their own
+    (StableLM 2 12B)."""
     parts = read_parts(fields, SILENT, kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.25)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=parts.fields.boolean("use_qkv_bias", False)))
+    own = Norm(parts.norm.eps, NormKind.PLAIN_LAYER, heads=HeadWeights.APART)
+    heads = replace(
+        parts.heads,
+        qkv_bias=parts.fields.boolean("use_qkv_bias", False),
+        head_norm=own if parts.fields.boolean("qk_layernorm", False) else None,
+        names=replace(parts.heads.names, q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"),
+    )
+    parts = replace(parts, heads=heads)
     layer_of = parallel_layer if parts.fields.boolean("use_parallel_residual", False) else pre_layer
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:

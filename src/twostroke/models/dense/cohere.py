@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import parallel_layer
-from twostroke.models.common.blocks.norm import NormKind
-from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.blocks.norm import HeadWeights, NormKind
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
@@ -30,9 +29,10 @@ SILENT = {
 
 @architecture("CohereForCausalLM", model_type="cohere")
 def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer turns and sees everything."""
-    refuse_setting(fields, "use_qk_norm", "Heads with layer norms of their own (Command R+) are not implemented.")
+    """Every layer turns and sees everything. use_qk_norm: heads of q and k have norms of their own (Command R+)."""
     parts = _read(fields)
+    if parts.fields.boolean("use_qk_norm", False):
+        parts = replace(parts, heads=replace(parts.heads, head_norm=replace(parts.norm, heads=HeadWeights.ROWS)))
     spec = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:

@@ -13,7 +13,7 @@ from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
-from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.fields import clip_of, refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
@@ -46,7 +46,7 @@ class Sparse:
 @architecture("OlmoeForCausalLM", model_type="olmoe")
 def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A norm before each block."""
-    shape = _read(fields, SILENT, 64)
+    shape = _read(fields, SILENT, 64, clip_of(fields))
     block = mixture(shape.block)
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:
@@ -58,6 +58,7 @@ def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("FlexOlmoForCausalLM", model_type="flex_olmo")
 def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """FlexOlmo, with a norm after each block."""
+    refuse_setting(fields, "clip_qkv", "transformers ignores it for this family: what it means is not settled.")
     shape = _read(fields, FLEX_SILENT, 7)
     parts = shape.parts
 
@@ -69,15 +70,15 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return parts.facts, decoder_program(parts.decoder, layer)
 
 
-def _read(fields: Fields, silent: Mapping[str, object], experts: int) -> Sparse:
-    """experts: how many there are where the config is silent."""
-    refuse_setting(fields, "clip_qkv", "Queries, keys and values that are clipped are not implemented.")
+def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
+    """experts: how many there are where the config is silent. clip: see Heads."""
     refuse_setting(fields, "sliding_window", "Of transformers' ways to compute attention only some would keep to it.")
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields, hidden = parts.fields, parts.facts.hidden_size
     biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm))
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm, clip=clip)
+    parts = replace(parts, heads=heads)
     turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
     count = expert_count(fields, experts)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", False))

@@ -7,10 +7,12 @@
 act: the op `gate` with `activation`, `limit` and `shift` where gate_up has twice as many rows as down has columns, else
 the op `activate` with `activation`.
 
-routes (T, 2 k) holds weights and experts' numbers as route.py writes them. A number that is no expert's, or that
-stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D) or (F, D), down one of E matrices of
-(N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py, rounded; then one product and
-one addition for each element. One row's result depends on that row alone, whichever rows meet the same expert.
+routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 are of
+experts that this op leaves out: they add nothing (idle_share.py says what they count; weigh_inputs is 0 then). Another
+number that is no expert's, or one that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D)
+or (F, D), down one of E matrices of (N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py,
+rounded; then one product and one addition for each element. One row's result depends on that row alone, whichever rows
+meet the same expert.
 
 rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert, which the reference needs
 (kernels take several experts at once and have room of their own): what they hold afterwards is not said. middle has 2 F
@@ -51,14 +53,15 @@ def reference(
     limit: float = 0.0,
     shift: float = 0.0,
     weigh_inputs: int = 0,
+    idle: int = 0,
 ) -> None:
     """See the module. Raises ValueError for numbers that are no expert's."""
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts):
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts + idle):
         raise ValueError(f"routes name experts that are not among the {gate_up.experts}")
     out[...] = 0.0
-    for expert in np.unique(chosen):
+    for expert in np.unique(chosen[chosen < gate_up.experts]):
         met, place = np.nonzero(chosen == expert)
         count = len(met)
         pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
@@ -122,6 +125,7 @@ class Experts(Op):
     limit: float = 0.0
     shift: float = 0.0
     weigh_inputs: int = 0
+    idle: int = 0
 
     @property
     def experts_of_a_row(self) -> int:
@@ -139,12 +143,14 @@ class Experts(Op):
 
 @dataclass(frozen=True, slots=True)
 class ExpertRule:
-    """What an expert makes of its products, and where the router's weight comes in: see the module."""
+    """What an expert makes of its products, and where the router's weight comes in: see the module. idle: how many
+    experts that compute nothing the router may choose beside those of the banks."""
 
     activation: Activation = Activation.SILU
     limit: float = 0.0
     shift: float = 0.0
     weigh_inputs: bool = False
+    idle: int = 0
 
 
 SWIGLU = ExpertRule()
@@ -160,5 +166,5 @@ def experts(x: Value, routes: Value, gate_up: Weight, down: Weight, rule: Expert
     out = x.fresh()
     room = x.fresh(x.width), x.fresh(inner if plain else 2 * inner), x.fresh(2)
     act, first = int(rule.activation), int(rule.weigh_inputs)
-    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, act, rule.limit, rule.shift, first))
+    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, act, rule.limit, rule.shift, first, rule.idle))
     return out

@@ -168,8 +168,9 @@ def _bloom(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _mpt(config: Config, names: Names) -> dict[str, Any]:
-    bias = config.get("attn_config", {}).get("alibi_bias_max", 8)
-    return {**_whole_heads(config, names), "attention.max_alibi_bias": float(bias)}
+    said = config.get("attn_config") or {}
+    clip = {"attention.clamp_kqv": float(said["clip_qkv"])} if said.get("clip_qkv") else {}
+    return {**_whole_heads(config, names), "attention.max_alibi_bias": float(said.get("alibi_bias_max", 8)), **clip}
 
 
 def _glm(config: Config, _: Names) -> dict[str, Any]:
@@ -241,7 +242,8 @@ def _bigcode(config: Config, names: Names) -> dict[str, Any]:
 
 def _olmo(config: Config, names: Names) -> dict[str, Any]:
     absent = ("attention.key_length", "attention.value_length", "rope.dimension_count")
-    return {**dict.fromkeys(absent), "attention.layer_norm_epsilon": 1e-5}
+    clip = {"attention.clamp_kqv": float(config["clip_qkv"])} if config.get("clip_qkv") else {}
+    return {**dict.fromkeys(absent), "attention.layer_norm_epsilon": 1e-5, **clip}
 
 
 def _encoder(config: Config, names: Names) -> dict[str, Any]:

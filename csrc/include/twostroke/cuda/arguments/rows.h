@@ -22,12 +22,25 @@ struct MixerArgs {  // sparse_mixer
   float apart;
 };
 
-// Pairs of a row and an expert that it chose, in the order of the experts' numbers: row r has pairs r * chosen .. (r + 1) * chosen.
+// Pairs of a row and an expert that it chose, in the order of the experts' numbers: row r has pairs r * chosen .. (r + 1) * chosen. idle: how
+// many numbers behind those of the experts add nothing: their pairs weigh 0 and have the matrices of the expert before them.
 struct ChoiceArgs {  // order_choices
   const float* routes;
   int32_t* matrices;
   float* weights;
-  int64_t routes_stride, rows, chosen, experts, parts;
+  int64_t routes_stride, rows, chosen, experts, idle;
+};
+
+struct NumberArgs {  // choice_numbers: a row's numbers as whole ones, in the order of its choices; 0 for what is no matrix'
+  const float* routes;
+  int32_t* matrices;
+  int64_t routes_stride, rows, chosen, experts;
+};
+
+struct IdleArgs {  // idle_share
+  float* out;
+  const float* routes;
+  int64_t out_stride, routes_stride, rows, chosen, experts;
 };
 
 struct PairArgs {  // gather_pairs: (pairs, width) of x's rows; add_pairs: rows of out of (pairs, width)

@@ -15,6 +15,7 @@ from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.clamp import clamp
 from twostroke.ops.rows.multiply import multiply
 from twostroke.program.trace import Tracer
 from twostroke.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
@@ -71,7 +72,8 @@ class Heads(HeadCounts):
     by side. slopes: of alibi, one for each query head. gated: q's tensor has the rows of a gate behind those of each
     head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
     of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
-    of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers.
+    of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers. clip:
+    q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
     """
 
     scale: float = 0.0
@@ -90,6 +92,7 @@ class Heads(HeadCounts):
     ahead: int = 0
     gates: int = 0
     gate_function: Activation = Activation.SIGMOID
+    clip: float = 0.0
 
 
 def joined_by_head(name: str) -> JoinedText:
@@ -127,6 +130,8 @@ def attend(
     if shape.wide_norm:
         q = shape.wide_norm(t, shape.names.q_norm, q, in_place=True)
         k = shape.wide_norm(t, shape.names.k_norm, k, in_place=True)
+    if shape.clip:
+        q, k, v = clamp(join(q, k, v), shape.clip).split(shape.query, shape.kv, shape.kv)
     q, k = q.heads(shape.num_heads), k.heads(shape.num_kv_heads)
     if shape.head_norm and not shape.norm_after_rope:
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)

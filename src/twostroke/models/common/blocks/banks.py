@@ -73,11 +73,45 @@ class EachExpert:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsOfExperts:
+    """One tensor for each matrix, whose rows are the inner elements of one expert after the other; so `down_name` holds
+    each expert's second product transposed. Full names behind the layer's prefix."""
+
+    gate: str
+    up: str
+    down_name: str
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        parts = tuple(
+            Tensor(t.name(name), self._whole(shape), rows=inner)
+            for inner in self._inner(shape)
+            for name in (self.gate, self.up)
+        )
+        return t.weight(GATE_UP, shape.first_rows, shape.hidden_size, parts, experts=shape.experts)
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        name, whole = t.name(self.down_name), self._whole(shape)
+        parts = tuple(Tensor(name, whole, transposed=True, columns=inner) for inner in self._inner(shape))
+        return t.weight(DOWN, shape.hidden_size, shape.inner_size, parts, experts=shape.experts)
+
+    def _whole(self, shape: BankShape) -> tuple[int, int]:
+        return shape.experts * shape.inner_size, shape.hidden_size
+
+    def _inner(self, shape: BankShape) -> list[tuple[int, int]]:
+        """The first row of each expert, and the row behind its last."""
+        firsts = range(0, shape.experts * shape.inner_size, shape.inner_size)
+        return [(first, first + shape.inner_size) for first in firsts]
+
+
+@dataclass(frozen=True, slots=True)
 class Stacks:
     """One tensor for each bank, (experts, rows, columns), or (experts, columns, rows) where `transposed`.
 
     first, second: their full names behind the layer's prefix. bias: what stands behind a name for the biases,
-    (experts, rows). paired: rows of gate and of what it multiplies lie in turn.
+    (experts, rows). paired: rows of gate and of what it multiplies lie in turn. common: the full name of the bias that
+    the second products of all experts have; empty for none.
     """
 
     first: str
@@ -85,6 +119,7 @@ class Stacks:
     transposed: bool = False
     paired: bool = False
     bias: str = "_bias"
+    common: str = ""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
         """See Banks."""
@@ -102,10 +137,15 @@ class Stacks:
         count = shape.experts
         if t.apart:
             return self._each_expert(t, shape, role, t.name(name), rows, columns)
+        common = self._common(t, shape, role)
         sizes = (count, columns, rows) if self.transposed else (count, rows, columns)
         parts = tuple(_matrices(t.name(name), sizes, self.transposed, order))
-        biases = tuple(_matrices(t.name(name + self.bias), (count, rows), False, order)) if shape.biased else ()
+        biases = tuple(_matrices(t.name(name + self.bias), (count, rows), False, order)) if shape.biased else common
         return t.weight(role, rows, columns, parts, biases, experts=count)
+
+    def _common(self, t: Tracer, shape: BankShape, role: str) -> tuple[Tensor, ...]:
+        bias = Tensor(t.name(self.common), (shape.hidden_size,))
+        return (bias,) * shape.experts if self.common and role == DOWN else ()
 
     def _each_expert(self, t: Tracer, shape: BankShape, role: str, name: str, rows: int, columns: int) -> Weight:
         """The bank's matrices under a name for each expert, as checkpoints that were quantized have them."""
@@ -116,7 +156,7 @@ class Stacks:
         modules = [f"{begin}.{expert}.{one}" for expert in range(shape.experts) for one in names]
         parts = tuple(Tensor(f"{module}.weight", (each, columns)) for module in modules)
         if not shape.biased:
-            return t.weight(role, rows, columns, parts, experts=shape.experts)
+            return t.weight(role, rows, columns, parts, self._common(t, shape, role), experts=shape.experts)
         t.stacks.append(ExpertStack(name + self.bias, names, paired=paired, bias=True))
         biases = tuple(Tensor(f"{module}.bias", (each,)) for module in modules)
         return t.weight(role, rows, columns, parts, biases, experts=shape.experts)

@@ -18,14 +18,13 @@ from twostroke.ops.attention.latent_write import latent_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
 from twostroke.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
 """The norm of latents: every family takes this eps, whatever its config says of the other norms."""
-Q, Q_DOWN, Q_UP = "self_attn.q_proj", "self_attn.q_a_proj", "self_attn.q_b_proj"
-KV_DOWN, KV_UP = "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class LatentHeads:
     value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of keys are still
     shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that read
     and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm of
-    their position, see RopeSpec.
+    their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. name: how the names of the
+    block's tensors begin.
     """
 
     hidden_size: int
@@ -50,6 +50,8 @@ class LatentHeads:
     interleaved: bool
     bias: bool = False
     query_growth: float = 0.0
+    latent_scale: float = 1.0
+    name: str = "self_attn"
 
     @property
     def pairs(self) -> int:
@@ -67,7 +69,7 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
     """The layer's cache, in which the rows' latents and turned keys are."""
     latent, turned = linear(h, _down(t, shape)).split(shape.rank, shape.turned)
-    latent = LATENT_NORM(t, "self_attn.kv_a_layernorm", latent, in_place=True)
+    latent = scale(LATENT_NORM(t, f"{shape.name}.kv_a_layernorm", latent, in_place=True), shape.latent_scale)
     if shape.turn:
         turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
     cache = t.cache(LatentKV(1, shape.rank + shape.turned, 0, shape.rank))
@@ -77,8 +79,9 @@ def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
 
 def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     """The normed latent that queries are made of."""
-    made = linear(h, t.matrix("q_latent", {Q_DOWN: shape.query_rank}, shape.hidden_size, bias=shape.bias))
-    return LATENT_NORM(t, "self_attn.q_a_layernorm", made, in_place=True)
+    outputs = {f"{shape.name}.q_a_proj": shape.query_rank}
+    made = linear(h, t.matrix("q_latent", outputs, shape.hidden_size, bias=shape.bias))
+    return LATENT_NORM(t, f"{shape.name}.q_a_layernorm", made, in_place=True)
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]:
@@ -88,7 +91,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]
         HeadRows(heads, step, shape.plain),
         HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
     )
-    made = linear(source, t.selected("q", Q_UP if shape.query_rank else Q, heads * step, source.width, parts))
+    name = f"{shape.name}.{'q_b_proj' if shape.query_rank else 'q_proj'}"
+    made = linear(source, t.selected("q", name, heads * step, source.width, parts))
     plain, turned = made.split(heads * shape.plain, heads * shape.turned)
     plain, turned = plain.heads(heads), turned.heads(heads)
     if not shape.turn:
@@ -103,14 +107,15 @@ def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]
 def output(t: Tracer, shape: LatentHeads, seen: Value) -> Value:
     """The block's output, of what heads see (T, H, rank)."""
     made = head_linear(seen, _values_up(t, shape)).flat()
-    return linear(made, t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, made.width, bias=shape.bias))
+    return linear(made, t.matrix("o", {f"{shape.name}.o_proj": shape.hidden_size}, made.width, bias=shape.bias))
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
     """The matrix of the latent and of the turned key."""
     rows = shape.rank + shape.turned
     orders = HeadRows(1, rows, shape.rank), HeadRows(1, rows, shape.turned, shape.rank, shape.pairs)
-    return t.selected("kv_latent", KV_DOWN, rows, shape.hidden_size, orders, bias=shape.bias)
+    name = f"{shape.name}.kv_a_proj_with_mqa"
+    return t.selected("kv_latent", name, rows, shape.hidden_size, orders, bias=shape.bias)
 
 
 def _keys_up(t: Tracer, shape: LatentHeads) -> Weight:
@@ -142,4 +147,4 @@ def _up(
     columns: tuple[int, int] | None = None,
 ) -> Tensor:
     whole = (shape.num_heads * (shape.plain + shape.value_dim), shape.rank)
-    return Tensor(t.name(f"{KV_UP}.weight"), whole, transposed, rows, columns=columns)
+    return Tensor(t.name(f"{shape.name}.kv_b_proj.weight"), whole, transposed, rows, columns=columns)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from twostroke.ops.rows.head_layer_norm import head_layer_norm
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value
+from twostroke.program.values import HeadRows, Tensor, Value
 
 
 class NormKind(enum.Enum):
@@ -27,13 +28,24 @@ class NormKind(enum.Enum):
     UNIT_LAYER = enum.auto()
 
 
+class HeadWeights(enum.Enum):
+    """Whose weights a norm of heads has. SHARED: one vector for all heads. ROWS: a row of one tensor for each head.
+    APART: a tensor for each head, NAME.norms.NUMBER."""
+
+    SHARED = enum.auto()
+    ROWS = enum.auto()
+    APART = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """plus: what is added to the stored weights (1 where they are stored as w - 1)."""
+    """plus: what is added to the stored weights (1 where they are stored as w - 1). heads: of norms of heads, which
+    are layer norms without biases unless it is SHARED."""
 
     eps: float
     kind: NormKind = NormKind.RMS
     plus: float = 0.0
+    heads: HeadWeights = HeadWeights.SHARED
 
     def __call__(self, t: Tracer, name: str, x: Value, *, in_place: bool = False) -> Value:
         """The norm of each row. in_place: over x itself, which must not be read afterwards."""
@@ -49,9 +61,22 @@ class Norm:
         return layer_norm(x.flat(), weight, bias, self.eps, in_place=in_place)
 
     def of_heads(self, t: Tracer, name: str, x: Value, order: HeadRows | None = None) -> Value:
-        """The norm of each head of x (T, H, D), over x, with one weight for all heads. order: of that weight."""
+        """The norm of each head of x (T, H, D), over x. order: of the weights of one head."""
+        heads, dim = x.shape
         if self.kind is NormKind.UNIT:
-            return head_norm(x, t.constant("ones", (1.0,) * x.shape[1]), self.eps)
-        if self.kind is not NormKind.RMS:
-            raise ValueError("heads have RMS norms")
-        return head_norm(x, t.vector(name, x.shape[1], plus=self.plus, order=order), self.eps)
+            return head_norm(x, t.constant("ones", (1.0,) * dim), self.eps)
+        if self.heads is not HeadWeights.SHARED and self.kind is NormKind.PLAIN_LAYER:
+            weights = t.vector_of(self._tensors(t, name, heads, dim, order), heads * dim, plus=self.plus)
+            return head_layer_norm(x, weights, None, self.eps)
+        weight = t.vector(name, dim, plus=self.plus, order=order)
+        if self.kind is NormKind.RMS:
+            return head_norm(x, weight, self.eps)
+        if self.kind is not NormKind.LAYER:
+            raise ValueError(f"heads have no norms of the kind {self.kind.name}")
+        return head_layer_norm(x, weight, t.vector(name, dim, suffix=".bias", order=order), self.eps)
+
+    def _tensors(self, t: Tracer, name: str, heads: int, dim: int, order: HeadRows | None) -> tuple[Tensor, ...]:
+        if self.heads is HeadWeights.ROWS:
+            full = t.name(f"{name}.weight")
+            return tuple(Tensor(full, (heads, dim), order=order, matrix=head) for head in range(heads))
+        return tuple(Tensor(t.name(f"{name}.norms.{head}.weight"), (dim,), order=order) for head in range(heads))

@@ -70,6 +70,11 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
     return fields.only(values)
 
 
+def clip_of(fields: Fields) -> float:
+    """clip_qkv: the limit within which q, k and v are held; 0 where it is absent or null."""
+    return fields.optional_number("clip_qkv", 1e-6, 1e6) or 0.0
+
+
 def refuse_setting(fields: Fields, name: str, why: str) -> None:
     """Raises UnsupportedModel where a field that changes the answer is set: to anything but null, false, 0 or []."""
     value = fields.value(name)

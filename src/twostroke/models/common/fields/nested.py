@@ -63,6 +63,8 @@ NOT_TEXT = (
     "encoder.",
     "model.encoder.",
     "projector.",
+    "vision_embed_tokens.",
+    "model.vision_embed_tokens.",
     "vision_encoder.",
     "model.vision_encoder.",
     "vision_projection.",

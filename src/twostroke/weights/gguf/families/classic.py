@@ -39,6 +39,8 @@ GPT2_FIELDS = {
 }
 STARCODER: Names = {**ATTENTION, "ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
 NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
+CLIP = "attention.clamp_kqv"
+"""The limit of q, k and v; 0 for none."""
 PLAIN_BLOCK: Names = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h"}
 
 
@@ -80,8 +82,8 @@ def _falcon_kind(keys: Keys) -> str:
 
 
 def _mpt(keys: Keys, config: Config) -> dict[str, Any]:
-    bias = keys.number("attention.max_alibi_bias", 8.0)
-    return {"attn_config": {"alibi": True, "alibi_bias_max": bias}, **_inner(keys, config)}
+    bias, clip = keys.number("attention.max_alibi_bias", 8.0), keys.number(CLIP, 0.0) or None
+    return {"attn_config": {"alibi": True, "alibi_bias_max": bias, "clip_qkv": clip}, **_inner(keys, config)}
 
 
 def _inner(keys: Keys, config: Config) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _olmo(keys: Keys, _: Config) -> dict[str, Any]:
     """Its norms have no weights, and one epsilon."""
     if abs(keys.number("attention.layer_norm_epsilon", 1e-5) - 1e-5) > 1e-9:
         raise keys.wrong("attention.layer_norm_epsilon", "It is 1e-5 in this family.")
-    return {}
+    return {"clip_qkv": keys.number(CLIP, 0.0) or None}
 
 
 FALCON: Names = {

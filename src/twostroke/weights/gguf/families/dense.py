@@ -99,7 +99,7 @@ def _cohere2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _cohere(keys: Keys, _: Config) -> dict[str, Any]:
-    return {"logit_scale": keys.number("logit_scale")}
+    return {"logit_scale": keys.number("logit_scale"), "use_qk_norm": keys.has_tensor("attn_q_norm.weight")}
 
 
 def _olmo3(keys: Keys, config: Config) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families import (
     classic,
+    dbrx,
     deepseek4,
     delta,
     dense,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Family] = {
     **dense.FAMILIES,
     **classic.FAMILIES,
     **experts.FAMILIES,
+    **dbrx.FAMILIES,
     **latent.FAMILIES,
     **states.FAMILIES,
     **delta.FAMILIES,

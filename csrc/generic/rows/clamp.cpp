@@ -1,0 +1,27 @@
+// clamp: x = min(max(x, -limit), limit). Knows: rows, the thread pool. Must not know: vector instructions (the compiler finds them).
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+void clamp_row(void* arg, int64_t row, int32_t) {
+  const ts_clamp_args& a = *static_cast<const ts_clamp_args*>(arg);
+  float* x = a.out.data + row * a.out.stride;
+  const float limit = static_cast<float>(a.limit);
+  const int64_t width = width_of(a.out);
+  for (int64_t i = 0; i < width; ++i) {  // comparisons with NaN are false: it stays
+    const float above = x[i] < -limit ? -limit : x[i];
+    x[i] = above > limit ? limit : above;
+  }
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_clamp_args& a) {
+  if (!(a.limit > 0.0)) return TS_BAD_VALUE;
+  ts_parallel(context, a.out.rows, clamp_row, const_cast<ts_clamp_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

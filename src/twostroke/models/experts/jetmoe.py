@@ -1,0 +1,119 @@
+"""JetMoe: experts of attention, each with products of queries and of outputs of its own, and K and V that all share
+(Shen et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.attend import HeadCounts
+from twostroke.models.common.blocks.banks import BankShape, Stacks
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.fields.fields import activation, usual_names, with_silent
+from twostroke.models.common.fields.mixture import expert_count
+from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.chosen_linear import chosen_linear
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.weigh_streams import weigh_streams
+from twostroke.program.trace import Tracer
+from twostroke.program.values import PagedKV, Rope, Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, rope_from_config
+
+SILENT = {
+    **{"max_position_embeddings": 4096, "num_key_value_heads": 16, "kv_channels": 128, "intermediate_size": 5632},
+    **{"num_local_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": True},
+    **{"bos_token_id": 1, "eos_token_id": 2},
+}
+LAYER_NORM = Norm(1e-6)
+"""Of the layers: rms_norm_eps is of the last norm alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionExperts:
+    """heads: of one expert; each of them has its K and V. router: chooses experts for a row."""
+
+    heads: HeadCounts
+    shape: BankShape
+    router: LinearRouter
+    banks: Stacks
+    turn: RopeSpec
+
+    @property
+    def choices(self) -> int:
+        """Experts of a row."""
+        return self.router.rule.chosen
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        heads = self.heads
+        routes = self.router(t, h)
+        asked = chosen_linear(h, routes, self.banks.gate_up(t, self.shape))
+        by_head = take_columns(asked, t.constant("heads_first", self._order(self.choices, heads.num_heads)))
+        q = rope(by_head.heads(self.choices * heads.num_heads), Rope(self.turn), t.positions)
+        both = linear(h, t.matrix("kv", {"self_attention.kv_proj": 2 * heads.kv}, heads.hidden_size))
+        k, v = (part.heads(heads.num_kv_heads) for part in both.split(heads.kv, heads.kv))
+        cache = t.cache(PagedKV(heads.num_kv_heads, heads.head_dim))
+        kv_write(cache, rope(k, Rope(self.turn), t.positions), v, t.slots)
+        seen = attention(q, cache, heads.head_dim**-0.5)
+        by_choice = take_columns(seen, t.constant("choices_first", self._order(heads.num_heads, self.choices)))
+        made = chosen_linear(by_choice.heads(self.choices), routes, self.banks.down(t, self.shape))
+        return weigh_streams(made, routes.columns(0, self.choices)).flat()
+
+    def _order(self, outer: int, inner: int) -> tuple[float, ...]:
+        """Columns of vectors (outer, inner) as those of (inner, outer)."""
+        dim = self.heads.head_dim
+        return tuple(float((o * inner + i) * dim + d) for i in range(inner) for o in range(outer) for d in range(dim))
+
+
+@architecture("JetMoeForCausalLM", model_type="jetmoe")
+def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """num_key_value_heads: of one expert of attention, for its queries as for K and V."""
+    parts = _parts(fields)
+    fields, hidden = parts.fields, parts.facts.hidden_size
+    count = expert_count(fields)
+    rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), normalised=True)
+    begin = "self_attention.experts"
+    attend = AttentionExperts(
+        parts.heads,
+        BankShape(count, hidden, parts.heads.query, gated=False),
+        LinearRouter(f"{begin}.router.layer", count, rule),
+        _banks(begin),
+        rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions),
+    )
+    shape, router = BankShape(count, hidden, parts.feed.inner_size), LinearRouter("mlp.router.layer", count, rule)
+    act = activation(fields, "activation_function", "silu")
+    block = mixture(Mixture(shape, router, _banks("mlp"), ExpertRule(act)))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        x = add(x, attend(t, LAYER_NORM(t, "input_layernorm", x)))
+        return block(t, x, LAYER_NORM(t, "post_attention_layernorm", x))
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _parts(fields: Fields) -> Parts:
+    """heads: those of one expert."""
+    fields = with_silent(fields, SILENT)
+    chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
+    if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:
+        raise fields.wrong("num_attention_heads", f"A row has {chosen} experts of {heads} heads.")
+    values = usual_names(fields, {"kv_channels": "head_dim"}).values
+    return read_parts(Fields({**values, "num_attention_heads": heads}, fields.place), SILENT)
+
+
+def _banks(begin: str) -> Stacks:
+    """A row's weights add up to 1, so a bias that all experts have counts once."""
+    return Stacks(f"{begin}.input_linear.weight", f"{begin}.output_linear.weight", common=f"{begin}.bias")

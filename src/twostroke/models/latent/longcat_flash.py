@@ -1,0 +1,134 @@
+"""LongCat-Flash: two blocks of latent attention a layer, experts beside the second, some of which compute nothing.
+
+A layer's experts read what the first dense block reads, and their output is added behind the second dense block
+(shortcut-connected; Meituan 2025). transformers' longcat_flash is what this agrees with.
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.latent import attend_latents
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture
+from twostroke.models.common.fields.deepseek import require
+from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names
+from twostroke.models.common.fields.latent import LatentParts, read_latent
+from twostroke.models.common.fields.mixture import LARGEST, named_feed
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.idle_share import idle_share
+from twostroke.ops.products.route import RouteRule
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 1e7, "num_hidden_layers": 28},
+    **{"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128},
+    **{"intermediate_size": 12_288, "moe_intermediate_size": 2048, "n_routed_experts": 512, "zero_expert_num": 256},
+    **{"num_experts_per_tok": 12, "routed_scaling_factor": 6.0, "bos_token_id": 1, "eos_token_id": 2},
+}
+OWN_NAMES = {
+    "num_layers": "num_hidden_layers",
+    "ffn_hidden_size": "intermediate_size",
+    "expert_ffn_hidden_size": "moe_intermediate_size",
+    "moe_topk": "num_experts_per_tok",
+}
+HALVES = (0, 1)
+"""A layer's blocks of attention, and its dense blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyIdle:
+    """Experts of which `idle`, behind those of the banks, give their input back."""
+
+    block: Mixture
+    idle: int
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        routes = self.block.router(t, h)
+        made = self.block.of_routes(t, h, routes)
+        return add(made, multiply(h, idle_share(routes, self.block.shape.experts))) if self.idle else made
+
+
+@architecture("LongcatFlashForCausalLM", model_type="longcat_flash")
+def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """num_layers: of two blocks of attention each. zero_expert_num: experts that compute nothing."""
+    parts = _parts(fields)
+    choice = _experts(parts)
+    heads = [replace(parts.heads, name=f"self_attn.{half}") for half in HALVES]
+    feeds = [named_feed(parts.facts.hidden_size, parts.feed.inner_size, f"mlps.{half}") for half in HALVES]
+
+    def attended(t: Tracer, half: int, x: Value) -> Value:
+        return add(x, attend_latents(t, heads[half], parts.norm(t, f"input_layernorm.{half}", x)))
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        x = attended(t, 0, x)
+        h = parts.norm(t, "post_attention_layernorm.0", x)
+        beside = choice(t, h)
+        x = attended(t, 1, add(x, feeds[0](t, h)))
+        x = add(x, feeds[1](t, parts.norm(t, "post_attention_layernorm.1", x)))
+        return add(x, beside)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _parts(fields: Fields) -> LatentParts:
+    """The latents of queries and of keys are scaled: the first by the scores' factor."""
+    silu_only(fields)
+    for name in ("mla_scale_q_lora", "mla_scale_kv_lora"):
+        if not fields.boolean(name, True):
+            raise fields.wrong(name, "transformers scales the latents of this family whatever it says.")
+    layers = fields.integer("num_layers", 1, 4096, default=28)
+    if fields.integer("num_hidden_layers", 1, 8192, default=layers) not in (layers, 2 * layers):
+        raise fields.wrong("num_hidden_layers", f"num_layers is {layers}: it must be that, or two for each.")
+    values = {name: value for name, value in fields.values.items() if name != "num_hidden_layers"}
+    parts = read_latent(usual_names(Fields(values, fields.place), OWN_NAMES), SILENT, interleaved=True)
+    hidden, heads = parts.facts.hidden_size, parts.heads
+    if not heads.query_rank:
+        raise fields.wrong("q_lora_rank", "Queries of this family are made of a latent.")
+    heads = replace(
+        heads, scale=heads.scale * (hidden / heads.query_rank) ** 0.5, latent_scale=(hidden / heads.rank) ** 0.5
+    )
+    return replace(parts, facts=replace(parts.facts, ignored=_not_read(parts)), heads=heads)
+
+
+def _not_read(parts: LatentParts) -> tuple[str, ...]:
+    """Layers that predict further tokens, and matrices that transformers writes for experts that compute nothing."""
+    first, idle = parts.fields.integer("n_routed_experts", 1, MOST_EXPERTS), _idle(parts.fields)
+    prefixes = [f"model.layers.{layer}.mlp.experts." for layer in range(parts.facts.num_layers)]
+    unused = [f"{prefix}{expert}." for prefix in prefixes for expert in range(first, first + idle)]
+    return (*parts.facts.ignored, "model.mtp.", *unused)
+
+
+def _idle(fields: Fields) -> int:
+    most = MOST_EXPERTS - fields.integer("n_routed_experts", 1, MOST_EXPERTS)
+    return fields.optional_integer("zero_expert_num", 0, most) or 0
+
+
+def _experts(parts: LatentParts) -> PartlyIdle:
+    """Shares of a softmax over all experts, a bias for the choice alone; the chosen shares times a factor."""
+    fields = parts.fields
+    refuse_setting(fields, "router_bias", "transformers makes these biases and does not add them.")
+    refuse_setting(fields, "norm_topk_prob", "Weights of this family's experts are not divided by their sum.")
+    require(fields, "zero_expert_type", "identity")
+    count, idle = fields.integer("n_routed_experts", 1, MOST_EXPERTS), _idle(fields)
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count + idle),
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6),
+    )
+    name = "mlp.router"
+    block = Mixture(
+        BankShape(count, parts.facts.hidden_size, fields.integer("moe_intermediate_size", 1, LARGEST)),
+        LinearRouter(f"{name}.classifier", count + idle, rule, choice_bias=f"{name}.e_score_correction_bias"),
+        EachExpert("mlp.experts"),
+        ExpertRule(idle=idle),
+    )
+    return PartlyIdle(block, idle)

@@ -1,0 +1,86 @@
+"""chosen_linear: products with matrices that rows choose from a bank (mixture of attention heads; Zhang et al. 2022).
+
+    out (T, C, N) float32: out[c] = W of the row's c-th number @ x[c], x (T, C, K) float32, or (T, 1, K), the same row
+                           for every choice. routes (T, 2 C) holds weights and numbers as route.py writes them; the
+                           weights are not read. weight is a bank of E matrices (N, K).
+
+A number that is no matrix' is refused. rows (T, K) and made (T, N) are room for the rows of one matrix: what they hold
+afterwards is not said. One row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, PackedWeight
+from twostroke.ops.products import linear
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Weight
+
+
+def reference(
+    out: F32Array, x: F32Array, routes: F32Array, weight: PackedWeight, rows: F32Array, made: F32Array
+) -> None:
+    """See the module. Raises ValueError for numbers that are no matrix'."""
+    chosen = routes[:, routes.shape[1] // 2 :].astype(np.int64)
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= weight.experts):
+        raise ValueError(f"routes name matrices that are not among the {weight.experts}")
+    for choice in range(chosen.shape[1]):
+        for matrix in np.unique(chosen[:, choice]):
+            met = np.nonzero(chosen[:, choice] == matrix)[0]
+            rows[: len(met)] = x[met, choice if x.shape[1] > 1 else 0]
+            linear.reference(made[: len(met)], rows[: len(met)], weight.expert(int(matrix)))
+            out[met, choice] = made[: len(met)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ChosenLinear(Op):
+    """A product for each choice of each row."""
+
+    NAME: ClassVar[str] = "chosen_linear"
+    SHAPES: ClassVar[Shapes] = {
+        "out": "T C N",
+        "x": "T * K",
+        "routes": "T 2C",
+        "weight": "* K",
+        "rows": "T K",
+        "made": "T N",
+    }
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "made")
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    routes: Value
+    weight: Weight
+    rows: Value
+    made: Value
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """See Op."""
+        return self.out.shape[0]
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs a weight of each matrix that a row meets. The bytes of the bank are counted by cost/work_table.py."""
+        width, choices = self.x.shape[1], self.out.shape[0]
+        moved = 4 * (3 * choices * width + 3 * self.out.width)
+        return OpCost(per_row=Work(2 * self.out.width * width, activation_bytes=moved))
+
+
+def chosen_linear(x: Value, routes: Value, weight: Weight) -> Value:
+    """x (T, K), or (T, C, K), by the C matrices of each row -> (T, C, N)."""
+    choices = routes.width // 2
+    x = x if len(x.shape) > 1 else x.heads(1)
+    if x.shape[0] not in (1, choices) or not weight.experts:
+        raise ValueError(f"{x.shape[0]} vectors and {choices} choices of {weight.experts} matrices")
+    out = x.fresh(choices, weight.rows)
+    x.trace.record(ChosenLinear(out, x, routes, weight, x.fresh(weight.columns), x.fresh(weight.rows)))
+    return out

@@ -1,0 +1,53 @@
+"""idle_share: what experts that compute nothing count in each row's sum (zero-computation experts; LongCat-Flash 2025).
+
+    out (T, 1) float32 = sum of the weights in routes (T, 2 k) float32 whose number is at least `experts`, in the order
+                         of the routes; routes as route.py writes them
+
+Such an expert gives back its input, so a row's sum over them is the row times this number.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(out: F32Array, routes: F32Array, experts: int) -> None:
+    """See the module."""
+    weights, numbers = np.split(routes, 2, axis=1)
+    out[...] = 0.0
+    for place in range(weights.shape[1]):  # one float32 addition after the other
+        out[:, 0] += np.where(numbers[:, place] >= experts, weights[:, place], np.float32(0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IdleShare(Op):
+    """The sum of the weights of experts that compute nothing."""
+
+    NAME: ClassVar[str] = "idle_share"
+    SHAPES: ClassVar[Shapes] = {"out": "T 1", "routes": "T 2C"}
+    reference = staticmethod(reference)
+
+    out: Value
+    routes: Value
+    experts: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A comparison and an addition for each chosen expert; the routes are read once."""
+        return OpCost(per_row=Work(self.routes.width, activation_bytes=4 * self.routes.width + 4))
+
+
+def idle_share(routes: Value, experts: int) -> Value:
+    """What numbers from `experts` on count, for each row (T, 1)."""
+    out = routes.fresh(1)
+    routes.trace.record(IdleShare(out, routes, experts))
+    return out

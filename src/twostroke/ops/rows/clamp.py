@@ -1,0 +1,49 @@
+"""clamp: each element held between two bounds, in place (the clip_qkv of OLMo, MPT and DBRX).
+
+    x (T, D) float32 = min(max(x, -limit), limit), limit above 0. What is NaN stays NaN.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+
+def reference(x: F32Array, limit: float) -> None:
+    """See the module."""
+    np.clip(x, np.float32(-limit), np.float32(limit), out=x)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Clamp(Op):
+    """x between -limit and limit, over x."""
+
+    NAME: ClassVar[str] = "clamp"
+    SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    limit: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Two comparisons an element; a read and a write."""
+        return OpCost(per_row=Work(2 * self.out.width, activation_bytes=8 * self.out.width))
+
+
+def clamp(x: Value, limit: float) -> Value:
+    """x between -limit and limit, over x; x itself where the limit is 0."""
+    if limit == 0:
+        return x
+    out = x.flat().written()
+    x.trace.record(Clamp(out, limit))
+    return out

@@ -1,0 +1,58 @@
+"""head_layer_norm: layer_norm of each head's vector, in place (the norms of q and k of Persimmon and Command R+).
+
+    x (T, H, D) float32, possibly a strided view whose last two axes are contiguous. weight, and bias where there is
+    one, float32: (D,) for all heads, or (H * D,), where each head has its own.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rows import layer_norm
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:
+    """See the module."""
+    heads = weight.reshape(-1, x.shape[-1])
+    biases = np.zeros(1, np.float32) if bias is None else bias.reshape(-1, x.shape[-1])
+    layer_norm.reference(x, x, heads, biases, eps)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeadLayerNorm(Op):
+    """The layer norm of each head, in place."""
+
+    NAME: ClassVar[str] = "head_layer_norm"
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "*", "bias": "*"}
+    BY_HEADS: ClassVar[bool] = True
+    COLUMN_VECTOR: ClassVar[str] = "weight"
+    reference = staticmethod(reference)
+
+    out: Value
+    weight: Vector
+    bias: Vector | None
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """8 FLOPs an element, as layer_norm; read once, written once."""
+        width, numbers = self.out.width, self.weight.length * (1 if self.bias is None else 2)
+        return OpCost(Work(0, weight_bytes=4 * numbers), Work(8 * width, activation_bytes=8 * width))
+
+
+def head_layer_norm(x: Value, weight: Vector, bias: Vector | None, eps: float) -> Value:
+    """x (T, H, D) with each head normed, over x. Raises ValueError for vectors of another length."""
+    lengths = {vector.length for vector in (weight, bias) if vector is not None}
+    if lengths not in ({x.shape[-1]}, {x.width}):
+        raise ValueError(f"vectors of {sorted(lengths)} numbers for {x.shape[0]} heads of {x.shape[-1]}")
+    out = x.written()
+    x.trace.record(HeadLayerNorm(out, weight, bias, eps))
+    return out

@@ -248,8 +248,7 @@ class Ledger:
             live.mark_s = max(live.mark_s, begin_s)
         else:
             live.back_s += begin_s - live.mark_s
-            live.spells[-1] = replace(live.spells[-1], until_s=begin_s)
-            live.mark_s = begin_s
+            live.mark_s, live.spells[-1] = begin_s, replace(live.spells[-1], until_s=begin_s)
         live.phase = Phase.FILLING
         self._filling[live.request.request_id] = live
 

@@ -118,7 +118,7 @@ def _differs(one: Any, two: Any, seen: dict[int, int], positions: int) -> str:
 
 
 def _field_names(value: object) -> tuple[str, ...]:
-    """Of a dataclass's or a Struct's instance; empty for everything else."""
+    """The fields of a dataclass or a Struct; empty for every other value."""
     if isinstance(value, Struct):
         return value.__struct_fields__
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -225,7 +225,7 @@ def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
             last = min(last, index + count - passed - 1)
             passed, place = passed + last - index + 1, int(after[last])
         else:  # a longer one
-            passed, place = passed + 1, place + 8 + _U64.unpack_from(seen, place)[0]
+            passed, place = passed + 1, place + 8 + _U64.unpack_from(buffer, at + place)[0]
     return passed, at + place
 
 

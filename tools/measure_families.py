@@ -1,6 +1,7 @@
 """This engine beside llama.cpp on the published shape of a model family: one file of random weights for both.
 
-    python -m tools.measure_families FAMILY [--mix TYPE] [--folder F] [--layers N] [--rounds 2] [--only speed long memory] [--json]
+    python -m tools.measure_families FAMILY [--mix TYPE] [--folder F] [--layers N] [--rounds 2]
+        [--only speed long memory] [--json]
 
 The file is made in the folder where it is not there yet, and stays there. `speed`: prefill of 512 tokens, decode of one
 and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.

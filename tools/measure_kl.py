@@ -90,7 +90,7 @@ class Measured:
     def greedy(self, session: Session, path: Path) -> dict[str, int]:
         """How many tokens of greedy answers are the same before the first that differs."""
         prompts = [ids[:PROMPT_TOKENS].tolist() for ids in self.texts[:PROMPTS]]
-        asked = {"path": str(path), "prompts": prompts, "count": NEW_TOKENS, "threads": THREADS}
+        asked: dict[str, Any] = {"path": str(path), "prompts": prompts, "count": NEW_TOKENS, "threads": THREADS}
         answers = zip(
             session.ask("greedy", **asked, kv="f16"), our_answers(path, prompts, NEW_TOKENS, THREADS), strict=True
         )

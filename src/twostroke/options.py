@@ -219,7 +219,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "cpu_level",
         "LEVEL",
         one_of("generic", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"),
-        "Instruction-set level of the kernels: generic, avx2, avxvnni, avx512, amx; on aarch64 generic, neon, dotprod, i8mm.",
+        "Instruction-set level of the kernels: generic, avx2, avxvnni, avx512, amx; on aarch64 generic, neon, dotprod, "
+        "i8mm.",
         "the best that this CPU has",
     ),
     Option(

@@ -20,7 +20,6 @@ import pytest
 
 from twostroke.backends.cpu import available_levels, build, library
 
-
 TARGET = "x86_64"
 
 

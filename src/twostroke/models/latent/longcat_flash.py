@@ -90,7 +90,7 @@ def _parts(fields: Fields) -> LatentParts:
     if fields.integer("num_hidden_layers", 1, 8192, default=layers) not in (layers, 2 * layers):
         raise fields.wrong("num_hidden_layers", f"num_layers is {layers}: it must be that, or two for each.")
     values = {name: value for name, value in fields.values.items() if name != "num_hidden_layers"}
-    parts = read_latent(usual_names(Fields(values, fields.place), OWN_NAMES), SILENT, interleaved=True)
+    parts = read_latent(usual_names(fields.only(values), OWN_NAMES), SILENT, interleaved=True)
     hidden, heads = parts.facts.hidden_size, parts.heads
     if not heads.query_rank:
         raise fields.wrong("q_lora_rank", "Queries of this family are made of a latent.")

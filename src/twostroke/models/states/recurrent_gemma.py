@@ -56,8 +56,8 @@ class RecurrentBlock:
         bias = t.vector("conv_1d", self.width, suffix=".bias")
         x = short_conv(x, conv_taps(t, "conv_1d", self.width, self.taps), bias)
         with t.layer("rg_lru."):
-            gates = (self._gate(t, name, x) for name in ("input_gate", "recurrent_gate"))
-            made = rg_lru(x, *gates, t.vector("recurrent_param", self.width, suffix=""))
+            arriving, recurrent = self._gate(t, "input_gate", x), self._gate(t, "recurrent_gate", x)
+            made = rg_lru(x, arriving, recurrent, t.vector("recurrent_param", self.width, suffix=""))
         out = t.matrix("states_out", {"linear_out": self.hidden_size}, self.width, bias=True)
         return linear(multiply(made, y, self.activation), out)
 
@@ -81,8 +81,8 @@ def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, partial=0.5)
     biased = fields.boolean("attention_bias", False)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=True, names=NAMES)
-    names = {name: f"mlp_block.{name}_proj" for name in ("gate", "up", "down")}
-    feed = replace(parts.feed, inner_size=parts.feed.inner_size // 2, bias=True, **names)
+    gate, up, down = (f"mlp_block.{name}_proj" for name in ("gate", "up", "down"))
+    feed = replace(parts.feed, inner_size=parts.feed.inner_size // 2, bias=True, gate=gate, up=up, down=down)
     recurrent = _recurrent(parts)
     kinds = fields.texts("block_types")
     if not kinds or any(kind not in ("recurrent", ATTENTION) for kind in kinds):

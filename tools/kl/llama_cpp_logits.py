@@ -62,7 +62,7 @@ class Driver:
         llama_cpp.llama_backend_init()
 
     def version(self):
-        """Of llama-cpp-python."""
+        """The version of llama-cpp-python."""
         return llama_cpp.__version__
 
     def quantize(self, source, kind, path, threads):

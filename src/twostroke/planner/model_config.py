@@ -67,7 +67,7 @@ def read_model(
 
 
 def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:
-    """Of config.json at `path`, and of the headers of quantized weights beside it. gguf: a GGUF file says it all."""
+    """What config.json at `path` says, and headers of quantized weights beside it. gguf: a GGUF file says it all."""
     if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
         return _quantized(model, path.parent)
     if gguf:

@@ -31,7 +31,7 @@ OWN_NAMES = {
     "max_seq_len": "max_position_embeddings",
 }
 EPS = 1e-5
-"""Of all norms: no field says it."""
+"""The epsilon of all norms: no field says it."""
 NORMS = ("norm_attn_norm.norm_1", "norm_attn_norm.norm_2")
 BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")))
 

@@ -38,7 +38,7 @@ SILENT = {
     **{"bos_token_id": 1, "eos_token_id": 2},
 }
 LAYER_NORM = Norm(1e-6)
-"""Of the layers: rms_norm_eps is of the last norm alone."""
+"""The norm of the layers: rms_norm_eps is of the last norm alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-"""Of these, the keys that converters write only where they change the arithmetic, and that no tensor shows: a model
+"""The keys of these that converters write only where they change the arithmetic, and that no tensor shows: a model
 that does not read the field is refused."""
 
 MOST_LAYERS = 4096

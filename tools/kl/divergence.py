@@ -38,7 +38,7 @@ class Divergence:
 
 
 def divergence(exact: NDArray[np.float32], found: NDArray[np.float32], ids: NDArray[np.int32]) -> Divergence:
-    """The divergence over one text. exact, found: logits (n, vocabulary). ids: the tokens (n,); what follows row i is ids[i + 1]."""
+    """How far found is from exact. Both: logits (n, vocabulary). ids: the tokens (n,); ids[i + 1] follows row i."""
     truth, own = _log_softmax(exact), _log_softmax(found)
     rows = np.arange(len(ids) - 1)
     return Divergence(

@@ -128,7 +128,7 @@ def test_devices_that_are_not_there() -> None:
 
 
 def test_a_package_without_the_backend_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="not built") as caught:
+    with pytest.raises(BackendError, match="not compiled") as caught:
         CudaDevice(0, str(fake_driver()), tmp_path)
     assert library.LIBRARY_NAME in caught.value.why and "build.py" in caught.value.fix
 

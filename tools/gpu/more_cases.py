@@ -61,7 +61,12 @@ def _experts(weight_format: WeightFormat) -> Iterator[OpCase]:
     routes = np.concatenate((np.abs(numbers(rows, chosen)), numbers_of), axis=1)
     room = tuple(np.zeros((rows, size), np.float32) for size in (width, inner, 2))
     operands = (np.zeros((rows, width), np.float32), numbers(rows, width), routes, gate_up, down, *room)
-    yield OpCase("experts", f"{weight_format.kind.name.lower()}, {chosen} of 6", operands)
+    name = f"{weight_format.kind.name.lower()}, {chosen} of 6"
+    yield OpCase("experts", name, operands)
+    yield OpCase("idle_share", name, (np.zeros((rows, 1), np.float32), routes, 4))
+    made = np.zeros((rows, width), np.float32)
+    taken = (np.zeros((rows, chosen, width), np.float32), numbers(rows, 1, inner), routes, down, room[1].copy(), made)
+    yield OpCase("chosen_linear", name, taken)
 
 
 def sequences() -> AttentionBatch:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from twostroke.assembly.ahead import AheadModel
 from twostroke.assembly.eagle import find_eagle, is_third, with_places_kept
 from twostroke.assembly.heads_files import check_sizes, errors_of, load_heads, open_heads
@@ -60,7 +62,7 @@ class MedusaModel:
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What model and heads need together."""
-        return replace(
+        return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings["weights"])),
             buffer_bytes=needs.buffer_bytes + place(self.made.program, ROWS, 1).num_bytes,

@@ -69,6 +69,7 @@ TS_DEVICE_INLINE void activate_four(int64_t activation, Four& x) {
     ACTIVATE(5)
     ACTIVATE(7)
     ACTIVATE(8)
+    ACTIVATE(9)
 #undef ACTIVATE
     default: return;
   }

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from twostroke.server.api.grammar import AskedGrammar, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, check_model
@@ -166,7 +168,7 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
 def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
     """How to read the answer: one that is held to a form has no place for reasoning."""
     if tools.grammar is not None and own.tools is not None:
-        own = replace(own, tools=tools.style)
+        own = structs.replace(own, tools=tools.style)
     if asked.grammar is None or (tools.grammar is not None and not tools.forced):
         return own
     return TurnForm(None, own.tools if tools.forced else None)

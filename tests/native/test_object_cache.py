@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,13 @@ def test_what_failed_is_not_kept(world: Path) -> None:
         with pytest.raises(RuntimeError, match=r"Compiling .*one.cpp"):
             compiled(world, "-fail")
         assert times(world) == attempt
-        assert list((world / "cache").iterdir()) == []
+        assert [path for path in (world / "cache").iterdir() if path.suffix != ".lock"] == []
+
+
+def test_what_two_builds_want_is_compiled_once(world: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = set(pool.map(lambda _: compiled(world, "-O1"), range(4)))
+    assert len(made) == 1 and times(world) == 1
 
 
 def test_the_cache_stays_bounded_and_keeps_what_is_in_use(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(BackendError, match="gate: x must be"):
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 7), np.float32), 0)
     with pytest.raises(BackendError, match="gate was refused"):
-        ops.gate(np.empty((2, 4), np.float32), np.ones((2, 8), np.float32), 9)
+        ops.gate(np.empty((2, 4), np.float32), np.ones((2, 8), np.float32), 99)
     for cap in (0.0, -1.0, float("nan")):
         with pytest.raises(BackendError, match="soft_cap was refused"):
             ops.soft_cap(np.ones((2, 4), np.float32), cap)

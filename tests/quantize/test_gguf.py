@@ -113,6 +113,7 @@ REFUSED = {
     "glm-4.7-flash": "Glm4MoeLite",
     **dict.fromkeys(("rwkv6-rescaled", "rwkv7"), "A (Rwkv6|RWKV7)ForCausalLM cannot be written as GGUF"),
     **dict.fromkeys(("deepseek-v4-first-by-token", "deepseek-v4-yarn-rates"), "A DeepseekV4ForCausalLM cannot"),
+    "dbrx": "A DbrxForCausalLM cannot be written as GGUF",
 }
 OTHERWISE = {
     "block_count", "context_length", "nextn_predict_layers", "feed_forward_length", "rope.scaling.type",

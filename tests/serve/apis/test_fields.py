@@ -61,6 +61,7 @@ def called(api: str, **fields: Any) -> Any:
             for name, given in {"mcp_servers": [{}], "container": "x", "thread": {}}.items()
         ),
         ("say", {"output_format": {"type": "text"}}, "output_format"),
+        ("say", {"output_config": {"format": {}}}, "output_config"),
     ],
 )
 def test_refused_by_name(api: str, fields: dict[str, Any], param: str) -> None:

@@ -222,7 +222,8 @@ def _tool_choice(value: dict[str, Any] | None) -> tuple[str | dict[str, Any] | N
 
 
 def _response_format(request: CountRequest) -> dict[str, Any] | None:
-    asked = (request.output_config or {}).get("format") or request.output_format
+    asked = (request.output_config or {}).get("format")
+    asked = request.output_format if asked is None else asked
     if asked is None:
         return None
     if not isinstance(asked, dict) or asked.get("type") != "json_schema":

@@ -142,7 +142,7 @@ def common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row in words, for whoever waits."""
+    """One measured row as a line of progress."""
     found = ", ".join(f"{how} {row[how]['kl_nats']:.2e}" for how in (PEER, *OURS) if how in row)
     return f"{row['model']}, {row['type']} written by {row['writer']}: {found}"
 

@@ -66,8 +66,8 @@ class EmulatedLevel:
     def flags(self, unit: Path) -> tuple[str, ...]:
         """What a file is compiled with."""
         target = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES[TARGET])
-        if self.level in build.SHARED and not build.names_level(unit, self.level):
-            return (*target, *build.level_flags(TARGET, build.SHARED[self.level]))
+        if (shared := build.level_of(unit, self.level)) != self.level:
+            return (*target, *build.level_flags(TARGET, shared))
         _, *defined = build.level_flags(TARGET, self.level)
         return (*target, f"-mcpu={build.LEVELS[TARGET][self.instructions]}", *defined)
 

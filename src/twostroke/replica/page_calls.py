@@ -29,7 +29,8 @@ ANSWER_S = 5.0
 """A wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are computed
 instead. It is longer where steps are, as predicted for this replica or seen at the other one."""
 LONGEST_STEPS = 2
-"""An answer is waited for as long as so many of the longest step, or computing its pages so many times, would take."""
+"""The wait is this many times the longest step that was seen there, or the predicted time to compute the pages here,
+whichever is longer."""
 SILENCE_S = 3.0
 """A replica that is asked and says nothing for so long, not even a heartbeat, is taken for lost."""
 MOST_SOURCES = 64

@@ -32,7 +32,7 @@ class Effortful(PlainTemplate):
 
 
 class Switched(PlainTemplate):
-    """A template that thinks unless it is told not to."""
+    """The template asks for reasoning unless the request turns it off."""
 
     variables = frozenset({"enable_thinking"})
 

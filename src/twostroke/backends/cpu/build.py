@@ -187,9 +187,13 @@ def level_flags(target: str, level: str) -> tuple[str, ...]:
     return (f"-mcpu={LEVELS[target][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
-def names_level(source: Path, level: str) -> bool:
-    """Whether a source, or a header that it includes, has code for this level alone."""
-    return any(f"TS_LEVEL_{level.upper()}".encode() in content for content in with_headers(source))
+def level_of(source: Path, level: str) -> str:
+    """The level that a source is compiled for: the one that shares it, where neither it nor a header of it has code for
+    `level` alone."""
+    name = f"TS_LEVEL_{level.upper()}".encode()
+    if level not in SHARED or any(name in content for content in with_headers(source)):
+        return level
+    return SHARED[level]
 
 
 def with_headers(source: Path) -> list[bytes]:
@@ -248,8 +252,7 @@ def build_all(
     units = sources(target)
 
     def flags(unit: Path, level: str) -> tuple[str, ...]:
-        of = SHARED[level] if level in SHARED and not names_level(unit, level) else level
-        return (*FLAGS, *checks, *triple, *level_flags(target, of))
+        return (*FLAGS, *checks, *triple, *level_flags(target, level_of(unit, level)))
 
     objects = compile_all(kept, compiler, [(unit, flags(unit, level)) for level in chosen for unit in units])
     out.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ Must not know: models, how ranks start.
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,6 +34,7 @@ class Exchange:
             )
         self._library, self._keeps = load_library(level), keeps
         self.handle: int | None = handle
+        self._ending = threading.Lock()
 
     @classmethod
     def in_memory(cls, level: str, descriptor: int, rank: int, ranks: int, width: int, limit_s: float) -> Exchange:
@@ -68,14 +70,17 @@ class Exchange:
 
     def end(self) -> None:
         """Every wait ends, here and at the other ranks, and every later call is refused. Any thread may call it."""
-        if self.handle:
-            self._library.ts_exchange_end(self.handle)
+        with self._ending:
+            if self.handle:
+                self._library.ts_exchange_end(self.handle)
 
     def close(self) -> None:
         """Free the exchange. Call it after the ops that use it. Closing twice is harmless."""
-        handle, self.handle = self.handle, None
-        if handle:
-            self._library.ts_exchange_destroy(handle)
+        # Behind an `end` that another thread has begun: it would read memory that was freed, and end any open socket.
+        with self._ending:
+            handle, self.handle = self.handle, None
+            if handle:
+                self._library.ts_exchange_destroy(handle)
 
 
 def piece_bytes(width: int) -> int:

@@ -24,7 +24,7 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
-from twostroke.weights.stored import pack_stored_matrix
+from twostroke.weights.stored_packing import BlockPacker, pack_stored_matrix
 from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
 
@@ -39,11 +39,8 @@ Progress = Callable[[int, int, str], None]
 """progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
 
 
-class Packer(Protocol):
+class Packer(BlockPacker, Protocol):
     """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed apart."""
-
-    num_threads: int
-    """How many threads packing may use."""
 
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """source: (rows, columns) C-contiguous float32, or uint16 bf16 bits -> all of `data` and `scales`.
@@ -84,7 +81,7 @@ def pack_into(
         chosen = format_for(weight)
         if chosen.kind.is_stored:
             done = partial(meter.add, name=weight.parts[0].name)
-            pack_stored_matrix(target, weight, checkpoint, chosen, done, packer.num_threads)
+            pack_stored_matrix(target, weight, checkpoint, chosen, done, packer)
         else:
             _pack_matrix(target, weight, checkpoint, chosen, packer, meter)
     for vector in program.vectors:

@@ -1,40 +1,28 @@
-"""Matrices whose codes and scales a file has, kept as they are: in which format, and how they are packed.
+"""Matrices whose codes and scales a file has, kept as they are: in which format.
 
 Knows: which packed kind holds which block types without loss.
-Must not know: where in a block its parts lie, kernels.
+Must not know: where in a block its parts lie, how they are packed, kernels.
 """
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 from msgspec.structs import replace
 
-from twostroke.ops.operands import F32Array, I32Array, U8Array
+from twostroke.ops.operands import I32Array
 from twostroke.ops.passes.column_orders import KeptOrder, OrderChoice
-from twostroke.ops.stored_layout import StoredValues, canonical, holds_columns, pack_stored
+from twostroke.ops.stored_layout import holds_columns
 from twostroke.program.model import Model
 from twostroke.program.values import Tensor, Weight
-from twostroke.spec.formats import BF16, F32, PANEL_ROWS, STORED_GROUP, WeightFormat, WeightKind
-from twostroke.types.errors import CorruptModel
+from twostroke.spec.formats import BF16, F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.tensors import GgufTensor
-from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.quantized.matrix import BankMatrix
 from twostroke.weights.quantized.tensor import QuantizedTensor
 from twostroke.weights.tensor_source import ORDER, TensorInfo
 from twostroke.weights.tensors import with_prefix
-
-Made = TypeVar("Made")
-
-PIECE_ELEMENTS = 1 << 21
-"""Packed at a time; NumPy holds a few copies of them on the way."""
 
 HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
     (kind, frozenset(names.split()))
@@ -71,11 +59,11 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
     def choose(parts: tuple[Tensor, ...]) -> WeightFormat | None:
         if any(part.name not in checkpoint.names for part in parts):
             return None
-        banks = [_bank(part, checkpoint) for part in parts]
+        banks = [bank_of(part, checkpoint) for part in parts]
         for kind, _ in HELD:
             if all(bank is not None and kind in bank.bank_kinds for bank in banks):
                 return WeightFormat(kind, STORED_GROUP)
-        sought = [_rows_in_file(part, checkpoint) for part in parts]
+        sought = [rows_in_file(part, checkpoint) for part in parts]
         kept = [_plain(part) or found is not None for part, found in zip(parts, sought, strict=True)]
         infos = [
             _of_rows(part, checkpoint) if found is None or found[0] is checkpoint.tensors[part.name] else found[0].info
@@ -132,7 +120,7 @@ def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
     expanded = [w for w in model.program.weights if w.stored == BF16 and _types(w, checkpoint) != {"BF16"}]
     if not expanded:
         return None
-    before = sum(_part_bytes(part, checkpoint) for weight in expanded for part in weight.parts)
+    before = sum(part_bytes(part, checkpoint) for weight in expanded for part in weight.parts)
     after = sum(weight.matrices * BF16.total_bytes(weight.rows, weight.columns) for weight in expanded)
     names = ", ".join(sorted(set().union(*(_types(weight, checkpoint) for weight in expanded))))
     return (
@@ -166,85 +154,13 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
             report(sentence)
 
 
-def pack_stored_matrix(
-    target: BlobTarget,
-    weight: Weight,
-    checkpoint: Checkpoint,
-    weight_format: WeightFormat,
-    done: Callable[[int], None],
-    num_threads: int = 1,
-) -> None:
-    """All matrices of a weight, some panels at a time. done: called with the bytes read. Raises CorruptModel."""
-    panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
-    step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
-    key = weight.key + ".data"
-
-    def packed(matrix: int, first: int) -> tuple[int, U8Array, int]:
-        count = min(step, weight.rows - first)
-        rows, read_bytes = _rows(weight, checkpoint, matrix * weight.rows + first, count, weight_format.kind)
-        begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
-        return begin, pack_stored(rows, weight_format), read_bytes
-
-    pieces = [
-        partial(packed, matrix, first) for matrix in range(weight.matrices) for first in range(0, weight.rows, step)
-    ]
-    for begin, piece, read_bytes in _in_turn(pieces, num_threads):
-        area = target.area(key, begin, len(piece))
-        area[:] = piece
-        target.put(key, begin, area)
-        done(read_bytes)
-
-
-def _in_turn(calls: Sequence[Callable[[], Made]], num_threads: int) -> Iterator[Made]:
-    """What the calls return, in their order. Threads are ahead by one call each, so that little memory is taken."""
-    if num_threads == 1 or len(calls) == 1:
-        yield from (call() for call in calls)
-        return
-    with ThreadPoolExecutor(num_threads) as pool:
-        under_way: deque[Future[Made]] = deque()
-        for call in calls:
-            under_way.append(pool.submit(call))
-            if len(under_way) > num_threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-
-def _rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> tuple[StoredValues, int]:
-    """Rows [first, first + count) of all tensors one after the other, as the kind wants them."""
-    pieces, part_first, read_bytes = [], 0, 0
-    for part in weight.parts:
-        begin, end = max(first, part_first), min(first + count, part_first + part.length)
-        if begin < end:
-            values = _part_rows(part, checkpoint, begin - part_first, end - begin, kind)
-            if not _finite(values.scales) or not _finite(values.minimum_scales):
-                raise CorruptModel(
-                    f"Tensor {part.name} holds scales that are NaN or infinite.",
-                    why="One of them makes every answer NaN.",
-                    fix="Download the file again.",
-                )
-            pieces.append(canonical(values, kind))
-            read_bytes += (end - begin) * _part_bytes(part, checkpoint) // max(1, part.length)
-        part_first += part.length
-    return StoredValues.joined(pieces), read_bytes
-
-
-def _part_rows(part: Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    bank, sought = _bank(part, checkpoint), _rows_in_file(part, checkpoint)
-    if sought is not None:
-        return sought[0].read_stored_rows(sought[1][first : first + count], kind)
-    if bank is None or part.matrix is None:
-        return checkpoint.read_stored(part.name, first, count, kind)
-    rows = np.arange(first, first + count) if part.order is None else part.order.index[first : first + count]
-    return bank.stored_rows(part.matrix, np.array(rows, np.int32), kind)
-
-
-def _part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
+def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
+    """The bytes of a tensor, or of the one matrix that is meant, in the file."""
     info = checkpoint.info(part.name)
     return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
 
 
-def _bank(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
+def bank_of(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
     """The stack of turned matrices that a part is one of."""
     tensor = checkpoint.tensors.get(part.name)
     if not isinstance(tensor, QuantizedTensor) or not isinstance(tensor.matrix, BankMatrix):
@@ -252,15 +168,11 @@ def _bank(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
     return tensor.matrix if part.transposed and part.matrix is not None and part.rows is None else None
 
 
-def _finite(scales: F32Array | None) -> bool:
-    return scales is None or bool(np.isfinite(scales).all())
-
-
 def _held(info: TensorInfo, held: frozenset[str]) -> bool:
     return bool(info.blocks) and held.issuperset(info.blocks.split())
 
 
-def _rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
+def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
     """Which rows of which tensor of a GGUF file a part is; None where it takes columns, or its rows are the file's
     columns."""
     tensor = checkpoint.tensors[part.name]

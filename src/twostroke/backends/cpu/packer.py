@@ -1,6 +1,6 @@
 """Packing weights natively, with all threads.
 
-Knows: ts_pack.
+Knows: ts_pack, ts_pack_blocks.
 Must not know: files, models.
 """
 
@@ -13,12 +13,19 @@ import numpy as np
 from twostroke.backends.cpu.context import NativeContext
 from twostroke.backends.cpu.library import STATUSES
 from twostroke.ops.operands import U8Array, U16Array
-from twostroke.spec.formats import WeightFormat
+from twostroke.spec.formats import WeightFormat, WeightKind
 from twostroke.types.errors import BackendError, CorruptModel
+
+BLOCK_NUMBERS = {
+    "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
+}  # fmt: skip
+"""ggml's numbers of the types of blocks that are laid out natively."""
 
 
 class NativePacker(NativeContext):
-    """Satisfies `weights.load.Packer`: bit for bit what quant/codec.py defines."""
+    """Satisfies `weights.load.Packer`: bit for bit what quant/codec.py and ops/stored_layout.py define."""
+
+    block_types = frozenset(BLOCK_NUMBERS)
 
     def pack(self, source: Any, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """source (rows, columns) C-contiguous float32 or bf16 bits. Raises CorruptModel, BackendError."""
@@ -38,3 +45,13 @@ class NativePacker(NativeContext):
             raise CorruptModel("A weight is not finite or absurdly large.", fix="Download the checkpoint again.")
         if status:
             raise BackendError(f"pack was refused: {STATUSES.get(status, status)}.")
+
+    def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
+        """See `weights.stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks."""
+        if not (raw.flags.c_contiguous and data.flags.c_contiguous):
+            raise BackendError("pack_blocks: blocks and packed bytes must be contiguous.")
+        source = (BLOCK_NUMBERS[block], raw.ctypes.data, raw.nbytes, len(raw), columns)
+        status = self._library.ts_pack_blocks(*source, int(kind), data.ctypes.data, data.nbytes)
+        if status not in (0, -6):
+            raise BackendError(f"pack_blocks was refused: {STATUSES.get(status, status)}.")
+        return bool(status == 0)

@@ -53,6 +53,8 @@ class Source(Struct, frozen=True):
 
     def blocks(self, rows: I32Array) -> U8Array:
         """These rows as stored, (len(rows), row_bytes); neighbours are read together."""
+        if len(rows) and (np.diff(rows) == 1).all():
+            return self.file.read_blocks(self.stored, self.first_row + int(rows[0]), len(rows))
         wanted, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(wanted, append=np.int32(-2)) != 1) + 1
         pieces, begin = [np.empty((0, self.tensor.row_bytes), np.uint8)], 0
@@ -171,6 +173,16 @@ class GgufTensor(Struct, frozen=True, eq=False):
             return pieces[0]
         back = np.argsort(np.concatenate(places))
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
+
+    def runs(self, rows: I32Array) -> list[tuple[Source, I32Array]] | None:
+        """The sources that have these rows, in their order, and the rows' numbers there; None where the values are not
+        those of the file, or rows of two sources alternate."""
+        if self.factor != 1.0 or self.plus or self.columns is not None:
+            return None
+        found = sorted(self._sought(rows), key=lambda each: int(each[1][0]))
+        if any(source.turned or at[-1] - at[0] + 1 != len(at) for source, at, _ in found):
+            return None
+        return [(source, own) for source, _, own in found]
 
     def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
         """The source that has all of these rows, as a tensor of its own, and their numbers in it; None where no source

@@ -10,7 +10,7 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
 from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.spec.formats import WeightFormat, WeightKind
 from twostroke.weights.tensor_source import SourceArray
 
 
@@ -18,6 +18,7 @@ class NumpyPacker:
     """Satisfies `load.Packer`."""
 
     num_threads = 1
+    block_types = frozenset[str]()
 
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
         """See load.Packer."""
@@ -26,3 +27,7 @@ class NumpyPacker:
         data[:] = packed.data
         if scales is not None and packed.scales is not None:
             scales[:] = packed.scales.reshape(-1)
+
+    def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
+        """It takes none."""
+        raise NotImplementedError(block)

@@ -1,0 +1,141 @@
+// ts_pack_blocks: rows of ggml's blocks to a stored kind that holds them as they are, a group of 64 rows at a time. The law is
+// `pack_stored` of ops/stored_layout.py, bit for bit.
+// Knows: blocks' parts, packed layouts. Must not know: files, kernels.
+#include "twostroke/ggml_blocks.h"
+#include "twostroke/linear.h"
+
+namespace twostroke {
+namespace {
+
+// A group of a panel. more: what is added to a code so that it is the kind's; columns: packed, of which `there` are the file's.
+struct GroupOfRows {
+  StoredShape shape;
+  BlockShape block;
+  uint8_t more;
+  int64_t columns, there, rows;
+  RowOfGroup row[kPanel];
+};
+
+bool finite(uint16_t half) { return (half & 0x7c00) != 0x7c00; }
+
+// Missing rows and columns: the codes of zeros, and scales of zero. False for a scale that is no number.
+bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows& group) {
+  const uint8_t nothing = static_cast<uint8_t>(group.shape.offset);
+  bool usable = true;
+  for (int64_t r = 0; r < kPanel; ++r, raw += row_bytes) {
+    RowOfGroup& row = group.row[r];
+    memset(&row, 0, sizeof(row));
+    int64_t filled = 0;
+    if (r < group.rows && group.block.elements == 32) {
+      for (; filled < group.there; filled += 32) block_of_32(type, raw + filled / 32 * group.block.bytes, filled / 32, row);
+    } else if (r < group.rows) {
+      block_of_256(type, raw, row);
+      filled = kStoredGroup;
+    }
+    for (int64_t k = 0; k < filled; ++k) row.codes[k] = static_cast<uint8_t>(row.codes[k] + group.more);
+    memset(row.codes + filled, nothing, static_cast<size_t>(kStoredGroup - filled));
+    for (int64_t s = 0; s < kStoredGroup / 32; ++s) usable = usable && finite(row.scales[s]) && finite(row.least[s]);
+  }
+  return usable;
+}
+
+// (units, 64) numbers of all rows side by side; each stands for `same` units of the kind.
+template <class Number, class Of>
+uint8_t* write_lanes(const GroupOfRows& group, int64_t units, int64_t same, const Of& of, uint8_t* to) {
+  for (int64_t unit = 0; unit < units; ++unit) {
+    for (int64_t r = 0; r < kPanel; ++r, to += sizeof(Number)) {
+      const Number number = static_cast<Number>(of(group.row[r])[unit / same]);
+      memcpy(to, &number, sizeof(Number));
+    }
+  }
+  return to;
+}
+
+uint8_t* write_head(const GroupOfRows& group, uint8_t* to) {
+  const StoredShape& shape = group.shape;
+  const int64_t steps = group.columns / shape.sub, scales = shape.super ? 1 : steps;
+  to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.scales; }, to);
+  if (shape.minimum) to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.least; }, to);
+  if (!shape.super) return to;
+  const int64_t same = steps / group.block.units;
+  to = write_lanes<uint8_t>(group, steps, same, [](const RowOfGroup& row) { return row.multipliers; }, to);
+  if (shape.minimum) to = write_lanes<uint8_t>(group, steps, same, [](const RowOfGroup& row) { return row.minima; }, to);
+  return to;
+}
+
+uint32_t quad_at(const GroupOfRows& group, int64_t row, int64_t k) {
+  uint32_t quad;
+  memcpy(&quad, group.row[row].codes + k, 4);
+  return quad;
+}
+
+// One number of 4 bytes for each row.
+template <class Of>
+uint8_t* write_quads(const Of& of, uint8_t* to) {
+  for (int64_t r = 0; r < kPanel; ++r) {
+    const uint32_t quad = of(r);
+    memcpy(to + 4 * r, &quad, 4);
+  }
+  return to + kQuadBytes;
+}
+
+void write_codes(const GroupOfRows& group, uint8_t* to) {
+  const StoredShape& shape = group.shape;
+  if (!shape.nibbles) {
+    for (int64_t k = 0; k < group.columns; k += 4) to = write_quads([&](int64_t r) { return quad_at(group, r, k); }, to);
+    return;
+  }
+  const int64_t each = shape.high > 0 ? 32 / shape.high : group.columns;
+  const uint32_t low = 0x0f0f0f0fu;
+  for (int64_t first = 0; first < group.columns; first += each) {
+    if (shape.high > 0) {
+      to = write_quads([&](int64_t r) {
+        uint32_t plane = 0;
+        for (int64_t k = 0; k < each; k += 4) plane |= (quad_at(group, r, first + k) >> 4 & low) << (k / 4 * shape.high);
+        return plane;
+      }, to);
+    }
+    for (int64_t k = first; k < first + each; k += 8) {
+      to = write_quads([&](int64_t r) { return (quad_at(group, r, k) & low) | (quad_at(group, r, k + 4) & low) << 4; }, to);
+    }
+  }
+}
+
+// TS_OK, or why blocks of this shape cannot be rows of this kind.
+int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_t columns) {
+  if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
+  const StoredShape shape = stored_shape(kind);
+  const int64_t more = shape.offset - block.offset, most = shape.nibbles ? 16 << shape.high : 256;
+  if (shape.floats || shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
+  if (more < 0 || block.codes + more > most) return TS_BAD_FORMAT;
+  if (shape.super && kStoredGroup / shape.sub < block.units) return TS_BAD_FORMAT;
+  return rows < 0 || columns <= 0 || columns % block.elements != 0 || columns % shape.whole != 0 ? TS_BAD_SHAPE : TS_OK;
+}
+
+}  // namespace
+}  // namespace twostroke
+
+int32_t ts_pack_blocks(int32_t type, const uint8_t* raw, int64_t raw_bytes, int64_t rows, int64_t columns, int32_t kind, uint8_t* data,
+                       int64_t data_bytes) {
+  using namespace twostroke;
+  const BlockShape block = block_shape(type);
+  const int32_t status = check_blocks(kind, block, rows, columns);
+  if (status != TS_OK) return status;
+  if (rows > 0 && (raw == nullptr || data == nullptr)) return TS_BAD_POINTER;
+  const int64_t padded = padded_columns(kind, columns), row_bytes = columns / block.elements * block.bytes;
+  const int64_t panels = (rows + kPanel - 1) / kPanel;
+  if (raw_bytes != rows * row_bytes || data_bytes != panels * stored_panel_bytes(stored_shape(kind), padded)) return TS_BAD_SHAPE;
+  GroupOfRows group = {stored_shape(kind), block, static_cast<uint8_t>(stored_shape(kind).offset - block.offset), 0, 0, 0, {}};
+  for (int64_t row = 0; row < rows; row += kPanel, raw += kPanel * row_bytes) {
+    group.rows = rows - row < kPanel ? rows - row : kPanel;
+    for (int64_t first = 0; first < padded; first += kStoredGroup) {
+      const int64_t left = columns - first, packed = padded - first;
+      group.there = left < kStoredGroup ? left : kStoredGroup;
+      group.columns = packed < kStoredGroup ? packed : kStoredGroup;
+      if (!read_rows(type, raw + first / block.elements * block.bytes, row_bytes, group)) return TS_BAD_VALUE;
+      write_codes(group, write_head(group, data));
+      data += stored_panel_bytes(group.shape, group.columns);
+    }
+  }
+  return TS_OK;
+}

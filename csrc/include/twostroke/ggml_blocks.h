@@ -1,0 +1,143 @@
+// Blocks of ggml's files as codes and scales, 256 columns of one row at a time. The law is weights/gguf/blocks.py.
+// Source: ggml-common.h and ggml-quants.c of llama.cpp.
+// Knows: where the parts of a block lie. Must not know: packed layouts, rows.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#include "twostroke/stored_shape.h"
+
+namespace twostroke {
+
+// The numbers of ggml's types.
+enum BlockType { kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8, kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14 };
+
+// elements, bytes: of a block. offset: how many more than meant the codes are, all below `codes`. units: columns that have a multiplier are
+// 256 / units; 0 where a block has a scale alone. minimum: something is taken off.
+struct BlockShape {
+  int64_t elements, bytes, offset, codes, units;
+  bool minimum;
+};
+
+// elements: 0 for a type that is not here.
+constexpr BlockShape block_shape(int32_t type) {
+  switch (type) {
+    case kQ4_0: return {32, 18, 8, 16, 0, false};
+    case kQ4_1: return {32, 20, 0, 16, 0, true};
+    case kQ5_0: return {32, 22, 16, 32, 0, false};
+    case kQ5_1: return {32, 24, 0, 32, 0, true};
+    case kQ8_0: return {32, 34, 128, 256, 0, false};
+    case kQ2_K: return {256, 84, 0, 4, 16, true};
+    case kQ3_K: return {256, 110, 4, 8, 16, false};
+    case kQ4_K: return {256, 144, 0, 16, 8, true};
+    case kQ5_K: return {256, 176, 0, 32, 8, true};
+    case kQ6_K: return {256, 210, 32, 64, 16, false};
+    default: return {0, 0, 0, 0, 0, false};
+  }
+}
+
+// 256 columns of a row. scales, least: bits of float16, one for each block. multipliers, minima: one for each unit.
+struct RowOfGroup {
+  uint8_t codes[kStoredGroup];
+  uint16_t scales[kStoredGroup / 32], least[kStoredGroup / 32];
+  int8_t multipliers[16];
+  uint8_t minima[16];
+};
+
+inline uint16_t half_at(const uint8_t* raw) {
+  uint16_t bits;
+  memcpy(&bits, raw, 2);
+  return bits;
+}
+
+// The fields of kBits bits of `count` bytes, the lowest of all bytes first.
+template <int kBits>
+inline void fields_of(const uint8_t* raw, int64_t count, uint8_t* to) {
+  for (int shift = 0; shift < 8; shift += kBits) {
+    for (int64_t i = 0; i < count; ++i) *to++ = static_cast<uint8_t>(raw[i] >> shift & ((1 << kBits) - 1));
+  }
+}
+
+// codes += bit i of raw, moved to `place`: of 32 bytes, the bits of all bytes after each other.
+inline void add_bits(const uint8_t* raw, int place, uint8_t* codes) {
+  for (int bit = 0; bit < 8; ++bit) {
+    for (int64_t i = 0; i < 32; ++i) *codes++ |= static_cast<uint8_t>((raw[i] >> bit & 1) << place);
+  }
+}
+
+// Block number `index` of 32 columns.
+inline void block_of_32(int32_t type, const uint8_t* raw, int64_t index, RowOfGroup& row) {
+  uint8_t* codes = row.codes + 32 * index;
+  row.scales[index] = half_at(raw);
+  if (type == kQ8_0) {
+    for (int64_t i = 0; i < 32; ++i) codes[i] = raw[2 + i] ^ 0x80;
+    return;
+  }
+  const bool minimum = type == kQ4_1 || type == kQ5_1;
+  raw += minimum ? 4 : 2;
+  if (minimum) row.least[index] = half_at(raw - 2) ^ 0x8000;  // it is added
+  const bool five = type == kQ5_0 || type == kQ5_1;
+  fields_of<4>(raw + (five ? 4 : 0), 16, codes);
+  for (int64_t i = 0; five && i < 32; ++i) codes[i] |= static_cast<uint8_t>((raw[i / 8] >> i % 8 & 1) << 4);
+}
+
+// 12 bytes of eight multipliers and eight minima of 6 bits.
+inline void pairs_of_six_bits(const uint8_t* raw, RowOfGroup& row) {
+  for (int64_t i = 0; i < 4; ++i) {
+    const uint8_t first = raw[i], second = raw[4 + i], both = raw[8 + i];
+    row.multipliers[i] = static_cast<int8_t>(first & 63);
+    row.multipliers[4 + i] = static_cast<int8_t>((both & 15) | (first >> 2 & 48));
+    row.minima[i] = second & 63;
+    row.minima[4 + i] = static_cast<uint8_t>(both >> 4 | (second >> 2 & 48));
+  }
+}
+
+inline void block_q2(const uint8_t* raw, RowOfGroup& row) {
+  for (int64_t half = 0; half < 2; ++half) fields_of<2>(raw + 16 + 32 * half, 32, row.codes + 128 * half);
+  for (int64_t i = 0; i < 16; ++i) row.multipliers[i] = static_cast<int8_t>(raw[i] & 15), row.minima[i] = raw[i] >> 4;
+  row.scales[0] = half_at(raw + 80);
+  row.least[0] = half_at(raw + 82);
+}
+
+inline void block_q3(const uint8_t* raw, RowOfGroup& row) {
+  for (int64_t half = 0; half < 2; ++half) fields_of<2>(raw + 32 + 32 * half, 32, row.codes + 128 * half);
+  add_bits(raw, 2, row.codes);
+  uint8_t low[16], high[16];
+  fields_of<4>(raw + 96, 8, low);
+  fields_of<2>(raw + 104, 4, high);
+  for (int64_t i = 0; i < 16; ++i) row.multipliers[i] = static_cast<int8_t>((low[i] | high[i] << 4) - 32);
+  row.scales[0] = half_at(raw + 108);
+}
+
+// Q4_K, and Q5_K, which has a fifth bit.
+inline void block_q4_or_q5(bool five, const uint8_t* raw, RowOfGroup& row) {
+  const uint8_t* low = raw + (five ? 48 : 16);
+  for (int64_t quarter = 0; quarter < 4; ++quarter) fields_of<4>(low + 32 * quarter, 32, row.codes + 64 * quarter);
+  if (five) add_bits(raw + 16, 4, row.codes);
+  pairs_of_six_bits(raw + 4, row);
+  row.scales[0] = half_at(raw);
+  row.least[0] = half_at(raw + 2);
+}
+
+inline void block_q6(const uint8_t* raw, RowOfGroup& row) {
+  uint8_t high[kStoredGroup];
+  for (int64_t half = 0; half < 2; ++half) {
+    fields_of<4>(raw + 64 * half, 64, row.codes + 128 * half);
+    fields_of<2>(raw + 128 + 32 * half, 32, high + 128 * half);
+  }
+  for (int64_t i = 0; i < kStoredGroup; ++i) row.codes[i] |= static_cast<uint8_t>(high[i] << 4);
+  memcpy(row.multipliers, raw + 192, 16);
+  row.scales[0] = half_at(raw + 208);
+}
+
+inline void block_of_256(int32_t type, const uint8_t* raw, RowOfGroup& row) {
+  switch (type) {
+    case kQ2_K: return block_q2(raw, row);
+    case kQ3_K: return block_q3(raw, row);
+    case kQ4_K: return block_q4_or_q5(false, raw, row);
+    case kQ5_K: return block_q4_or_q5(true, raw, row);
+    default: return block_q6(raw, row);
+  }
+}
+
+}  // namespace twostroke

@@ -154,6 +154,18 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   free(source), free(x), free(data), free(scales);
 }
 
+// Rows of ggml's blocks; a bit that no byte has keeps scales finite. row_bytes: of 480 columns, or of 512 of the large blocks.
+static void packed_blocks(int32_t type, int64_t columns, int64_t row_bytes, int32_t kind, int64_t panel_bytes) {
+  const int64_t rows = 67;
+  uint8_t *raw = (uint8_t*)room(rows * row_bytes), *data = (uint8_t*)room(2 * panel_bytes);
+  for (int64_t i = 0; i < rows * row_bytes; ++i) raw[i] = (uint8_t)(draw_bits() >> 24 & 0xfb);
+  must(ts_pack_blocks(type, raw, rows * row_bytes, rows, columns, kind, data, 2 * panel_bytes), "pack blocks");
+  char name[64];
+  snprintf(name, sizeof name, "kind%d type%d pack blocks", (int)kind, (int)type);
+  say(name, data, 2 * panel_bytes);
+  free(raw), free(data);
+}
+
 static void packing(ts_context* three, int32_t kind, int32_t group) {
   const int64_t rows = 130, columns = 200;
   float* source = draws(rows * columns);
@@ -300,6 +312,13 @@ int main() {
   strange(three);
   const int32_t kinds[4] = {TS_W_F32, TS_W_BF16, TS_W_INT8, TS_W_INT4};
   for (int32_t kind : kinds) packing(three, kind, kind < TS_W_INT8 ? 0 : 128);
+  packed_blocks(2, 512, 288, TS_W_FLAT4, 18432);         // Q4_0
+  packed_blocks(8, 480, 510, TS_W_FLAT8, 34816);         // Q8_0
+  packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1
+  packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K
+  packed_blocks(11, 512, 220, TS_W_SUPER4_16, 18688);    // Q3_K
+  packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K
+  packed_blocks(14, 512, 420, TS_W_SUPER6, 26880);       // Q6_K
   const int64_t dims[3] = {20, 33, 64};
   for (int32_t kind = TS_KV_F32; kind <= TS_KV_INT4; ++kind) {
     for (int64_t dim : dims) attention(three, one, kind, dim, dim);

@@ -45,7 +45,9 @@ def random_blocks(block: BlockType, rows: int, columns: int, seed: int) -> U8Arr
     return raw.reshape(rows, -1)
 
 
-def packed(packer: NativePacker, block: BlockType, raw: U8Array, columns: int, kind: WeightKind) -> tuple[bool, U8Array]:
+def packed(
+    packer: NativePacker, block: BlockType, raw: U8Array, columns: int, kind: WeightKind
+) -> tuple[bool, U8Array]:
     """Into bytes full of rubbish: padding must be written too."""
     data = np.full(WeightFormat(kind, STORED_GROUP).data_bytes(len(raw), columns), 0xA5, np.uint8)
     return packer.pack_blocks(block.name, raw, columns, kind, data), data
@@ -57,10 +59,10 @@ def test_the_layout_is_that_of_numpy(block: BlockType, kind: WeightKind, packer:
         if columns % block.elements or not holds_columns(kind, columns):
             continue
         raw = random_blocks(block, rows, columns, rows)
-        law = pack_stored(decode(block, raw.reshape(-1, block.num_bytes)).by_rows(rows), WeightFormat(kind, STORED_GROUP))
+        values = decode(block, raw.reshape(-1, block.num_bytes)).by_rows(rows)
         usable, data = packed(packer, block, raw, columns, kind)
         assert usable
-        np.testing.assert_array_equal(data, law)
+        np.testing.assert_array_equal(data, pack_stored(values, WeightFormat(kind, STORED_GROUP)))
 
 
 @pytest.mark.parametrize(("block", "kind"), CASES)

@@ -31,6 +31,7 @@ from twostroke.weights.packed.file import header_of, map_file, open_file
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.header import PREAMBLE_BYTES, StaleFile, preamble
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packed.writeback import begin_writing
 
 ROOT = Path(__file__).resolve().parents[2]
 INT4 = WeightFormat(WeightKind.INT4, 64)
@@ -342,3 +343,7 @@ def test_a_replaced_file_leaves_older_mappings_alone(model, cache):
         target.finish()
     for key, array in leaves(first.weights).items():
         assert np.array_equal(array, before[key])
+
+
+def test_writing_that_cannot_begin_early_is_no_error() -> None:
+    begin_writing(-1, 0, 4096)

@@ -65,7 +65,7 @@ def pack_stored_matrix(
         begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
         pieces = list(_pieces(weight, checkpoint, matrix * weight.rows + first, count))
         read_bytes = sum(
-            piece.count * part_bytes(piece.part, checkpoint) // max(1, piece.part.length) for piece in pieces
+            piece.rows * part_bytes(piece.part, checkpoint) // max(1, piece.part.length) for piece in pieces
         )
         data = _packed_blocks(pieces, checkpoint, weight.columns, weight_format, packer)
         if data is None:
@@ -97,6 +97,11 @@ def _in_turn(calls: Sequence[Callable[[], Made]], num_threads: int) -> Iterator[
             yield under_way.popleft().result()
 
 
+def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
+    """Rows [first, first + count) of a weight as the kind wants them. Raises CorruptModel."""
+    return _rows(list(_pieces(weight, checkpoint, first, count)), checkpoint, kind)
+
+
 class _Piece(NamedTuple):
     """Rows [first, end) of one tensor of a matrix."""
 
@@ -105,7 +110,7 @@ class _Piece(NamedTuple):
     end: int
 
     @property
-    def count(self) -> int:
+    def rows(self) -> int:
         return self.end - self.first
 
 

@@ -15,7 +15,7 @@ from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
 from tests.weights.gguf.variants import VARIANTS, changed
-from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import unpack
@@ -30,8 +30,10 @@ from twostroke.weights.gguf.families.table import FAMILIES as TABLE
 from twostroke.weights.gguf.families.table import READ_AS, known_names
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import _Rows, load_weights
+from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
-from twostroke.weights.stored import _rows, stored_formats
+from twostroke.weights.stored import stored_formats
+from twostroke.weights.stored_packing import pack_stored_matrix, stored_rows
 from twostroke.weights.tensors import check_tensors
 
 ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n", "apertus"}
@@ -116,9 +118,16 @@ STORED = (
 )
 
 
+@pytest.fixture(scope="module")
+def native():
+    packer = NativePacker(None, 1)
+    yield packer
+    packer.close()
+
+
 @pytest.mark.parametrize("family", STORED)
-def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants):
-    """What is kept holds the values that are read as floats."""
+def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants, native):
+    """What is kept holds the values that are read as floats, and is packed natively as by NumPy."""
     make_checkpoint(family, tmp_path / "hf")
     path = write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0)
     folder = unfold(path, None)
@@ -132,13 +141,21 @@ def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(fam
         for weight in kept:
             first = 0
             for part in weight.parts:
-                values, _ = _rows(weight, checked, first, part.length, weight.stored.kind)
+                values = stored_rows(weight, checked, first, part.length, weight.stored.kind)
                 expected = np.empty((part.length, weight.columns), np.float32)
                 _Rows(checked, (part,)).read(0, expected)
                 assert np.array_equal(values.values(), expected), part
                 first += part.length
                 moved += part.order is not None or part.transposed or part.matrix is not None
+            assert np.array_equal(*(packed_by(packer, weight, checked) for packer in (native, NumpyPacker())))
         assert moved
+
+
+def packed_by(packer, weight, checkpoint):
+    key, size = f"{weight.key}.data", weight.matrices * weight.stored.data_bytes(weight.rows, weight.columns)
+    target = MemoryTarget((Blob(key, size),))
+    pack_stored_matrix(target, weight, checkpoint, weight.stored, lambda num_bytes: None, packer)
+    return target.blobs[key]
 
 
 @pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
@@ -176,7 +193,7 @@ def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
         for weight in up:
             expected = np.empty((weight.matrices * weight.rows, weight.columns), np.float32)
             _Rows(checkpoint, weight.parts).read(0, expected)
-            values, _ = _rows(weight, checkpoint, 0, len(expected), WeightKind.FLAT8)
+            values = stored_rows(weight, checkpoint, 0, len(expected), WeightKind.FLAT8)
             assert np.array_equal(values.values(), expected)
     ids = np.random.default_rng(5).integers(0, 100, 9).tolist()
     native, reference = Loaded(folder, CpuOps(None, 1)), Loaded(folder, ReferenceOps())

@@ -23,7 +23,7 @@ from twostroke.program.model import Model
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16, F32, WeightKind
-from twostroke.weights import stored
+from twostroke.weights import stored_packing
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
@@ -89,7 +89,7 @@ def test_bytes_do_not_depend_on_threads(made, monkeypatch):
     """Pieces are put down in their order, however many are made at once."""
     folder = unfold(made("Q4_K_M", q4_k_m), None)
     model = read_folder(folder)
-    monkeypatch.setattr(stored, "PIECE_ELEMENTS", 1 << 15)
+    monkeypatch.setattr(stored_packing, "PIECE_ELEMENTS", 1 << 15)
     with Checkpoint.open(folder) as checkpoint:
         one, many = (load_weights(checkpoint, model, format_choice(STORED), p()) for p in (NumpyPacker, ManyThreads))
     for key, matrix in one.matrices.items():

@@ -42,6 +42,7 @@ from twostroke.weights.packed.header import (
     parse_header,
     preamble,
 )
+from twostroke.weights.packed.writeback import begin_writing
 
 SAMPLED_BLOCKS = 32
 """Blocks compared at every start: 8 MiB, a few milliseconds where the file is in the page cache."""
@@ -72,6 +73,7 @@ class FileTarget:
         if first_byte != self._written[key] or first_byte + area.size > extent.num_bytes:
             raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) out of order or too many")
         _write_all(self._descriptor, area.data, extent.offset + first_byte)
+        begin_writing(self._descriptor, extent.offset + first_byte, area.size)
         self._written[key] += area.size
 
     def finish(self) -> None:

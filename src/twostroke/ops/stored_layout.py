@@ -22,12 +22,17 @@ High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has 
 from bit b q on.
 Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256,
 those of affine kinds a multiple of g.
-Sums, in float32 from left to right, fma rounding once: a group of 256 columns has a sum of its own, which begins with 0.
-FLAT and E2M1 kinds: a scale of the activations belongs to 32 columns, as in ggml's Q8_0, and so to whole steps. For each
-step sum = fma(float(whole sum), step * x_scale, sum), then sum = fma(-minimum, float(sum of the rounded activations) *
-x_scale, sum); total = total + sum. Other kinds: a scale of the activations belongs to the group. For each step sum =
-fma(float(whole sum), step, sum), then sum = fma(-minimum, float(sum of the rounded activations), sum); total =
-fma(sum, x_scale, total).
+Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum
+of its own, which begins with 0.
+
+    FLAT, E2M1: a scale of the activations belongs to 32 columns, as in ggml's Q8_0: to a step, or to two
+        for each step: sum = fma(float(whole sum), step * x_scale, sum)
+                       sum = fma(-minimum, float(sum of the rounded activations) * x_scale, sum)
+        total = total + sum
+    other kinds: a scale of the activations belongs to the group
+        for each step: sum = fma(float(whole sum), step, sum)
+                       sum = fma(-minimum, float(sum of the rounded activations), sum)
+        total = fma(sum, x_scale, total)
 
 Knows: layouts.
 Must not know: files, kernels.

@@ -77,8 +77,8 @@ struct StepTile {
 
   // a: two operands of 32 columns, of which b has eight tokens; column: where they begin in the group. x_scales: of a fine kind's
   // activations, where something is taken off in each step; else the pairs have them.
-  TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, const float* x_scales, int32_t column,
-                                    const float (&scales)[4], const float (&minima)[4]) {
+  TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, const float* x_scales,
+                                    int32_t column, const float (&scales)[4], const float (&minima)[4]) {
     const bool begins = layout.sub <= 32 || column % layout.sub == 0, ends = layout.sub <= 32 || (column + 32) % layout.sub == 0;
     const Words4 pair = load16(pairs + n * 8);
     float fine[2] = {1.0f, 1.0f};  // what a fine kind's steps are multiplied by, of both tokens
@@ -95,7 +95,8 @@ struct StepTile {
       TS_EVERY_LANE
       for (int c = 0; c < 4; ++c) {
         const int r = 2 * m + c / 2;
-        float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, layout.fine != 0 ? scales[r] * fine[c % 2] : scales[r], totals[n][m][c]);
+        const float scale = layout.fine != 0 ? scales[r] * fine[c % 2] : scales[r];
+        float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scale, totals[n][m][c]);
         if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
         totals[n][m][c] = total;
       }

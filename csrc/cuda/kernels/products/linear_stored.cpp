@@ -1,7 +1,8 @@
 // Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own: for each step
 // float(whole sum) * step, less minimum * float(sum of the rounded activations), added up from left to right within a group of 256 columns.
-// A scale of the activations multiplies each step, or the group's sum: src/twostroke/ops/stored_layout.py. A block rounds its row once, into shared memory, then goes through strips of 16 rows of
-// the matrix in rounds: a warp has one group of each, whose codes are on their way while the last round's sums are folded.
+// A scale of the activations multiplies each step, or the group's sum: src/twostroke/ops/stored_layout.py. A block rounds its row once, into
+// shared memory, then goes through strips of 16 rows of the matrix in rounds: a warp has one group of each, whose codes are on their way
+// while the last round's sums are folded.
 // Knows: packed panels. Must not know: files, what asked.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
@@ -34,9 +35,8 @@ template <bool kBetween>
 TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t first) {
   StoredHeld held;
   if (args.stored.fine == 0) return hold_groups<kBetween>(args, token, first, kStoredGroups, kStoredGroup, kStoredWarps, held);
-  const int64_t begin = first * kStoredGroup, left = args.padded - begin;
-  const FloatRow row(args.x + token * args.x_stride + begin, args.columns > begin ? args.columns - begin : 0, left < kStoredColumns ? left : kStoredColumns,
-                     kFineColumns, 0);
+  const int64_t begin = first * kStoredGroup, left = args.padded - begin, columns = args.columns > begin ? args.columns - begin : 0;
+  const FloatRow row(args.x + token * args.x_stride + begin, columns, left < kStoredColumns ? left : kStoredColumns, kFineColumns, 0);
   for (int32_t k = warp_index() * kWarpColumns; k < row.padded; k += kStoredWarps * kWarpColumns) round_fine(row, k, held);
   barrier();
 }

@@ -59,8 +59,8 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
   if (warp_lane() == 0) args.pairs[group * args.room + row] = {rounding.scale, args.added - 128 * sum};
 }
 
-// The same for stored kinds: groups of 256 columns, or scales for 32, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t, 9 + 2t follow each
-// other, which are what thread t of linear_steps multiplies.
+// The same for stored kinds: groups of 256 columns, or scales for 32, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t,
+// 9 + 2t follow each other, which are what thread t of linear_steps multiplies.
 TS_KERNEL(quantize_steps, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;

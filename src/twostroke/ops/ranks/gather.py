@@ -4,9 +4,9 @@
 
 Where a product with `reader` is all that reads `out`, and that matrix is of an integer kind, the product rounds each
 group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then ranks may exchange the codes and the
-largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes and
-scales, so the product's bits are the same. A rank does so where its columns, from column `first` of the product's on, are
-whole groups.
+largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
+and scales, so the product's bits are the same. A rank does so where its columns, from column `first` of the product's
+on, are whole groups.
 
 The reference is that of a rank alone: its part is the whole. Ranks meet in the cpu backend's exchange.
 

@@ -95,7 +95,7 @@ TS_INLINE void add_bytes(const uint8_t* from, const int8_t* q, int64_t stride, c
   }
 }
 
-// One step of a group, for some rows. sums_q: of their rounded activations.
+// One step of a group, for some rows. sums_q: of their rounded activations; of fine kinds, scales: theirs.
 template <class Source, int kRows>
 struct Step {
   static constexpr StoredShape kShape = Source::kShape;
@@ -104,7 +104,7 @@ struct Step {
   const uint8_t* codes;
   const int8_t* q;
   int64_t q_stride;
-  const float *multipliers, *minima;
+  const float *multipliers, *minima, *scales;
   int32_t sums_q[kRows];
 
   // waiting (rows, 64) += the products of 8 * kAcross columns from `column` on.
@@ -130,9 +130,11 @@ struct Step {
       const __m256 step = _mm256_load_ps(multipliers + c);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        __m256 total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][v]), step, _mm256_load_ps(waiting[r] + c));
+        const __m256 factor = kShape.fine ? _mm256_mul_ps(step, _mm256_set1_ps(scales[r])) : step;
+        __m256 total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][v]), factor, _mm256_load_ps(waiting[r] + c));
         if constexpr (kShape.minimum) {
-          total = _mm256_fnmadd_ps(_mm256_load_ps(minima + c), _mm256_set1_ps(static_cast<float>(sums_q[r])), total);
+          const float sum = static_cast<float>(sums_q[r]);
+          total = _mm256_fnmadd_ps(_mm256_load_ps(minima + c), _mm256_set1_ps(kShape.fine ? sum * scales[r] : sum), total);
         }
         _mm256_store_ps(waiting[r] + c, total);
       }
@@ -150,8 +152,9 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
   const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
   alignas(64) float waiting[kRows][kPanel] = {};
   for (int64_t s = 0; s < group.columns / kShape.sub; ++s, corrections += kParts, codes += Step<Source, kRows>::kBytes) {
-    Step<Source, kRows> step = {codes, x.q + group.first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, {}};
+    Step<Source, kRows> step = {codes, x.q + group.first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, nullptr, {}};
     if constexpr (kShape.minimum) step.minima += s * kPanel;
+    if constexpr (kShape.fine) step.scales = fine_scales(x, group, s * kShape.sub);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) step.sums_q[r] = eights_of(corrections + r * x.subgroups, kParts) / -8;
     for (int64_t c = 0; c < kPanel; c += kAcross * kLanes) {
@@ -161,10 +164,11 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
   }
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m256 scale = _mm256_set1_ps(x.scales[group.index * x.pair_stride + r]);
+    const __m256 scale = kShape.fine ? _mm256_setzero_ps() : _mm256_set1_ps(group_scales(x, group)[r]);
     for (int64_t c = 0; c < kPanel; c += kLanes) {
       float* at = sums + r * kPanel + c;
-      _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_load_ps(waiting[r] + c), scale, _mm256_load_ps(at)));
+      const __m256 total = _mm256_load_ps(waiting[r] + c), sum = _mm256_load_ps(at);
+      _mm256_store_ps(at, kShape.fine ? _mm256_add_ps(total, sum) : _mm256_fmadd_ps(total, scale, sum));
     }
   }
 }

@@ -94,24 +94,30 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
     } else {
       for (int64_t k = 0; k < sub; k += 4, q += 4, codes += kQuadBytes) add_bytes(codes, q, x.q_stride, ahead, integers);
     }
+    const float* scales = kShape.fine ? fine_scales(x, group, s * sub) : nullptr;
     TS_UNROLL
     for (int j = 0; j < kAcross; ++j) {
       const int64_t at = s * kPanel + 16 * (vector + j);
       const __m512 step = _mm512_load_ps(head.multipliers + at);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), step, waiting[r][j]);
+        const __m512 factor = kShape.fine ? _mm512_mul_ps(step, _mm512_set1_ps(scales[r])) : step;
+        waiting[r][j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r][j]), factor, waiting[r][j]);
         if constexpr (kShape.minimum) {
-          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + at), _mm512_set1_ps(static_cast<float>(eights[r] / -8)), waiting[r][j]);
+          const float sum = static_cast<float>(eights[r] / -8);
+          waiting[r][j] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + at), _mm512_set1_ps(kShape.fine ? sum * scales[r] : sum), waiting[r][j]);
         }
       }
     }
   }
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const __m512 scale = _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]);
+    const __m512 scale = kShape.fine ? _mm512_setzero_ps() : _mm512_set1_ps(group_scales(x, group)[r]);
     TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) totals[r][vector + j] = _mm512_fmadd_ps(waiting[r][j], scale, totals[r][vector + j]);
+    for (int j = 0; j < kAcross; ++j) {
+      __m512& total = totals[r][vector + j];
+      total = kShape.fine ? _mm512_add_ps(waiting[r][j], total) : _mm512_fmadd_ps(waiting[r][j], scale, total);
+    }
   }
   return codes - 64 * vector;
 }

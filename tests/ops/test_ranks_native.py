@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 
 from tests.ops.native import INTEGER_FORMATS, format_id, linear, random_weight
+from tests.ops.test_stored_native import packed
 from tests.ranks.together import LIMIT_S, meetings
 from tests.tiers import levels
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.ops.operands import F32Array
 from twostroke.ops.reference import ReferenceOps
-from twostroke.spec.formats import F32, WeightFormat
+from twostroke.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
 
 WIDTH = 3000
+FLAT8 = WeightFormat(WeightKind.FLAT8, STORED_GROUP)
 LOST = "has ended, or did not come in time"
 
 
@@ -107,11 +109,12 @@ def awkward_rows(columns: int) -> F32Array:
 
 
 @pytest.mark.parametrize("edges", [(128, 384), (100, 384)], ids=["whole groups", "groups that ranks share"])
-@pytest.mark.parametrize("weight_format", [F32, *INTEGER_FORMATS[:2]], ids=format_id)
+@pytest.mark.parametrize("weight_format", [F32, *INTEGER_FORMATS[:2], FLAT8], ids=format_id)
 def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
     three: list[CpuOps], weight_format: WeightFormat, edges: tuple[int, int]
 ) -> None:
-    weight, columns = random_weight(70, 600, weight_format, True), 600
+    columns, stored = 608, weight_format.kind.is_stored
+    weight = packed(weight_format.kind, 70, columns) if stored else random_weight(70, columns, weight_format, True)
     whole = awkward_rows(columns)
     parts, firsts = np.split(whole, edges, axis=1), (0, *edges)
     found = [np.zeros_like(whole) for _ in three]
@@ -120,10 +123,9 @@ def test_a_product_has_its_bits_where_its_rows_were_exchanged_as_int8(
     expected = linear(three[0], whole, weight)
     for rank, out in enumerate(found):
         assert np.array_equal(linear(three[rank], out, weight), expected, equal_nan=True)
-        rounded = weight_format.group and firsts[rank] % weight_format.group == 0
-        rounded = rounded and (rank == 2 or parts[rank].shape[1] % weight_format.group == 0)
-        row = parts[rank].shape[1]
-        row_bytes = row + 4 * -(-row // weight_format.group) if rounded else 4 * row
+        group, row = weight_format.activation_columns, parts[rank].shape[1]
+        rounded = group and firsts[rank] % group == 0 and (rank == 2 or row % group == 0)
+        row_bytes = row + 4 * -(-row // group) if rounded else 4 * row
         assert EXCHANGES[rank].spent().sent_bytes == 64 + len(whole) * row_bytes
 
 

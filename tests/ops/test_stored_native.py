@@ -118,6 +118,32 @@ def test_the_largest_codes_by_the_largest_activations(kind, one_thread):
         np.testing.assert_array_equal(linear(one_thread, x[:count], weight), whole[:count])
 
 
+FINE = [kind for kind in KINDS if kind.has_fine_activations]
+
+
+@pytest.mark.parametrize("kind", FINE)
+def test_a_large_activation_makes_no_other_32_columns_coarser(kind, one_thread):
+    """Row b has one large number in block b of 32 columns and zeros beside it: that block's rounding is exact, and all
+    others' are at most half of a 127th of their own largest magnitude off."""
+    assert WeightFormat(kind, STORED_GROUP).activation_columns == 32
+    columns = 2 * STORED_GROUP + 64
+    x = random_rows(columns // 32, columns).copy().reshape(-1, columns // 32, 32)
+    for block in range(len(x)):
+        x[block, block] = 0
+        x[block, block, block] = 1000
+    weight = packed(kind, 70, columns)
+    values = unpack(weight).astype(np.float64)
+    halves = np.abs(x).max(axis=2) / 254 * ~np.eye(len(x), dtype=bool)
+    most = halves @ np.abs(values).reshape(70, -1, 32).sum(axis=2).T
+    flat = x.reshape(len(x), -1)
+    exact = flat @ values.T
+    least = np.abs(flat) @ np.abs(values).T * 1e-6  # of sums in float32
+    reference = np.empty(exact.shape, np.float32)
+    contract.reference(reference, flat, weight)
+    for found in (reference, linear(one_thread, flat, weight), linear(one_thread, flat[:1], weight)):
+        assert (np.abs(found - exact[: len(found)]) <= most[: len(found)] + least[: len(found)]).all()
+
+
 def test_what_a_kind_cannot_hold_is_refused(one_thread):
     flat, least = random_values(WeightKind.FLAT8, 3, 64), random_values(WeightKind.FLAT8_MIN, 3, 64)
     with pytest.raises(ValueError, match="SUPER8 holds one scale"):

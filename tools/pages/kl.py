@@ -28,8 +28,8 @@ costs.
 
 {verdict}{greedy}
 
-Both engines multiply by activations that are rounded to int8. llama.cpp rounds them with one scale for 32 columns
-beside Q4_0 and Q8_0, and for 256 beside K-quants; Twostroke for 256 beside all. With Q8_0 that is most of the distance.
+Both engines multiply by activations that are rounded to int8, with one scale for 32 columns beside Q4_0, Q8_0 and their
+kin, and for 256 beside K-quants.
 
 `python -m tools.measure_kl` measures this table again. It was measured on: {machine}.
 

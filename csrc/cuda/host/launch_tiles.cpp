@@ -52,7 +52,7 @@ struct TileRoom {
     room = divide_up(rows, kTileTokens) * kTileTokens;
     pairs = room * padded;
     scales = pairs + room * (stored ? padded / stored_shape(w.kind).sub : groups) * static_cast<int64_t>(sizeof(TilePair));
-    bytes = round_up(scales + (stored ? room * groups * 4 : 0));
+    bytes = round_up(scales + (stored ? room * divide_up(padded, activation_columns(w)) * 4 : 0));
   }
 };
 
@@ -74,6 +74,8 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
   const StoredLayout layout = stored_layout(w.kind);
   args.sub = layout.sub;
   args.offset = layout.offset;
+  args.fine = layout.fine;
+  args.minimum = layout.minimum;
   return args;
 }
 

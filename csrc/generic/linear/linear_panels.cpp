@@ -15,10 +15,11 @@ QuantizedRow quantized_row(const QuantizedRows& xq, int64_t row) {
 
 QuantizedRow quantized_group(const QuantizedRows& xq, int64_t row, int64_t group) {
   QuantizedRow at = quantized_row(xq, row);
-  at.q += group * at.group_stride;
-  at.scales += group * at.pair_stride;
-  at.corrections += group * at.pair_stride;
-  if (!xq.blocked) at.sub_corrections += group * xq.q_group_stride / kSubgroup;
+  const int64_t first = group * xq.scales_each;
+  at.q += first * at.group_stride;
+  at.scales += first * at.pair_stride;
+  at.corrections += first * at.pair_stride;
+  if (!xq.blocked) at.sub_corrections += first * xq.q_group_stride / kSubgroup;
   return at;
 }
 

@@ -62,6 +62,49 @@ int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, 
 }
 #endif
 
+namespace {
+
+// kFineColumns columns, as quantize_steps does 64: the compiler finds the vectors. Returns the largest magnitude.
+float quantize_fine(const float* x, int8_t* q, int32_t* sub_corrections) {
+  uint32_t most = 0;
+  for (int64_t i = 0; i < kFineColumns; ++i) {
+    const uint32_t bits = float_bits(x[i]) & 0x7fffffffu;
+    most = bits > most ? bits : most;
+  }
+  float amax;
+  memcpy(&amax, &most, 4);
+  if (!(amax >= kLeastMagnitude && amax <= kMostMagnitude)) {
+    memset(q, 0, kFineColumns);
+    for (int64_t n = 0; n < kFineColumns / kSubgroup; ++n) sub_corrections[n] = 0;
+    return amax;
+  }
+  const float inverse = 127.0f / amax;
+  int32_t wholes[kFineColumns];
+  for (int64_t i = 0; i < kFineColumns; ++i) wholes[i] = static_cast<int32_t>(float_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u);
+  for (int64_t i = 0; i < kFineColumns; ++i) q[i] = static_cast<int8_t>(wholes[i]);
+  for (int64_t n = 0; n < kFineColumns / kSubgroup; ++n) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kSubgroup; ++i) sum += wholes[n * kSubgroup + i];
+    sub_corrections[n] = -8 * sum;
+  }
+  return amax;
+}
+
+// Up to whole steps, because products read whole ones. Of a fine row's groups nobody asks for corrections.
+void quantize_fine_row(const float* x, int64_t columns, QuantizedRow to) {
+  for (int64_t begin = 0; begin < round_up(columns, kStep); begin += kFineColumns) {
+    const int64_t left = columns - begin;
+    float padded[kFineColumns] = {};
+    if (left > 0 && left < kFineColumns) memcpy(padded, x + begin, static_cast<size_t>(left) * 4);
+    *to.scales = quantize_fine(left < kFineColumns ? padded : x + begin, to.q, to.sub_corrections) / 127.0f;
+    to.q += to.group_stride;
+    to.scales += to.pair_stride;
+    to.sub_corrections += kFineColumns / kSubgroup;
+  }
+}
+
+}  // namespace
+
 float round_group(const float* x, int64_t columns, int8_t* q) {
   int32_t unasked[kMaxGroup / kSubgroup];
   alignas(64) int8_t codes[kMaxGroup];
@@ -92,6 +135,7 @@ void unround_group(const int8_t* q, float amax, int64_t columns, float* x) {
 }
 
 void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to) {
+  if (group == kFineColumns) return quantize_fine_row(x, columns, to);
   int32_t unasked[kMaxGroup / kSubgroup];
   for (int64_t begin = 0; begin < columns; begin += group) {
     const Steps steps(x + begin, columns - begin < group ? columns - begin : group);

@@ -54,11 +54,12 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   const int64_t read_rows = round_up(xq.rows, kReadRows), group = w.group < padded ? w.group : padded;
   // Rows: one line more than the columns need, for rows a power of two apart would all use the same few sets of the cache.
   xq.q_stride = xq.blocked ? group * kRowBlock : padded + 64;
-  xq.q_group_stride = xq.blocked ? read_rows * group : w.group;
+  xq.scales_each = w.group / activation_columns(w);
+  xq.q_group_stride = xq.blocked ? read_rows * group : activation_columns(w);
   xq.subgroups = padded / kSubgroup;
   xq.q = arena.take<int8_t>(xq.blocked ? groups * xq.q_group_stride : xq.rows * xq.q_stride);
-  xq.scales = arena.take<float>(groups * xq.rows * 4);
-  xq.corrections = arena.take<int32_t>(groups * xq.rows * 4);
+  xq.scales = arena.take<float>(groups * xq.scales_each * xq.rows * 4);
+  xq.corrections = arena.take<int32_t>(groups * xq.scales_each * xq.rows * 4);
   xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups * 4);
   if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {  // what no row fills is multiplied all the same
     const int64_t filled = xq.rows / kRowBlock * xq.q_stride;

@@ -13,7 +13,7 @@ int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / pa
 
 void quantize_one(const Job& job, int64_t row) {
   const int64_t first = job.first_group * job.w.group, left = job.w.columns - first, most = job.slice_groups * job.w.group;
-  quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, job.w.group, quantized_row(job.xq, row));
+  quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, activation_columns(job.w), quantized_row(job.xq, row));
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }

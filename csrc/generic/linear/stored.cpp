@@ -76,7 +76,7 @@ void doubled(const uint8_t* from, int64_t columns, uint8_t* to) {
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
   const StoredShape shape = stored_shape(kind);
   const int64_t steps = columns / shape.sub;
-  StoredGroup group = {room, reinterpret_cast<float*>(room + kStoredBytes), nullptr, shape.sub};
+  StoredGroup group = {room, reinterpret_cast<float*>(room + kStoredBytes), nullptr, shape.sub, shape.fine};
   if (shape.minimum) group.minima = group.steps + kStoredSteps;
   if (shape.super) {
     float scales[2 * kPanel];

@@ -31,12 +31,13 @@ void unround_row(const char* from, int64_t width, int64_t group, float* x) {
 
 int64_t row_bytes(int64_t width, int64_t group) { return group == 0 ? 4 * width : 4 * groups_of(width, group) + round_up(width, 4); }
 
-bool is_form(int64_t width, int64_t group) { return width >= 1 && group >= 0 && group <= kMaxGroup && group % 64 == 0; }
+bool is_form(int64_t width, int64_t group) { return width >= 1 && group >= 0 && group <= kMaxGroup && group % kFineColumns == 0; }
 
 int64_t rounded_group(const ts_weight* reader, int64_t first, int64_t width) {
   if (reader == nullptr || reader->group == 0 || first < 0 || first + width > reader->columns) return 0;
-  const bool whole = width % reader->group == 0 || first + width == reader->columns;
-  return first % reader->group == 0 && whole ? reader->group : 0;
+  const int64_t group = activation_columns(*reader);
+  const bool whole = width % group == 0 || first + width == reader->columns;
+  return first % group == 0 && whole ? group : 0;
 }
 
 void pack_rows(const ts_value& from, int64_t group, int64_t first, int64_t count, char* to) {

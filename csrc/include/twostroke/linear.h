@@ -71,7 +71,7 @@ struct TileRows {
   const int8_t* q;                 // integer kinds: (rows, padded columns) quantized, q_stride apart
   int64_t q_stride;
   int64_t q_group_stride;          // in blocks: from one group's to the next's
-  const float* scales;             // (groups, rows), pair_stride apart: those of a group are used together
+  const float* scales;             // (groups of activations, rows), pair_stride apart: those of a group are used together
   const int32_t* corrections;      // the same: -128 * (sum of q in the group); undoes the offset of int8 weights
   int64_t pair_stride;
   const int32_t* sub_corrections;  // (rows, subgroups): -8 * (sum of q in 16 columns); undoes the offset of int4 elements
@@ -152,7 +152,7 @@ struct QuantizedRow {
 // A group below or above these counts as zeros: 127 / amax would overflow, or amax is no number.
 constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
 
-// One row to int8, as ops/products/linear.py quantize_rows.
+// One row to int8, as ops/products/linear.py quantize_rows; zeros and scales of 0 up to whole steps. group: kFineColumns, or whole steps.
 void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to);
 // One group of columns, at most kMaxGroup: its codes into q, and the largest magnitude, of which the scale is a 127th.
 float round_group(const float* x, int64_t columns, int8_t* q);

@@ -34,6 +34,7 @@ struct QuantizedRows {
   bool blocked;
   int8_t* q;
   int64_t q_stride, q_group_stride;
+  int64_t scales_each;  // of a group of columns: one, or more in groups of stored kinds that are fine
   float* scales;
   int32_t* corrections;
   int64_t rows;
@@ -86,7 +87,7 @@ void integer_panel(const Job&, int64_t index, int64_t first_row, int64_t last_ro
 
 // Where the int8 form of a row lies.
 QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
-QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group on
+QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group of the weights on
 TileRows tile_rows(const Job&, int64_t row);
 Panel panel_of(const Job&, int64_t index);
 // One group of columns of a panel. next: what is read behind the slice.

@@ -48,6 +48,9 @@ inline int32_t check_weight(const ts_weight* w) {
   return w->scales == nullptr ? TS_BAD_POINTER : TS_OK;
 }
 
+// Columns of activations that share a scale when they are rounded to int8; 0 for floats.
+inline int64_t activation_columns(const ts_weight& w) { return is_stored_kind(w.kind) ? stored_shape(w.kind).activation_columns() : w.group; }
+
 // One matrix of a bank.
 inline ts_weight matrix_of(const ts_weight& bank, int64_t index) {
   const int64_t padded = padded_columns(bank.kind, bank.columns), panels = (bank.rows + kPanel - 1) / kPanel;

@@ -11,6 +11,7 @@ struct StoredGroup {
   uint8_t* bytes;
   float *steps, *minima;  // minima: NULL where there are none
   int64_t sub;
+  bool fine;  // StoredShape
 };
 
 constexpr int64_t kStoredBytes = kStoredGroup * kPanel, kStoredSteps = kStoredGroup / 16 * kPanel;
@@ -19,8 +20,7 @@ constexpr int64_t kStoredRoom = kStoredBytes + 2 * kStoredSteps * 4;  // bytes o
 // `columns` of a packed panel, from a group's beginning on; room: kStoredRoom bytes, 64-byte aligned.
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room);
 
-// sums (rows, 64) += one group: for each step totals = fma(float(integers), step, totals), less minimum * (sum of q); then
-// sums += totals * x_scale. 1..kTileRows rows, of which each is treated alike.
+// sums (rows, 64) += one group, as stored_layout.py says. 1..kTileRows rows, of which each is treated alike.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
 // Levels that multiply codes as they lie.
@@ -49,6 +49,13 @@ TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   for (int64_t i = 1; i < parts; ++i) eights += corrections[i];
   return eights;
 }
+
+// Of the first row: the scale of a step that begins at column `at` of a group whose kind is fine, and the group's scale for others. Rows
+// follow each other.
+TS_INLINE const float* fine_scales(const TileRows& x, const Group& group, int64_t at) {
+  return x.scales + (group.first + at) / kFineColumns * x.pair_stride;
+}
+TS_INLINE const float* group_scales(const TileRows& x, const Group& group) { return x.scales + group.index * x.pair_stride; }
 
 // Bits of a finite float16 to float32, exactly.
 TS_INLINE float f16_to_f32(uint16_t bits) {

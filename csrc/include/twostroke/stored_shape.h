@@ -7,17 +7,21 @@
 
 namespace twostroke {
 
-constexpr int64_t kStoredGroup = 256;  // columns of a group, and of a scale of the activations
+constexpr int64_t kStoredGroup = 256;  // columns of a group
+constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where it is not the group's
 
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
 // float16. table: nibbles are E2M1, twice their value is the code. high: bits of a code above its nibble, in a plane before the nibbles of
-// each block of `32 / high` columns. whole: columns are a multiple of it.
+// each block of `32 / high` columns. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns columns,
+// one step or two of them, else to the group.
 struct StoredShape {
   int64_t sub, offset;
   bool nibbles, super, minimum, floats = false, table = false;
   int64_t high = 0;
   int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
+  bool fine = !super && (!floats || table);
+  constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
 };
 
 constexpr StoredShape stored_shape(int32_t kind) {

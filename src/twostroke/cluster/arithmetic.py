@@ -19,7 +19,7 @@ from twostroke.types.request import Request
 from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
 from twostroke.wire.frames import Arithmetic, ReplicaFacts
 
-OPS_VERSION, SAMPLING_VERSION = 1, 1
+OPS_VERSION, SAMPLING_VERSION = 2, 1
 """Raised with any change of the bits of an op, or of the sampler."""
 
 PROBE_TOKENS = 40

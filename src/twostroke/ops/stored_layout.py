@@ -22,8 +22,17 @@ High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has 
 from bit b q on.
 Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256,
 those of affine kinds a multiple of g.
-Sums: for each group of 256 columns and each step, float(whole sum) * step, less minimum * float(sum of the rounded
-activations), added up in float32 from left to right; then times the scale of the activations.
+Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum
+of its own, which begins with 0.
+
+    FLAT, E2M1: a scale of the activations belongs to 32 columns, as in ggml's Q8_0: to a step, or to two
+        for each step: sum = fma(float(whole sum), step * x_scale, sum)
+                       sum = fma(-minimum, float(sum of the rounded activations) * x_scale, sum)
+        total = total + sum
+    other kinds: a scale of the activations belongs to the group
+        for each step: sum = fma(float(whole sum), step, sum)
+                       sum = fma(-minimum, float(sum of the rounded activations), sum)
+        total = fma(sum, x_scale, total)
 
 Knows: layouts.
 Must not know: files, kernels.
@@ -332,18 +341,23 @@ def unpack_stored(weight: PackedWeight) -> F32Array:
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
-    """x_q (T, padded columns) rounded in groups of 256, x_scales (T, groups) -> (T, rows), as the module says."""
+    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), as the module says.
+
+    Products are rounded before they are added: numpy has no fma.
+    """
     values = stored_values(weight)
     steps, offsets = values.steps(), values.offsets()
-    sub = values.codes.shape[1] // steps.shape[1]
+    sub, wide = values.codes.shape[1] // steps.shape[1], weight.format.activation_columns
+    one = np.ones((len(x_q), 1), np.float32)
     total = np.zeros((len(x_q), weight.rows), np.float32)
     for first in range(0, x_q.shape[1], STORED_GROUP):
         inner = np.zeros_like(total)
         for k in range(first, min(first + STORED_GROUP, x_q.shape[1]), sub):
+            fine = x_scales[:, k // wide, None] if wide < STORED_GROUP else one
             rounded = x_q[:, k : k + sub].astype(np.float64)
             integers = (rounded @ values.codes[:, k : k + sub].astype(np.float64).T).astype(np.float32)
-            inner += integers * steps[:, k // sub]
+            inner += integers * (steps[:, k // sub] * fine)
             if offsets is not None:
-                inner -= rounded.sum(axis=1).astype(np.float32)[:, None] * offsets[:, k // sub]
-        total += inner * x_scales[:, first // STORED_GROUP, None]
+                inner -= rounded.sum(axis=1).astype(np.float32)[:, None] * fine * offsets[:, k // sub]
+        total += inner * (one if wide < STORED_GROUP else x_scales[:, first // STORED_GROUP, None])
     return total

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-RANKS_VERSION = 4
+RANKS_VERSION = 5
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):

@@ -20,7 +20,10 @@ MAX_GROUP_COLUMNS = 1024
 """A group of one panel, unpacked to bytes, still fits a second-level cache beside the activations."""
 
 STORED_GROUP = 256
-"""Columns of a group of the kinds that keep a file's codes, and of a scale of the activations that they meet."""
+"""Columns of a group of the kinds that keep a file's codes."""
+
+FINE_COLUMNS = 32
+"""Columns of a scale of the activations that meet the kinds whose files' other readers round them so."""
 
 SUBGROUP_COLUMNS = 16
 """Columns of int4 that share a multiplier."""
@@ -102,6 +105,11 @@ class WeightKind(enum.IntEnum):
         return _STEPS.get(self, 32)
 
     @property
+    def has_fine_activations(self) -> bool:
+        """Whether activations that meet it have one scale for FINE_COLUMNS columns; else for each group."""
+        return self.is_stored and not self.is_super and not self.is_affine
+
+    @property
     def arithmetic(self) -> WeightKind:
         """The kind whose products take the same instructions, for what was measured of it."""
         return WeightKind.INT8 if self.is_stored else self
@@ -156,6 +164,11 @@ class WeightFormat(Struct, frozen=True):
     def padding(self) -> int:
         """Columns are padded with zeros to a multiple of this."""
         return STEP_COLUMNS if self.group else (2 if self.kind is WeightKind.BF16 else 1)
+
+    @property
+    def activation_columns(self) -> int:
+        """Columns of activations that share a scale when they are rounded to int8; 0 for floats."""
+        return FINE_COLUMNS if self.kind.has_fine_activations else self.group
 
     @property
     def bits_per_weight(self) -> float:

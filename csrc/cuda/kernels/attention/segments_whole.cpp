@@ -49,7 +49,7 @@ TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock&
     numbers[i / 8][i % 8] = number;
     most = bits > most ? bits : most;
   }
-  most = most_of_warp(most);
+  most = most_of_threads(most, kWarp);
   const Scaling scaling(float_of(most), kLargestByte);
   int32_t sum = 0;
   TS_EVERY_LANE

@@ -75,11 +75,15 @@ struct StepTile {
     return {layout, args.data + panel * args.panel_bytes + group * layout.group_bytes, columns, strip % 2 * kStepStrip + 4 * g};
   }
 
-  // a: two operands of 32 columns, of which b has eight tokens; column: where they begin in the group.
-  TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, int32_t column, const float (&scales)[4],
-                                    const float (&minima)[4]) {
+  // a: two operands of 32 columns, of which b has eight tokens; column: where they begin in the group. x_scales: of a fine kind's
+  // activations, where something is taken off in each step; else the pairs have them.
+  TS_MEMBER_INLINE void add_columns(int n, const uint32_t (&a)[2][4], const uint32_t (&b)[2], const TilePair* pairs, const float* x_scales,
+                                    int32_t column, const float (&scales)[4], const float (&minima)[4]) {
     const bool begins = layout.sub <= 32 || column % layout.sub == 0, ends = layout.sub <= 32 || (column + 32) % layout.sub == 0;
     const Words4 pair = load16(pairs + n * 8);
+    float fine[2] = {1.0f, 1.0f};  // what a fine kind's steps are multiplied by, of both tokens
+    if (layout.fine != 0 && layout.minimum == 0) fine[0] = float_of(pair.x), fine[1] = float_of(pair.z);
+    if (layout.fine != 0 && layout.minimum != 0) fine[0] = x_scales[n * 8], fine[1] = x_scales[n * 8 + 1];
     TS_EVERY_LANE
     for (int m = 0; m < 2; ++m) {
       if (begins) {
@@ -91,7 +95,8 @@ struct StepTile {
       TS_EVERY_LANE
       for (int c = 0; c < 4; ++c) {
         const int r = 2 * m + c / 2;
-        float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scales[r], totals[n][m][c]);
+        const float scale = layout.fine != 0 ? scales[r] * fine[c % 2] : scales[r];
+        float total = fma(float_of(static_cast<uint32_t>(whole[n][m][c])) - kRounder, scale, totals[n][m][c]);
         if (layout.minimum != 0) total = fma(0.0f - minima[r], float_of(c % 2 == 0 ? pair.x : pair.z), total);
         totals[n][m][c] = total;
       }
@@ -114,17 +119,18 @@ struct StepTile {
       const uint32_t a[2][4] = {{low[0], low[1], high[0], high[1]}, {low[2], low[3], high[2], high[3]}};
       const int8_t* x = args.q + (step / 2 * args.room + first_token + g) * kStep + t * 16 + step % 2 * 8;
       const TilePair* pairs = args.pairs + step * 32 / layout.sub * args.room + first_token + 2 * t;
+      const float* x_scales = layout.fine != 0 ? args.x_scales + step * args.room + first_token + 2 * t : nullptr;
       TS_EVERY_LANE
       for (int n = 0; n < kEights; ++n) {
         const Words4 words = load8(x + n * 8 * kStep);
         const uint32_t b[2] = {words.x, words.y};
         if (layout.sub != 16) {
-          add_columns(n, a, b, pairs, at, scales[0], minima[0]);
+          add_columns(n, a, b, pairs, x_scales, at, scales[0], minima[0]);
           continue;
         }
         const uint32_t front[2] = {t < 2 ? b[0] : 0, t < 2 ? b[1] : 0}, back[2] = {t < 2 ? 0 : b[0], t < 2 ? 0 : b[1]};
-        add_columns(n, a, front, pairs, at, scales[0], minima[0]);
-        add_columns(n, a, back, pairs + args.room, at, scales[1], minima[1]);
+        add_columns(n, a, front, pairs, x_scales, at, scales[0], minima[0]);
+        add_columns(n, a, back, pairs + args.room, x_scales, at, scales[1], minima[1]);
       }
     }
   }
@@ -183,7 +189,7 @@ struct StepTile {
       StepPlace behind = place;
       behind.next(args, kTokens);
       const int32_t group = group_at(place), first_token = place.token(args, kTokens), columns = rows.columns;
-      const float scale = args.x_scales[group * args.room + first_token + warp_lane() % kTokens];
+      const float scale = layout.fine != 0 ? 1.0f : args.x_scales[group * args.room + first_token + warp_lane() % kTokens];
       TS_EVERY_LANE
       for (int i = 0; i < 8 * kEights; ++i) totals[i / 8][i / 4 % 2][i % 4] = 0.0f;
       StoredSuper super_behind = super;

@@ -1,7 +1,8 @@
 // Products of weights that keep a file's codes with one row of activations, or with rows that each have a matrix of their own: for each step
-// float(whole sum) * step, less minimum * float(sum of the rounded activations), added up from left to right within a group of 256 columns;
-// then times the group's scale of the activations. A block rounds its row once, into shared memory, then goes through strips of 16 rows of
-// the matrix in rounds: a warp has one group of each, whose codes are on their way while the last round's sums are folded.
+// float(whole sum) * step, less minimum * float(sum of the rounded activations), added up from left to right within a group of 256 columns.
+// A scale of the activations multiplies each step, or the group's sum: src/twostroke/ops/stored_layout.py. A block rounds its row once, into
+// shared memory, then goes through strips of 16 rows of the matrix in rounds: a warp has one group of each, whose codes are on their way
+// while the last round's sums are folded.
 // Knows: packed panels. Must not know: files, what asked.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
@@ -17,7 +18,7 @@ constexpr int32_t kStoredParts = kStoredWarps * kMostParts;
 constexpr int32_t kStoredGroups = kStoredColumns / static_cast<int32_t>(kStoredGroup);
 
 TS_SHARED(uint32_t, stored_row, kStoredColumns / 4);
-TS_SHARED(float, stored_scales, kStoredGroups);                      // of the row
+TS_SHARED(float, stored_scales, kStoredColumns / kFineColumns);      // of the row: of fine kinds for kFineColumns columns, else of groups
 TS_SHARED(Words4, stored_wholes, kStoredParts * kStoredQuads);       // sums of four rows
 TS_SHARED(Words4, stored_steps, kStoredParts * kStoredQuads);        // what they are multiplied by
 TS_SHARED(Words4, stored_minima, kStoredParts * kStoredQuads);
@@ -26,7 +27,19 @@ TS_SHARED(int32_t, stored_ones, kStoredParts);                       // sums of 
 struct StoredHeld {
   TS_MEMBER_INLINE void word(int32_t at, uint32_t four) { stored_row[at] = four; }
   TS_MEMBER_INLINE void group(int32_t at, float scale, int32_t) { stored_scales[at] = scale; }
+  TS_MEMBER_INLINE void fine(int32_t at, float scale) { stored_scales[at] = scale; }
 };
+
+// Rounds groups of the row from `first` on, as many as can be held. kBetween: between strips, where few registers are free.
+template <bool kBetween>
+TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t first) {
+  StoredHeld held;
+  if (args.stored.fine == 0) return hold_groups<kBetween>(args, token, first, kStoredGroups, kStoredGroup, kStoredWarps, held);
+  const int64_t begin = first * kStoredGroup, left = args.padded - begin, columns = args.columns > begin ? args.columns - begin : 0;
+  const FloatRow row(args.x + token * args.x_stride + begin, columns, left < kStoredColumns ? left : kStoredColumns, kFineColumns, 0);
+  for (int32_t k = warp_index() * kWarpColumns; k < row.padded; k += kStoredWarps * kWarpColumns) round_fine(row, k, held);
+  barrier();
+}
 
 // What a block knows of its matrix and how its kind lies.
 struct StoredMatrix {
@@ -185,8 +198,8 @@ struct StoredPiece {
 struct StoredFold {
   float sums[4], gates[4];
 
-  // The group's sum of each row, in the order of the steps.
-  TS_MEMBER_INLINE void add_steps(const StoredMatrix& matrix, int32_t columns, float (&totals)[4]) const {
+  // The group's sum of each row, in the order of the steps. scales: of a fine kind's activations in this group.
+  TS_MEMBER_INLINE void add_steps(const StoredMatrix& matrix, int32_t columns, int32_t scales, float (&totals)[4]) const {
     const int32_t wide = matrix.halves() ? kPieceColumns / 2 : kPieceColumns, quad = warp_lane() % kStoredQuads;
     int32_t wholes[4] = {0, 0, 0, 0}, ones = 0;
     for (int32_t part = 0; part * wide < columns; ++part) {
@@ -197,12 +210,13 @@ struct StoredFold {
       ones += stored_ones[number];
       if ((part + 1) * wide % matrix.layout.sub != 0) continue;
       const Words4 steps = stored_steps[at];
+      const float fine = matrix.layout.fine != 0 ? stored_scales[scales + part * wide / static_cast<int32_t>(kFineColumns)] : 1.0f;
       TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) totals[r] = fma(static_cast<float>(wholes[r]), float_of(steps[r]), totals[r]);
+      for (int r = 0; r < 4; ++r) totals[r] = fma(static_cast<float>(wholes[r]), float_of(steps[r]) * fine, totals[r]);
       if (matrix.layout.minimum != 0) {
         const Words4 minima = stored_minima[at];
         TS_EVERY_LANE
-        for (int r = 0; r < 4; ++r) totals[r] = fma(0.0f - float_of(minima[r]), static_cast<float>(ones), totals[r]);
+        for (int r = 0; r < 4; ++r) totals[r] = fma(0.0f - float_of(minima[r]), static_cast<float>(ones) * fine, totals[r]);
       }
       TS_EVERY_LANE
       for (int r = 0; r < 4; ++r) wholes[r] = 0;
@@ -213,9 +227,10 @@ struct StoredFold {
   TS_MEMBER_INLINE void add(const StoredMatrix& matrix, int32_t first, int32_t held) {
     const int32_t own = first + warp_lane() / kStoredQuads;
     float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (own < matrix.groups) add_steps(matrix, matrix.columns(own), totals);
+    constexpr int32_t kScales = static_cast<int32_t>(kStoredGroup / kFineColumns);
+    if (own < matrix.groups) add_steps(matrix, matrix.columns(own), (own - held) * kScales, totals);
     for (int32_t c = 0; c < kStoredWarps && first + c < matrix.groups; ++c) {
-      const float scale = stored_scales[first + c - held];
+      const float scale = matrix.layout.fine != 0 ? 1.0f : stored_scales[first + c - held];
       TS_EVERY_LANE
       for (int r = 0; r < 4; ++r) {
         const uint32_t total = shuffle(bits_of(totals[r]), c * kStoredQuads + warp_lane() % kStoredQuads);
@@ -243,12 +258,11 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
   StoredPiece<kWords> coming;
   coming.load(matrix, place.row(args, kStoredStrip), warp_index());
   const bool whole = matrix.groups <= kStoredGroups;  // else parts of the row are rounded for each strip
-  StoredHeld held_row;
-  if (whole) hold_groups<false>(args, token, 0, kStoredGroups, kStoredGroup, kStoredWarps, held_row);
+  if (whole) hold_row<false>(args, token, 0);
   StoredFold fold = {};
   while (place.unit < strips) {
     const int32_t held = whole ? 0 : place.span / kStoredGroups * kStoredGroups, own = place.span + warp_index();
-    if (!whole && place.span == held) hold_groups<true>(args, token, held, kStoredGroups, kStoredGroup, kStoredWarps, held_row);
+    if (!whole && place.span == held) hold_row<true>(args, token, held);
     StripPlace behind = place;
     behind.next(args, matrix.groups, kStoredWarps);
     if (own < matrix.groups) coming.multiply(matrix, (own - held) * static_cast<int32_t>(kStoredGroup), matrix.columns(own));

@@ -47,7 +47,7 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
   uint32_t most = 0;
   for (int64_t k = own + kWarpColumns; k < end; k += kWarpColumns) most = most_of(x.four(args, k), most);
   if (own < end) four = x.four(args, own);
-  const GroupRounding rounding(most_of_warp(most_of(four, most)));
+  const GroupRounding rounding(most_of_threads(most_of(four, most), kWarp));
   int32_t sum = 0;
   for (int64_t k = own; k < end; k += kWarpColumns) {
     if (k != own) four = x.four(args, k);
@@ -59,8 +59,8 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
   if (warp_lane() == 0) args.pairs[group * args.room + row] = {rounding.scale, args.added - 128 * sum};
 }
 
-// The same for stored kinds: groups of 256 columns, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t, 9 + 2t follow each
-// other, which are what thread t of linear_steps multiplies.
+// The same for stored kinds: groups of 256 columns, or scales for 32, and sums of each step. Of 64 columns the fours 2t, 2t + 1, 8 + 2t,
+// 9 + 2t follow each other, which are what thread t of linear_steps multiplies.
 TS_KERNEL(quantize_steps, RoundArgs) {
   const int64_t pair = block_index() * kTileRoundWarps + warp_index();
   if (pair >= args.rows * args.groups) return;
@@ -68,23 +68,28 @@ TS_KERNEL(quantize_steps, RoundArgs) {
   const SourceRow x(args, row);
   if (x.x == nullptr) return;
   Words4 four[2];
-  uint32_t most = 0;
+  uint32_t most[2];
   TS_EVERY_LANE
   for (int i = 0; i < 2; ++i) {
     four[i] = x.four(args, own + i * kWarpColumns);
-    most = most_of(four[i], most);
+    most[i] = most_of_threads(most_of(four[i], 0), args.fine != 0 ? kFineThreads : kWarp);
   }
-  const GroupRounding rounding(most_of_warp(most));
   TS_EVERY_LANE
   for (int i = 0; i < 2; ++i) {
+    const GroupRounding rounding(args.fine != 0 ? most[i] : larger_bits(most[0], most[1]));
     const int64_t k = own + i * kWarpColumns, at = k % kStep / 4;
     const uint32_t word = rounding.rounded(four[i]);
     const int32_t sum = sum_of_threads(dot4(0x01010101u, static_cast<int32_t>(word), 0), args.sub / 4);
     if (k >= args.padded) continue;
     *place_of(args, row, k / kStep * kStep + (at % 8 / 2 * 4 + at / 8 * 2 + at % 2) * 4) = word;
-    if (k % args.sub == 0) args.pairs[k / args.sub * args.room + row] = {static_cast<float>(sum), args.added - args.offset * sum};
+    if (k % args.sub == 0) {
+      float taken = static_cast<float>(sum);
+      if (args.fine != 0) taken = args.minimum != 0 ? taken * rounding.scale : rounding.scale;
+      args.pairs[k / args.sub * args.room + row] = {taken, args.added - args.offset * sum};
+    }
+    if (args.fine != 0 && k % kFineColumns == 0) args.scales[k / kFineColumns * args.room + row] = rounding.scale;
+    if (args.fine == 0 && k % kStoredGroup == 0) args.scales[group * args.room + row] = rounding.scale;
   }
-  if (warp_lane() == 0) args.scales[group * args.room + row] = rounding.scale;
 }
 
 }  // namespace cuda

@@ -133,11 +133,11 @@ def _scores(keys: int) -> int:
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
     """Bytes of one row of activations in int8, with a scale and a correction for each group; with weights that keep a
-    file's codes a scale for each group, a sum and a correction for each step."""
+    file's codes a sum and a correction for each step besides."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
-    groups = -(-padded // weight_format.group)
+    groups = -(-padded // weight_format.activation_columns)
     kind = weight_format.kind
     return padded + 8 * groups + (8 * padded // kind.step_columns if kind.is_stored else 0)
 

@@ -2,10 +2,10 @@
 
     out (T, rows) float32 = x (T, columns) float32 @ W.T + bias.
 
-Float weights: float32 arithmetic in a fixed order over k. Integer weights: each group of `group` columns of x is first
-rounded to int8 (`quantize_rows`), products are summed exactly in int32, and each group is folded into a float32 sum, in
-the order of the groups: sum = fma(float(integer), x_scale * w_scale, sum), bias added last. One row's result depends on
-that row alone.
+Float weights: float32 arithmetic in a fixed order over k. Integer weights: each group of `activation_columns` of x is
+first rounded to int8 (`quantize_rows`), products are summed exactly in int32, and each group is folded into a float32
+sum, in the order of the groups: sum = fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a
+file's codes: ops/stored_layout.py. One row's result depends on that row alone.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """
@@ -57,7 +57,7 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
     group = weight.format.group
     padded = weight.format.padded_columns(weight.columns)
-    x_q, x_scales = quantize_rows(x, group, padded)
+    x_q, x_scales = quantize_rows(x, weight.format.activation_columns, padded)
     if weight.format.kind.is_stored:
         return stored_product(x_q, x_scales, weight)
     w_q, w_scales = unpack_integers(weight)

@@ -33,8 +33,10 @@ struct RoundArgs {
   TilePair* pairs;
   int64_t x_stride, rows, room, columns, padded, group, groups;
   int32_t added;  // to corrections
-  float* scales;  // these three of quantize_steps: scales (groups, room), pairs are (padded / sub, room) and have sums as their scales
-  int32_t sub, offset;
+  // These of quantize_steps. scales (groups, room); of fine kinds (padded / 32, room). pairs are (padded / sub, room) and have the sums of
+  // steps as their scales; of fine kinds those sums times the scale, or where nothing is taken off the scale alone.
+  float* scales;
+  int32_t sub, offset, fine, minimum;
   // For experts: the pair of each row of q, less than 0 for none; of its row of x each has `chosen`, 0 where x has rows as q. NULL for none.
   const int32_t* order;
   const float* weights;  // of pairs, that x is multiplied by; NULL for none

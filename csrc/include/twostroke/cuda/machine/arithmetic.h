@@ -133,10 +133,9 @@ TS_DEVICE_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(0.0f - x)); 
 
 TS_DEVICE_INLINE uint32_t larger_bits(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// The largest of what a warp's threads have; the sum of what `lanes` threads that follow each other have.
-TS_DEVICE_INLINE uint32_t most_of_warp(uint32_t most) {
-  TS_EVERY_LANE
-  for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
+// The largest, and the sum, of what `lanes` threads that follow each other have.
+TS_DEVICE_INLINE uint32_t most_of_threads(uint32_t most, int32_t lanes) {
+  for (int32_t mask = lanes / 2; mask > 0; mask /= 2) most = larger_bits(most, shuffle_across(most, mask));
   return most;
 }
 TS_DEVICE_INLINE int32_t sum_of_threads(int32_t sum, int32_t lanes) {

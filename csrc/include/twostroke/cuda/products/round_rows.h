@@ -117,7 +117,7 @@ TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& t
   const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
   uint32_t most = 0;
   for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) most = most_of(row.four(k), most);
-  const GroupRounding rounding(most_of_warp(most));
+  const GroupRounding rounding(most_of_threads(most, kWarp));
   int32_t total = 0;
   for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
     const uint32_t word = rounding.rounded(row.four(k));
@@ -126,6 +126,19 @@ TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& t
   }
   total = sum_of_threads(total, kWarp);
   if (warp_lane() == 0) to.group(group, rounding.scale, -128 * total);
+}
+
+constexpr int32_t kFineThreads = static_cast<int32_t>(kFineColumns) / 4;  // that have a scale's columns together, four each
+
+// The same for kinds whose scales belong to kFineColumns columns: 128 columns from `first` on. to.fine(k / kFineColumns, scale) gets a scale.
+template <class To>
+TS_DEVICE_INLINE void round_fine(const FloatRow& row, int32_t first, To& to) {
+  const int32_t k = first + 4 * warp_lane();
+  const Words4 four = k < row.padded ? row.four(k) : Words4{0, 0, 0, 0};
+  const GroupRounding rounding(most_of_threads(most_of(four, 0), kFineThreads));
+  if (k >= row.padded) return;
+  to.word(k / 4, rounding.rounded(four));
+  if (k % kFineColumns == 0) to.fine(k / static_cast<int32_t>(kFineColumns), rounding.scale);
 }
 
 // The row's groups, some at a time: warp `first` of `warps`. Those of one warp are loaded together, as many as registers hold:

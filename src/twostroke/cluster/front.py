@@ -219,11 +219,11 @@ class FrontStepper:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             sock.connect_ex(address)
+            self._selector.register(sock, selectors.EVENT_WRITE, caller)
         except OSError as error:
             caller.state, caller.try_at_s = f"cannot be called: {error}", now + CALL_AGAIN_S
             return
         caller.sock, caller.since_s = sock, now
-        self._selector.register(sock, selectors.EVENT_WRITE, caller)
 
     def _attend(self, caller: _Caller, events: int) -> None:
         now = self.clock()

@@ -73,7 +73,7 @@ class LeastSeconds:
         return full + before * load.token_s + self.own_s(asked, member) + load.step_s
 
     def own_s(self, asked: Placing, member: FleetMember) -> float:
-        """Of these, the seconds in which the prompt itself is computed."""
+        """Seconds in which the prompt itself is computed, a part of `first_s`."""
         return max(1, asked.num_tokens - self.cached_tokens(asked, member)) * member.load.token_s
 
     def forget(self, member: FleetMember) -> None:

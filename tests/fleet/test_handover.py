@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.fleet.invented import logprob_of, whole_answer
+from tests.fleet.invented import PAGE_TOKENS, logprob_of, whole_answer
 from tests.fleet.test_failover import CHAOS, RUNS, SCHEDULES
-from tests.fleet.world import World, request_of
+from tests.fleet.world import World, facts_of, request_of
 from tests.tiers import fewer, thinned
+from twostroke.fleet.fleet import ReplicaFleet
 from twostroke.types.event import TokenEvent
 from twostroke.types.request import FinishReason, Request
+from twostroke.wire.frames import Assignment, Beat, Cancel, PagesAhead, ReplicaLoad, StepNews, WireToken
 
 SPLIT = ("prefill", "decode")
 LOSSES = {"lost_pages": 0.2, "flipped_pages": 0.2}
@@ -93,3 +95,21 @@ def test_a_prompt_that_is_scored_stays_where_it_is() -> None:
     world.submit(replace(asked, params=replace(asked.params, prompt_logprobs=0)))
     world.run(20.0, lambda: bool(world.ends_of("q")))
     assert world.tokens_of("q") == whole_answer(asked) and world.fleet.handed_over == 0
+
+
+def test_pages_that_went_to_another_replica_than_the_stream_are_given_up_there() -> None:
+    """The one that was to decode it drains meanwhile: it must not keep the pages."""
+    fleet = ReplicaFleet(PAGE_TOKENS, sooner=always)
+    for name, role in (("p", "prefill"), ("d0", "decode"), ("d1", "decode")):
+        fleet.joined(facts_of(name, name, role), 0.0, (name, 1))
+    fleet.add(replace(request_of(random.Random(1), "q", 0.0), prompt_token_ids=tuple(range(40))))
+    (reader, work), (heir, ahead) = fleet.outbox
+    assert reader == "p" and isinstance(work, Assignment) and isinstance(ahead, PagesAhead)
+    fleet.outbox.clear()
+    fleet.heard(heir, Beat(ReplicaLoad(), draining=True), 0.1)
+    fleet.heard("p", StepNews(ReplicaLoad(), (WireToken(work.number, 7),)), 0.2)
+    sent = list(fleet.outbox)
+    (other,) = {"d0", "d1"} - {heir}
+    assert (heir, Cancel(ahead.number)) in sent and ("p", Cancel(work.number)) in sent
+    name, handed = sent[-1]
+    assert name == other and isinstance(handed, Assignment) and handed.ahead == 0 and handed.resumed == (7,)

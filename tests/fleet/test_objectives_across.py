@@ -13,7 +13,7 @@ from tests.fleet.test_failover import CHAOS, run_world
 from tests.fleet.world import World, request_of
 from twostroke.cluster.arithmetic import difference
 from twostroke.cost.explain.explanation import CauseKind
-from twostroke.cost.history.stay import StayEnd
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.types.event import TokenEvent
@@ -61,6 +61,11 @@ def refused_in(world: World, requests: list[Request]) -> list[Request]:
     return [each for each in requests if world.ends_of(each.request_id)[0].reason is FinishReason.ERROR]
 
 
+def stays_of(world: World, request: Request) -> tuple[ReplicaStay, ...]:
+    (account,) = world.fleet.ledger.accounts.find(request.request_id)
+    return account.stays
+
+
 def ttft_s(world: World, request: Request) -> float:
     first = next(event for event in world.events[request.request_id] if isinstance(event, TokenEvent))
     return first.at_s - request.arrival_s
@@ -72,11 +77,10 @@ def test_what_one_replica_cannot_promise_another_one_does() -> None:
     assert refused_in(alone, own), "the test is about nothing where one replica could serve all"
     world, requests = crowded(16)
     assert refused_in(world, requests) == []
-    ledger = world.fleet.ledger
-    moved = [each for each in requests if len(ledger.stays(each.request_id)) > 1]
+    moved = [each for each in requests if len(stays_of(world, each)) > 1]
     assert moved
     for each in moved:
-        first, last = ledger.stays(each.request_id)[:2]
+        first, last = stays_of(world, each)[:2]
         assert (first.member, first.end, last.member) == ("r0", StayEnd.REFUSED, "r1")
     for each in requests:
         assert world.tokens_of(each.request_id) == whole_answer(each)
@@ -90,7 +94,7 @@ def test_where_all_refuse_retry_after_is_true() -> None:
     for each in refused:
         (end,) = world.ends_of(each.request_id)
         assert end.retry_after_s is not None and end.error is not None and "could not be answered in time" in end.error
-        asked = {stay.member for stay in world.fleet.ledger.stays(each.request_id)}
+        asked = {stay.member for stay in stays_of(world, each)}
         assert asked == {"r0", "r1"}, "no request is refused before all replicas were asked"
         assert world.tokens_of(each.request_id) == []
     end = max((world.ends_of(each.request_id)[0] for each in refused), key=lambda each: each.at_s)

@@ -145,21 +145,24 @@ def member(name: str, **load: float) -> FleetMember:
 def test_the_router_takes_the_least_predicted_seconds() -> None:
     asked = Placing(100, prefix_keys("", range(100), 10), 10)
     router = LeastSeconds()
-    assert router.choose(asked, [member("a", prefill_tokens=500), member("b")]).name == "b"
+    chosen = router.rank(asked, [member("a", prefill_tokens=500), member("b")])
+    assert chosen.name == "b"
+    router.remember(asked, chosen)
     # b has the prefix now: as long as the others are not much quicker, it is chosen again
-    assert router.choose(asked, [member("a"), member("b", prefill_tokens=80)]).name == "b"
-    assert router.choose(asked, [member("a"), member("b", prefill_tokens=2000)]).name == "a"
+    assert router.rank(asked, [member("a"), member("b", prefill_tokens=80)]).name == "b"
+    assert router.rank(asked, [member("a"), member("b", prefill_tokens=2000)]).name == "a"
 
 
 def test_a_full_replica_and_a_forgotten_prefix() -> None:
     asked = Placing(100, prefix_keys("", range(100), 10), 10)
     router, first, second = LeastSeconds(), member("a"), member("b")
     first.streams = 8
-    assert router.choose(asked, [first, second]) is second
+    assert router.rank(asked, [first, second]) is second
+    router.remember(asked, second)
     router.forget(second)
     second.load = ReplicaLoad(token_s=0.001, prefill_tokens=1)
     first.streams = 0
-    assert router.choose(asked, [first, second]) is first
+    assert router.rank(asked, [first, second]) is first
 
 
 def test_prefixes_of_other_salts_are_others() -> None:

@@ -188,20 +188,7 @@ class World:
         def join() -> None:
             if self.links.get(name) == link:
                 role = self.roles[int(name[1:]) % len(self.roles)]
-                facts = ReplicaFacts(
-                    name,
-                    instance_of(core),
-                    "m",
-                    ARITHMETIC,
-                    PAGE_TOKENS,
-                    96,
-                    96,
-                    VOCABULARY,
-                    4,
-                    STEP_S / 16,
-                    role,
-                    PagedModel.page_bytes,
-                )
+                facts = facts_of(name, instance_of(core), role)
                 self.hear(self.fleet.joined(facts, self.now, (name, 1)))
 
         self.at(self.dice.uniform(0, 0.05), join)
@@ -343,6 +330,12 @@ class World:
 def explainer() -> Explainer:
     """What a replica explains with; nothing is known of the machine's costs."""
     return Explainer(Ledger(), None, Options(16, 4))
+
+
+def facts_of(name: str, instance: str, role: ReplicaRole) -> ReplicaFacts:
+    """What a replica of this world says that it is."""
+    sizes = (PAGE_TOKENS, 96, 96, VOCABULARY, 4, STEP_S / 16)
+    return ReplicaFacts(name, instance, "m", ARITHMETIC, *sizes, role, PagedModel.page_bytes)
 
 
 def instance_of(core: ReplicaCore) -> str:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from twostroke.backends.cpu import available_levels
 from twostroke.backends.cpu.exchange import Exchange
+from twostroke.cluster.waker import Waker
+from twostroke.planner.doctor import measure_exchange
+from twostroke.ranks.line import RankLine, RankLineLost
+from twostroke.types.errors import BackendError
 
 
 def test_an_exchange_ends_its_own_connection_and_no_file_that_took_its_number() -> None:
@@ -64,3 +72,91 @@ def test_an_exchange_that_another_thread_ends_is_freed_behind_it() -> None:
         ending.join()
         closing.join()
         assert slow.calls == ["end", "destroy"]
+
+
+class SlowSocket:
+    """A socket whose `send` and `recv` are still at work until they are let go on."""
+
+    family = socket.AF_UNIX
+
+    def __init__(self) -> None:
+        self.calls = list[str]()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def settimeout(self, seconds: float | None) -> None:
+        """It waits as long as the test says."""
+
+    def send(self, data: bytes) -> int:
+        return len(self._slow("used"))
+
+    def recv(self, count: int) -> bytes:
+        return self._slow("used")
+
+    def _slow(self, name: str) -> bytes:
+        self.begun.set()
+        assert self.go_on.wait(20)
+        self.calls.append(name)
+        return b""
+
+    def shutdown(self, how: int) -> None:
+        self.calls.append("shutdown")
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+def closed_meanwhile(slow: SlowSocket, use: Callable[[], object], close: Callable[[], None]) -> list[str]:
+    """The calls where one thread uses the socket and another closes it."""
+    using, closing = threading.Thread(target=use), threading.Thread(target=close)
+    using.start()
+    assert slow.begun.wait(20)
+    closing.start()
+    closing.join(0.05)
+    slow.go_on.set()
+    using.join()
+    closing.join()
+    return slow.calls
+
+
+def test_a_line_is_closed_behind_the_thread_that_reads_it() -> None:
+    """Its number may be another file's by the time of that thread's next call."""
+    slow = SlowSocket()
+    line = RankLine(slow)  # type: ignore[arg-type]
+
+    def read() -> None:
+        with pytest.raises(RankLineLost):
+            line.receive()
+
+    assert closed_meanwhile(slow, read, line.close) == ["shutdown", "used", "closed"]
+
+
+def test_a_waker_is_closed_behind_the_thread_that_wakes() -> None:
+    slow, waker = SlowSocket(), Waker()
+    waker._sender.close()
+    waker._sender = slow  # type: ignore[assignment]
+    assert closed_meanwhile(slow, waker.wake, waker.close) == ["used", "closed"]
+
+
+def test_ranks_that_measure_end_before_their_memory_is_given_back() -> None:
+    ended, begun, failed = threading.Event(), threading.Event(), threading.Event()
+
+    class Ops:
+        def __init__(self, first: bool) -> None:
+            self.first = first
+
+        def recorder(self) -> Any:
+            return SimpleNamespace(gather=lambda out, part: None, calls=list)
+
+        def run(self, calls: Any) -> None:
+            if self.first:
+                assert begun.wait(20)
+                failed.set()
+                raise BackendError("a rank is lost")
+            begun.set()
+            assert failed.wait(20)
+            threading.Event().wait(0.05)
+            ended.set()
+
+    with pytest.raises(BackendError):
+        measure_exchange._seconds([Ops(True), Ops(False)], (1, 1, 1), lambda: 0.0)  # type: ignore[list-item]
+    assert ended.is_set()

@@ -7,6 +7,7 @@ Must not know: scheduling, sampling, click.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,24 +22,27 @@ from twostroke.assembly.task import read_for_task
 from twostroke.assembly.weights import load, settler_of
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.backends.cpu.exchange import Exchange
+from twostroke.cluster.accepting import accepted
 from twostroke.config import ModelFacts, Resolved, Resolver, collect, resolve_engine
 from twostroke.cost.memory import plan_kv
 from twostroke.env import read_machine
 from twostroke.ops.passes.division import Division
 from twostroke.program.cache_groups import cache_groups
 from twostroke.program.model import Model
-from twostroke.ranks.frames import RANKS_VERSION, RankBegin, RankJoin, RankReady
+from twostroke.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin, RankReady
 from twostroke.ranks.line import RankLine, RankLineLost
 from twostroke.ranks.member import RankMember
 from twostroke.ranks.processes import connect
-from twostroke.types.errors import ConfigError
+from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME
 from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
-ACCEPT_S = 60.0
+ACCEPT_S, PAUSE_S = 60.0, 0.2
+FIRST_FRAME_S = 600.0
+"""A leader says what is to be computed when it has reached all ranks, which may be started one after the other."""
 Report = Callable[[str], None]
 
 
@@ -74,31 +78,33 @@ def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
 
 
 def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank:
-    """Wait for a leader and for connections from all ranks below this one. Raises RankLineLost where they stay away."""
+    """Wait for a leader and for connections from all ranks below this one. A caller that fails is turned away. Raises
+    RankLineLost where the others stay away, or where a rank above this one is not reached; the leader is told."""
     meeting: CalledRank | None = None
     joined: dict[int, tuple[RankJoin, RankLine]] = {}
-    reached = False
     while meeting is None or not _complete(meeting, joined):
         listener.settimeout(None if meeting is None else ACCEPT_S)
         try:
-            sock, address = listener.accept()
+            found = accepted(listener)
         except TimeoutError:
             raise RankLineLost("the other ranks did not come") from None
+        if found is None:
+            time.sleep(PAUSE_S)
+            continue
+        sock, host = found
         try:
             line = RankLine(sock)  # a connection that is gone already may refuse its options
             line.prove(secret, leads=False)
-            frame = line.receive()
+            frame = _first_frame(line)
         except (RankLineLost, OSError) as error:
-            report(f"{address[0]} was turned away: {error}")
+            report(f"{host} was turned away: {error}")
             sock.close()
             continue
         if isinstance(frame, RankJoin):
             joined[frame.rank] = (frame, line)
         elif isinstance(frame, RankBegin) and meeting is None:
             meeting = CalledRank(line, frame)
-        if meeting is not None and not reached:
-            reached = True
-            meeting.sockets = _call_higher(meeting.begin, secret)
+            meeting.sockets = _call_higher(line, frame, secret)
     meeting.sockets |= {rank: line.sock for rank, (join, line) in joined.items() if join.ticket == meeting.begin.ticket}
     return meeting
 
@@ -108,22 +114,36 @@ def _complete(meeting: CalledRank, joined: Mapping[int, tuple[RankJoin, RankLine
     return have >= set(range(meeting.begin.ranks)) - {meeting.begin.rank}
 
 
-def _call_higher(begin: RankBegin, secret: bytes) -> dict[int, socket.socket]:
-    """Connections to the members above this one; the leader calls by itself."""
+def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int, socket.socket]:
+    """Connections to the members above this one; the leader calls by itself. Raises RankLineLost."""
     sockets = {}
-    for rank in range(begin.rank + 1, begin.ranks):
-        if begin.peers[rank]:
-            host, _, port = begin.peers[rank].rpartition(":")
-            line = connect((host, int(port)), secret, rank)
-            line.send(RankJoin(begin.ticket, begin.rank))
-            sockets[rank] = line.sock
+    try:
+        for rank in range(begin.rank + 1, begin.ranks):
+            if begin.peers[rank]:
+                host, _, port = begin.peers[rank].rpartition(":")
+                line = connect((host, int(port)), secret, rank)
+                line.send(RankJoin(begin.ticket, begin.rank))
+                sockets[rank] = line.sock
+    except (BackendError, ValueError, LookupError) as error:
+        leader.send(RankFailed(str(error), 1))
+        raise RankLineLost(str(error)) from error
     return sockets
 
 
-def _begin(line: RankLine) -> RankBegin:
+def _first_frame(line: RankLine) -> Frame:
+    """What a caller is here for. Raises RankLineLost, TimeoutError."""
+    line.sock.settimeout(FIRST_FRAME_S)
     frame = line.receive()
-    if not isinstance(frame, RankBegin) or frame.version != RANKS_VERSION:
+    line.sock.settimeout(None)
+    if isinstance(frame, RankBegin) and frame.version != RANKS_VERSION:
         raise RankLineLost("the leader is of another version")
+    return frame
+
+
+def _begin(line: RankLine) -> RankBegin:
+    frame = _first_frame(line)
+    if not isinstance(frame, RankBegin):
+        raise RankLineLost(f"the leader begins with {type(frame).__name__}")
     return frame
 
 

@@ -84,7 +84,7 @@ class FrontStepper:
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._early: list[Event] = []
         self._gauges: Gauges | None = None
-        self._gauges_s = 0.0
+        self._gauges_s = self._look_at_s = 0.0
         self._records = RecordCalls(self._waker.wake)
         self.facts: ReplicaFacts | None = None
         self.fleet = ReplicaFleet(page_tokens)
@@ -191,18 +191,26 @@ class FrontStepper:
 
     def _exchange(self) -> None:
         now = self.clock()
-        self._follow_addresses()
-        for caller in self._callers:
-            if caller.sock is None and caller.link is None and now >= caller.try_at_s:
-                self._call(caller, now)
+        looks = now >= self._look_at_s
+        if looks:  # several times a second, not with every frame
+            self._look_at_s = now + WAIT_S
+            self._call_all(now)
         for key, events in self._selector.select(WAIT_S):
             if key.data is None:
                 self._waker.clear()
             else:
                 self._attend(key.data, events)
-        self._end_silence()
+        if looks:
+            self._end_silence()
         self._records.send(self.fleet)
         self._flush()
+
+    def _call_all(self, now: float) -> None:
+        """Call the addresses that are not connected and whose time it is."""
+        self._follow_addresses()
+        for caller in self._callers:
+            if caller.sock is None and caller.link is None and now >= caller.try_at_s:
+                self._call(caller, now)
 
     def _follow_addresses(self) -> None:
         """Forget those that are not in the list any more and do not answer; call those that are new."""
@@ -219,11 +227,11 @@ class FrontStepper:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             sock.connect_ex(address)
+            self._selector.register(sock, selectors.EVENT_WRITE, caller)
         except OSError as error:
             caller.state, caller.try_at_s = f"cannot be called: {error}", now + CALL_AGAIN_S
             return
         caller.sock, caller.since_s = sock, now
-        self._selector.register(sock, selectors.EVENT_WRITE, caller)
 
     def _attend(self, caller: _Caller, events: int) -> None:
         now = self.clock()

@@ -22,6 +22,8 @@ END_S = 10.0
 FINAL_CODES = frozenset({2, 3, 4, 5})
 """Exit codes of a replica that would end in the same way again: wrong options, model, memory, kernels."""
 
+NOT_STARTED = 1
+
 Command = Callable[[str, int], list[str]]
 """(the replica's name, its listening descriptor) -> its command."""
 
@@ -90,11 +92,7 @@ class LocalKeeper:
         delay_s = FIRST_DELAY_S
         while not self._ending.is_set():
             began_s = time.monotonic()
-            descriptor = kept.listener.fileno()
-            kept.process = subprocess.Popen(
-                self._command(kept.name, descriptor), env=self._environment, pass_fds=(descriptor,), stdout=sys.stderr
-            )
-            code = kept.process.wait()
+            code = self._run(kept)
             if self._ending.is_set():
                 return
             if code in FINAL_CODES:
@@ -103,6 +101,17 @@ class LocalKeeper:
             delay_s = FIRST_DELAY_S if time.monotonic() - began_s > STEADY_S else min(MOST_DELAY_S, 2 * delay_s)
             self._say(f"{kept.name} has ended with code {code}; it starts again in {delay_s:g} s")
             self._ending.wait(delay_s)
+
+    def _run(self, kept: _Kept) -> int:
+        """Run the replica once; its exit code."""
+        descriptor = kept.listener.fileno()
+        command = self._command(kept.name, descriptor)
+        try:
+            kept.process = subprocess.Popen(command, env=self._environment, pass_fds=(descriptor,), stdout=sys.stderr)
+        except OSError as error:  # no memory, no process left
+            self._say(f"{kept.name} cannot be started: {error}")
+            return NOT_STARTED
+        return kept.process.wait()
 
 
 def _listener(host: str) -> socket.socket:

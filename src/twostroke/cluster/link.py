@@ -8,6 +8,7 @@ Must not know: what frames mean.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -29,12 +30,19 @@ class LinkLost(ConnectionError):
 
 
 class FrameLink:
-    """Owns the socket. side: a word that differs between the two sides, so that a proof cannot be sent back."""
+    """Owns the socket. side: a word that differs between the two sides, so that a proof cannot be sent back.
+
+    Whatever the system refuses is a LinkLost of this connection.
+    """
 
     def __init__(self, sock: socket.socket, secret: bytes, side: str, other_side: str) -> None:
-        sock.setblocking(False)
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        """Raises LinkLost; the socket is then still the caller's."""
+        try:
+            sock.setblocking(False)
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            raise _gone(error) from error
         self.sock = sock
         self.trusted = False
         self._secret, self._side, self._other_side = secret, side, other_side
@@ -47,9 +55,12 @@ class FrameLink:
         self.send(Hello(WIRE_VERSION, self._nonce))
 
     def watch(self, selector: selectors.BaseSelector, data: object = None) -> None:
-        """Let a selector, until `close`, wait for what can be done: its events are for `exchange`."""
+        """Let a selector, until `close`, wait for what can be done: its events are for `exchange`. Raises LinkLost."""
+        try:
+            selector.register(self.sock, self._events, data)
+        except OSError as error:
+            raise _gone(error) from error
         self._selector = selector
-        selector.register(self.sock, self._events, data)
 
     @property
     def _events(self) -> int:
@@ -81,9 +92,12 @@ class FrameLink:
         except BlockingIOError:
             pass
         except OSError as error:
-            raise LinkLost(f"the connection is gone: {error}") from error
+            raise _gone(error) from error
         if self._selector is not None and (key := self._selector.get_key(self.sock)).events != self._events:
-            self._selector.modify(self.sock, self._events, key.data)
+            try:
+                self._selector.modify(self.sock, self._events, key.data)
+            except OSError as error:
+                raise _gone(error) from error
 
     def exchange(self, events: int) -> list[Frame]:
         """Do what a selector says is possible; see `receive`. Raises LinkLost."""
@@ -98,7 +112,7 @@ class FrameLink:
         except BlockingIOError:
             return []
         except OSError as error:
-            raise LinkLost(f"the connection is gone: {error}") from error
+            raise _gone(error) from error
         if not count:
             raise LinkLost("the other side has closed the connection")
         try:
@@ -108,10 +122,12 @@ class FrameLink:
 
     def close(self) -> None:
         """Closing twice is harmless."""
-        if self._selector is not None:
-            self._selector.unregister(self.sock)
-            self._selector = None
-        self.sock.close()
+        selector, self._selector = self._selector, None
+        if selector is not None:
+            with contextlib.suppress(KeyError):  # a selector forgets a socket that it could not wait for differently
+                selector.unregister(self.sock)
+        with contextlib.suppress(OSError):
+            self.sock.close()
 
     def _greeting(self, frame: Frame) -> bool:
         """True where the frame was a part of it."""
@@ -137,6 +153,10 @@ class FrameLink:
 
     def _digest(self, side: str, nonce: bytes) -> bytes:
         return hashlib.blake2b(side.encode() + nonce, key=self._secret, digest_size=32).digest()
+
+
+def _gone(error: OSError) -> LinkLost:
+    return LinkLost(f"the connection is gone: {error}")
 
 
 def secret_key(text: str | None) -> bytes:

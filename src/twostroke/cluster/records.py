@@ -48,7 +48,7 @@ class RecordCalls:
         """Ask about each completion; `send` sends the questions."""
         asked = []
         for account in fleet.ledger.accounts.find(name):
-            answers: Answers = [(stay, Future()) for stay in fleet.ledger.stays(account.request_id)]
+            answers: Answers = [(stay, Future()) for stay in account.stays]
             asked.append((account, answers))
             for stay, answer in answers:
                 if stay.end is StayEnd.REFUSED:
@@ -60,10 +60,7 @@ class RecordCalls:
     def told(self, asked: Sequence[tuple[Account, Answers]]) -> list[Explanation]:
         """Wait until the answers are there or the time is over, and put the explanations together."""
         until_s = time.monotonic() + self._answer_s
-        return [
-            explained(account, [stay for stay, _ in answers], [_wait(*each, until_s) for each in answers])
-            for account, answers in asked
-        ]
+        return [explained(account, [_wait(*each, until_s) for each in answers]) for account, answers in asked]
 
     def send(self, fleet: ReplicaFleet) -> None:
         """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 
 READ_BYTES = 4096
 
@@ -19,6 +20,7 @@ class Waker:
         self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
+        self._sending = threading.RLock()  # a signal may come while this thread holds it
 
     def fileno(self) -> int:
         """The descriptor that selectors wait for."""
@@ -26,7 +28,7 @@ class Waker:
 
     def wake(self) -> None:
         """End the present wait, or the next one."""
-        with contextlib.suppress(OSError):  # a byte is there already, or it is closed
+        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or it is closed
             self._sender.send(b".")
 
     def clear(self) -> None:
@@ -38,4 +40,5 @@ class Waker:
     def close(self) -> None:
         """Closing twice is harmless."""
         self._receiver.close()
-        self._sender.close()
+        with self._sending:  # a byte that is being sent must not go to a file that took the number
+            self._sender.close()

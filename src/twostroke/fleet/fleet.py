@@ -20,14 +20,13 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
 from twostroke.cost.history.stay import StayEnd
 from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.fleet.stream import FleetStream, Search
+from twostroke.fleet.stream import FleetStream
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
@@ -100,7 +99,7 @@ class ReplicaFleet:
                     raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
                 self._waiting.append(party[0])
         self._streams[request.request_id] = stream
-        self.ledger.opened(stream)
+        self.ledger.opened(stream.account)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
         """End a request; an unknown id changes nothing."""
@@ -118,7 +117,7 @@ class ReplicaFleet:
         self._cancel(stream)
         count = len(stream.told) if num_output_tokens is None else num_output_tokens
         live = [each for each in stream.party if each.request.request_id in self._streams]
-        return [self._end(each, FinishedEvent("", reason, now, 0, count, 0, 0, None), now) for each in live]
+        return [self._end(each, FinishedEvent("", reason, now, 0, count, 0, 0, None)) for each in live]
 
     # The replicas' side.
 
@@ -134,13 +133,12 @@ class ReplicaFleet:
             if before in stream.lost_on:
                 stream.lost_on.discard(before)
                 stream.deaths += before != facts.instance
-        member = FleetMember(
-            facts.name, facts.instance, facts.max_sequences, heard_s=now, role=facts.role, address=address
-        )
-        member.page_bytes, member.load = facts.page_bytes, ReplicaLoad(token_s=facts.token_s)
+        load, where = ReplicaLoad(token_s=facts.token_s), PageSource(facts.instance, *address)
+        member = FleetMember(facts.name, facts.instance, facts.max_sequences, load, heard_s=now, where=where)
+        member.role, member.page_bytes = facts.role, facts.page_bytes
         self._members[facts.name] = member
-        killers = [s for s in self._streams.values() if s.deaths >= MOST_DEATHS]
-        events: list[Event] = [self._failed(stream, KILLER, now) for stream in killers]
+        killers = [stream for stream in self._streams.values() if stream.deaths >= MOST_DEATHS]
+        events: list[Event] = [self._failed(stream, KILLER) for stream in killers]
         self._place_waiting()
         return events
 
@@ -151,13 +149,15 @@ class ReplicaFleet:
         if member is None:
             return []
         member.heard_s, member.suspect = now, False
-        if isinstance(frame, Beat):
+        events: list[Event] = []
+        if isinstance(frame, StepNews):
+            events = self._news(member, frame)
+        elif isinstance(frame, Beat):
             member.load, member.draining = frame.load, frame.draining
-            self._place_waiting()
-            return []
-        if isinstance(frame, Refused):
-            return self._refused(member, frame, now)
-        return self._news(member, frame, now) if isinstance(frame, StepNews) else []
+        elif isinstance(frame, Refused):
+            events = self._refused(member, frame)
+        self._place_waiting()
+        return events
 
     def lost(self, name: str, now: float) -> None:
         """A replica is gone: its streams go on elsewhere, from the token after the last one that was sent."""
@@ -170,9 +170,9 @@ class ReplicaFleet:
         for stream in streams:
             self._take_back(stream, StayEnd.LOST)
             stream.lost_on.add(member.instance)
-            self.moved += 1
+        self.moved += len(streams)
         for stream in streams:
-            if stream.leads:
+            if stream is stream.party[0]:
                 self._place_or_wait(stream)
 
     def tick(self, now: float) -> list[str]:
@@ -184,60 +184,41 @@ class ReplicaFleet:
 
     # From here on: what both sides use.
 
-    def _news(self, member: FleetMember, news: StepNews, now: float) -> list[Event]:
-        member.load = news.load
+    def _news(self, member: FleetMember, news: StepNews) -> list[Event]:
+        now, member.load = self._now, news.load
         events: list[Event] = []
-        with_tokens: list[FleetStream] = []
         for each in news.events:
             member.output_tokens += isinstance(each, WireToken)
             if (stream := self._of(member, each.number)) is None:
                 continue
-            if isinstance(each, WireStart):
-                stream.start(each, now)
-                self._unsend(stream)
-            elif isinstance(each, WireToken):
+            if isinstance(each, WireToken):
                 stream.take(each.token_id, now)
                 events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
-                with_tokens.append(stream)
+            elif isinstance(each, WireStart):
+                stream.start(each, now)
             elif isinstance(each, WirePrompt):
                 if new := stream.new_logprobs(each):
                     events.append(PromptEvent(stream.request.request_id, new))
             elif each.event.retry_after_s is None or stream.told:
-                events.append(self._end(stream, each.event, now))
+                events.append(self._end(stream, each.event))
             else:  # it was held until it was too late
-                refused = Refused(each.number, each.event.error or "", each.event.retry_after_s)
-                events += self._refused(member, refused, now)
-        self._hand_over(member, with_tokens)
-        self._place_waiting()
+                events += self._refused(member, Refused(each.number, each.event.error or "", each.event.retry_after_s))
+        if member.role == "prefill":
+            self._hand_over(member)
         return events
 
-    def _refused(self, member: FleetMember, refused: Refused, now: float) -> list[Event]:
-        """Give the request to a replica that was not asked yet.
-
-        Each is asked to promise its first token in time. Where none does, one that may hold it does so, until it can
-        promise or must refuse; then the others are asked once more. It ends with an error where all have refused.
-        """
+    def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
+        """Give the request to a replica that was not asked yet; it ends with an error where none may take it."""
         stream = self._of(member, refused.number)
         if stream is None:
             return []
         for each in stream.party:
             self._take_back(each, StayEnd.REFUSED)
         if stream.handed:
-            stream.stays = True
-            self._place_or_wait(stream)
-            return []
-        if refused.may_hold:
-            stream.unpromised.add(member.name)
-        else:
-            stream.refuse(member.name, refused, now)
-        left = [m for m in self._usable() if m.name not in stream.refused_by]
-        if left and stream.search is Search.PROMISE and all(m.name in stream.unpromised for m in left):
-            stream.search = Search.HOLD
-            stream.unpromised.clear()
-        if stream.search is Search.NOTHING or all(m.name in stream.unpromised for m in left):
-            retry_s = None if stream.search is Search.NOTHING else max(0.0, stream.retry_at_s - now)
-            message = stream.refusal or refused.message
-            return [self._failed(each, message, now, retry_s) for each in stream.party]
+            stream.stays_whole = True
+        elif not stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now):
+            retry_s = None if refused.retry_after_s is None else max(0.0, stream.retry_at_s - self._now)
+            return [self._failed(each, stream.refusal, retry_s) for each in stream.party]
         self._place_or_wait(stream)
         return []
 
@@ -246,23 +227,20 @@ class ReplicaFleet:
         ready = [member for member in self._members.values() if not member.draining]
         return [member for member in ready if not member.suspect] or ready
 
-    def _hand_over(self, source: FleetMember, streams: Sequence[FleetStream]) -> None:
+    def _hand_over(self, source: FleetMember) -> None:
         """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
 
-        A stream stays where no other replica decodes, and where its prompt is scored: scores need every row again.
-        streams: those that have a new token.
+        A stream stays where no other replica decodes, and where it cannot be split.
         """
-        others = [] if source.role != "prefill" else [each for each in self._usable() if each.role != "prefill"]
-        for stream in streams if others else ():
-            if stream.member is source and not stream.stays and stream.request.params.prompt_logprobs is None:
+        others = [each for each in self._usable() if each.role != "prefill"]
+        here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
+        for stream in here if others else ():
+            if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
                 asked = self._placing(stream)
                 heir = stream.heir if stream.heir in others else self._router.rank(asked, others)
-                ahead, stream.ahead = stream.ahead if heir is stream.heir else 0, 0
-                if not ahead:
-                    self._end_ahead(stream)
                 self._cancel(stream)
-                self._take_back(stream, StayEnd.HANDED)
-                self._place(stream, asked, Placed(heir, source), ahead, handed=True)
+                self._take_back(stream, StayEnd.HANDED, heir)
+                self._place(stream, asked, Placed(heir, source))
                 self.handed_over += 1
 
     def _placed(self, stream: FleetStream) -> bool:
@@ -274,45 +252,35 @@ class ReplicaFleet:
         return bool(members)
 
     def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> Placed:
-        decoders = [member for member in members if member.role != "prefill"]
         readers = [member for member in members if member.role == "prefill"]
-        if not readers or not decoders or stream.stays:
-            return place_whole(asked, (readers if stream.stays else decoders) or members, self._router)
-        if stream.request.steered or stream.request.params.prompt_logprobs is not None:
-            return place_whole(asked, decoders, self._router)  # neither is handed over
-        return place_split(asked, readers, decoders, self._router, self._sooner)
+        decoders = [member for member in members if member.role != "prefill"]
+        if readers and decoders and stream.may_split:
+            return place_split(asked, readers, decoders, self._router, self._sooner)
+        return place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
 
     def _placing(self, stream: FleetStream) -> Placing:
         tokens = (*stream.request.prompt_token_ids, *stream.told)
         keys = prefix_keys(stream.request.cache_salt, tokens, self._page_tokens)
         return Placing(len(tokens), keys, self._page_tokens)
 
-    def _place(self, stream: FleetStream, asked: Placing, placed: Placed, ahead: int = 0, handed: bool = False) -> None:
-        """ahead: the number under which pages went there already. handed: its prompt is computed."""
+    def _place(self, stream: FleetStream, asked: Placing, placed: Placed) -> None:
         request, member = stream.request, placed.member
+        ahead = stream.account.stays[-1].number if stream.heir is member else 0
         self._router.remember(asked, member)
         for each in stream.party:
             each.sent_to(member, next(self._next), self._now)
-            member.streams += 1
             self._numbers[each.number] = each
-        stream.sent_tokens, stream.prompt_seen, stream.handed = 1 if handed else asked.num_tokens, 0, handed
-        stream.heir = placed.heir
-        member.sent_tokens += stream.sent_tokens
+        stream.expect(1 if stream.handed else asked.num_tokens)
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
-        source = None if placed.source is None else _where(placed.source)
-        promised = stream.search is not Search.HOLD and len(self._members) > 1
+        source = None if placed.source is None else placed.source.where
+        promised = not stream.to_be_held and len(self._members) > 1
         work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
         self.outbox.append((member.name, work))
-        if placed.heir is not None and asked.keys:
-            stream.ahead = next(self._next)
+        stream.heir = placed.heir
+        if placed.heir is not None:
             tokens = (*request.prompt_token_ids, *told)
-            frame = PagesAhead(stream.ahead, request.cache_salt, tokens, _where(member))
+            frame = PagesAhead(stream.number, request.cache_salt, tokens, member.where)
             self.outbox.append((placed.heir.name, frame))
-
-    def _end_ahead(self, stream: FleetStream) -> None:
-        if stream.ahead and stream.heir is not None:
-            self.outbox.append((stream.heir.name, Cancel(stream.ahead)))
-        stream.heir, stream.ahead = None, 0
 
     def _place_or_wait(self, stream: FleetStream) -> None:
         """One that was running already is placed before those that never ran."""
@@ -327,46 +295,36 @@ class ReplicaFleet:
         stream = self._numbers.get(number)
         return stream if stream is not None and stream.member is member else None
 
-    def _unsend(self, stream: FleetStream) -> None:
-        if stream.member is not None:
-            stream.member.sent_tokens -= stream.sent_tokens
-        stream.sent_tokens = 0
-
-    def _take_back(self, stream: FleetStream, end: StayEnd) -> None:
-        """Take a stream back from its replica, if it has one."""
-        self._unsend(stream)
-        self._end_ahead(stream)
+    def _take_back(self, stream: FleetStream, end: StayEnd, heir: FleetMember | None = None) -> None:
+        """Take a stream back from its replica, if it has one. heir: gets it now; no other one needs its pages."""
+        if stream.heir is not None and stream.heir is not heir:
+            self.outbox.append((stream.heir.name, Cancel(stream.number)))
+            stream.heir = None
         self._numbers.pop(stream.number, None)
-        if stream.member is not None:
-            stream.member.streams -= 1
         stream.left(end, self._now)
 
     def _cancel(self, stream: FleetStream) -> None:
         if stream.member is not None:
             self.outbox.append((stream.member.name, Cancel(stream.number)))
 
-    def _failed(self, stream: FleetStream, error: str, now: float, retry_s: float | None = None) -> FinishedEvent:
+    def _failed(self, stream: FleetStream, error: str, retry_s: float | None = None) -> FinishedEvent:
         self._cancel(stream)
-        event = FinishedEvent("", FinishReason.ERROR, now, 0, len(stream.told), 0, 0, None, error=error)
-        return self._end(stream, replace(event, retry_after_s=retry_s), now)
+        event = FinishedEvent("", FinishReason.ERROR, self._now, 0, len(stream.told), 0, 0, None, error=error)
+        return self._end(stream, replace(event, retry_after_s=retry_s))
 
-    def _end(self, stream: FleetStream, event: FinishedEvent, now: float) -> FinishedEvent:
+    def _end(self, stream: FleetStream, event: FinishedEvent) -> FinishedEvent:
         """-> the event with the front's name and times, and what was cached at the stream's first start."""
         if stream.member is None and stream in self._waiting:
             self._waiting.remove(stream)
         self._take_back(stream, StayEnd.ENDED)
-        self.ledger.ended(stream)
+        stream.end(self._now, with_token=event.stopped_by is not None)
         del self._streams[stream.request.request_id]
         return replace(
             event,
             request_id=stream.request.request_id,
-            at_s=now,
+            at_s=self._now,
             num_prompt_tokens=len(stream.request.prompt_token_ids),
             num_cached_tokens=stream.account.cached,
             first_scheduled_s=stream.account.first_s,
             prefix_miss=None,  # it speaks of the replica's own requests
         )
-
-
-def _where(member: FleetMember) -> PageSource:
-    return PageSource(member.instance, *member.address)

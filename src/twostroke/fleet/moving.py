@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, predicted_s
+from twostroke.fleet.router import FleetMember, LeastSeconds, Placing
 
 USUAL_RATE = 100e6
 """Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
@@ -25,6 +25,10 @@ LAST_TOKENS = 64
 """The tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that only reads
 makes that chunk small; see scheduler/limits/last_chunk.py."""
 
+CACHED = Placing(1, (), 1)
+"""A prompt of which one token is left to compute."""
+
+Members = Sequence[FleetMember]
 Sooner = Callable[[float, float], bool]
 """(seconds of a split, seconds of the whole) -> should it be split?"""
 
@@ -38,41 +42,29 @@ class Placed:
     heir: FleetMember | None = None
 
 
-def place_whole(asked: Placing, members: Sequence[FleetMember], router: LeastSeconds) -> Placed:
+def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Placed:
     """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
     member = router.rank(asked, members)
-    return Placed(member, source_of(asked, member, members, router))
+    source = max(members, key=lambda other: router.cached_tokens(asked, other))
+    more = router.cached_tokens(asked, source) - router.cached_tokens(asked, member)
+    gained_s = more * member.load.token_s - moving_s(more, asked.page_tokens, member)
+    return Placed(member, source if gained_s > 0 else None)
 
 
-def place_split(
-    asked: Placing,
-    readers: Sequence[FleetMember],
-    decoders: Sequence[FleetMember],
-    router: LeastSeconds,
-    sooner: Sooner,
-) -> Placed:
+def place_split(asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner) -> Placed:
     """readers: that only compute prompts. Neither list is empty."""
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
-    heir = min(decoders, key=lambda member: _queue_s(member) + _tail_s(asked, reader, member, router))
-    own_s = (asked.num_tokens - router.cached_tokens(asked, whole.member)) * whole.member.load.token_s
-    whole_s = _first_s(asked, whole.member, router) + whole.member.load.running * own_s
-    split_s = _first_s(asked, reader, router) + _queue_s(heir) + _tail_s(asked, reader, heir, router)
+
+    def after_s(heir: FleetMember) -> float:
+        """Seconds from the reader's last step to the first one of the heir: its queue, and the pages still to come."""
+        missing, own_s = asked.num_tokens - router.cached_tokens(asked, heir), router.own_s(asked, reader)
+        last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, heir)
+        return router.first_s(CACHED, heir) + max(last_s, moving_s(missing, asked.page_tokens, heir) - own_s)
+
+    heir = min(decoders, key=after_s)
+    whole_s = router.first_s(asked, whole.member) + whole.member.load.running * router.own_s(asked, whole.member)
+    split_s = router.first_s(asked, reader) + after_s(heir)
     return Placed(reader, None, heir) if reader.page_bytes and sooner(split_s, whole_s) else whole
-
-
-def source_of(
-    asked: Placing, member: FleetMember, others: Sequence[FleetMember], router: LeastSeconds
-) -> FleetMember | None:
-    """The member whose pages should be moved to `member`; None where computing them there takes no longer."""
-    here = router.cached_tokens(asked, member)
-    best, gain_s = None, 0.0
-    for other in others:
-        more = router.cached_tokens(asked, other) - here
-        if more > 0 and other is not member:
-            gained_s = more * member.load.token_s - moving_s(more, asked.page_tokens, member)
-            if gained_s > gain_s:
-                best, gain_s = other, gained_s
-    return best
 
 
 def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:
@@ -80,20 +72,3 @@ def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:
     if not target.page_bytes:
         return math.inf
     return GREETING_S + num_tokens / page_tokens * target.page_bytes / (target.load.page_rate or USUAL_RATE)
-
-
-def _first_s(asked: Placing, member: FleetMember, router: LeastSeconds) -> float:
-    return predicted_s(asked, member, router.cached_tokens(asked, member))
-
-
-def _queue_s(member: FleetMember) -> float:
-    """Seconds until a prompt that is cached would have its first step."""
-    return predicted_s(Placing(1, (), 1), member, 0)
-
-
-def _tail_s(asked: Placing, reader: FleetMember, heir: FleetMember, router: LeastSeconds) -> float:
-    """Seconds of the moving that are left after the prompt's last step."""
-    missing = asked.num_tokens - router.cached_tokens(asked, heir)
-    own_s = (asked.num_tokens - router.cached_tokens(asked, reader)) * reader.load.token_s
-    last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, heir)
-    return max(last_s, moving_s(missing, asked.page_tokens, heir) - own_s)

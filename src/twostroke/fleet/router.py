@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twostroke.wire.frames import ReplicaLoad, ReplicaRole
+from twostroke.wire.frames import PageSource, ReplicaLoad, ReplicaRole
 
 REMEMBERED_PAGES = 262_144
 SAME_SHARE = 0.05
@@ -26,7 +26,7 @@ FULL_S = 60.0
 class FleetMember:
     """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
     computes for this front; output_tokens: that came from it. instance, role, page_bytes: see ReplicaFacts. heard_s:
-    when it last said something."""
+    when it last said something. where: other replicas find it there."""
 
     name: str
     instance: str
@@ -40,7 +40,7 @@ class FleetMember:
     draining: bool = False
     suspect: bool = False
     role: ReplicaRole = "both"
-    address: tuple[str, int] = ("", 0)
+    where: PageSource = PageSource("", "", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,23 @@ class LeastSeconds:
     def __init__(self) -> None:
         self._places: OrderedDict[int, set[str]] = OrderedDict()
 
-    def choose(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member that computes this request; it is remembered as having the prompt's pages."""
-        chosen = self.rank(asked, members)
-        self.remember(asked, chosen)
-        return chosen
-
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member that `choose` would return; nothing is remembered."""
-        cached = {member.name: self.cached_tokens(asked, member) for member in members}
-        seconds = {member.name: predicted_s(asked, member, cached[member.name]) for member in members}
-        least = min(seconds.values())
-        near = [m for m in members if seconds[m.name] <= least * (1 + SAME_SHARE) + 1e-9]
-        return max(near, key=lambda m: (cached[m.name], -m.streams))
+        """The member that gives the first token soonest. `remember` it where it is to compute the request."""
+        found = [(self.first_s(asked, member), member) for member in members]
+        near_s = min(seconds for seconds, _ in found) * (1 + SAME_SHARE) + 1e-9
+        near = [member for seconds, member in found if seconds <= near_s]
+        return max(near, key=lambda member: (self.cached_tokens(asked, member), -member.streams))
+
+    def first_s(self, asked: Placing, member: FleetMember) -> float:
+        """Seconds until the first token of this request on that member."""
+        load = member.load
+        before = max(load.prefill_tokens, member.sent_tokens)
+        full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
+        return full + before * load.token_s + self.own_s(asked, member) + load.step_s
+
+    def own_s(self, asked: Placing, member: FleetMember) -> float:
+        """Seconds in which the prompt itself is computed, a part of `first_s`."""
+        return max(1, asked.num_tokens - self.cached_tokens(asked, member)) * member.load.token_s
 
     def forget(self, member: FleetMember) -> None:
         """Forget a member that was lost with its pages."""
@@ -93,15 +97,6 @@ class LeastSeconds:
             self._places.move_to_end(key)
         while len(self._places) > REMEMBERED_PAGES:
             self._places.popitem(last=False)
-
-
-def predicted_s(asked: Placing, member: FleetMember, cached_tokens: int) -> float:
-    """Seconds until the first token of this request on that member."""
-    load = member.load
-    before = max(load.prefill_tokens, member.sent_tokens)
-    own = max(1, asked.num_tokens - cached_tokens)
-    full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
-    return full + (before + own) * load.token_s + load.step_s
 
 
 def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ Must not know: what frames mean.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -28,14 +29,16 @@ class RankLineLost(ConnectionError):
 
 
 class RankLine:
-    """Owns the socket. `send` may be called from one thread while another is in `receive`."""
+    """Owns the socket. `send` may be called from one thread while another is in `receive`, and `end` and `close` from
+    any: no call reaches a file that took the number of a closed socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _notice_dead_machines(sock)
         sock.settimeout(None)
         self.sock = sock
-        self._sending = threading.Lock()
+        self._sending, self._receiving, self._ending = threading.Lock(), threading.Lock(), threading.Lock()
 
     def prove(self, secret: bytes, leads: bool) -> None:
         """Greet, both sides at once. Raises RankLineLost where the other side does not know the secret."""
@@ -58,25 +61,27 @@ class RankLine:
 
     def receive(self) -> Frame:
         """Wait for the next one. Raises RankLineLost, at the end of the line too."""
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > MOST_FRAME_BYTES:
-            raise RankLineLost(f"a frame of {length:,} bytes")
+        with self._receiving:
+            (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            if length > MOST_FRAME_BYTES:
+                raise RankLineLost(f"a frame of {length:,} bytes")
+            data = self._read(length)
         try:
-            frame: Frame = decode(self._read(length))
+            frame: Frame = decode(data)
         except ValueError as error:
             raise RankLineLost(str(error)) from error
         return frame
 
     def end(self) -> None:
         """End the waits of both sides. Any thread may call it, twice too."""
-        try:
+        with self._ending, contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
 
     def close(self) -> None:
-        """Closing twice is harmless."""
-        self.sock.close()
+        """End it, and close the socket behind the calls of other threads. Closing twice is harmless."""
+        self.end()
+        with self._receiving, self._sending, self._ending, contextlib.suppress(OSError):
+            self.sock.close()
 
     def _write(self, data: bytes) -> None:
         try:
@@ -95,6 +100,14 @@ class RankLine:
                 raise RankLineLost("the other side has ended")
             found += data
         return bytes(found)
+
+
+def _notice_dead_machines(sock: socket.socket) -> None:
+    """A machine that went without a word is found within a minute: a group at rest says nothing for hours."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _digest(secret: bytes, side: bytes, nonce: bytes) -> bytes:

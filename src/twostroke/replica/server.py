@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from twostroke.cluster.accepting import accepted
 from twostroke.cluster.link import FrameLink, LinkLost
 from twostroke.cluster.waker import Waker
 from twostroke.engine.session import Grammars
@@ -130,26 +131,28 @@ class ReplicaServer:
             if time.monotonic() >= next_beat_s:
                 next_beat_s = time.monotonic() + BEAT_S
                 self._send_beats()
+                if self._listener not in self._selector.get_map():
+                    self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _idle(self) -> bool:
         return self._core.idle and not (self._commands or self._core.outbox or self._compiling)
 
     def _accept(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
+        found = accepted(self._listener)
+        if found is None:  # the next beat tries again: what has no room would wake this thread all the time
+            self._selector.unregister(self._listener)
             return
-        if len(self._fronts) >= MOST_FRONTS:
-            sock.close()
-            return
+        sock, _ = found
         try:
+            if len(self._fronts) >= MOST_FRONTS:
+                raise LinkLost("too many are connected")
             link = FrameLink(sock, self._secret, "replica", "front")
+            link.watch(self._selector, self._last_id + 1)
         except LinkLost:
             sock.close()
             return
         self._last_id += 1
         self._fronts[self._last_id] = _Front(link, time.monotonic())
-        link.watch(self._selector, self._last_id)
 
     def _attend(self, link_id: LinkId, events: int) -> None:
         front = self._fronts.get(link_id)

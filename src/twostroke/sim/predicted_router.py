@@ -37,7 +37,10 @@ class PredictedSeconds:
             self._router.forget(self._known.pop(member))
         seen = {self._seen(member): member for member in members}
         keys = tuple(prefix_keys(asked.block_ids))
-        return seen[self._router.choose(Placing(asked.prompt_tokens, keys, asked.block_tokens), list(seen))]
+        placing = Placing(asked.prompt_tokens, keys, asked.block_tokens)
+        chosen = self._router.rank(placing, list(seen))
+        self._router.remember(placing, chosen)
+        return seen[chosen]
 
     def _seen(self, member: Member) -> FleetMember:
         replica = member.replica

@@ -53,7 +53,6 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
     """One group after the other: a leader that starts again finds this rank waiting."""
     from twostroke.assembly.member import called
     from twostroke.cluster.link import secret_key
-    from twostroke.ranks.line import RankLineLost
     from twostroke.server.serve import bind
 
     with bind(*address) as listener:
@@ -66,7 +65,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
             try:
                 meeting = called(listener, secret_key(secret), _say)
                 _follow(model, own, meeting)
-            except RankLineLost as error:
+            except OSError as error:  # RankLineLost is one
                 _say(f"a group broke off: {error}")
 
 
@@ -82,7 +81,7 @@ def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
         failed = RankFailed(str(error), exit_code(error))
         _tell(meeting, failed)
         return failed.code
-    except ValueError as error:
+    except (ValueError, LookupError) as error:
         _tell(meeting, RankFailed(f"the leader's frames make no sense: {error}", 1))
         return 1
     finally:

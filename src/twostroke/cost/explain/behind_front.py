@@ -27,9 +27,9 @@ Record = Explanation | str
 """What a replica says of a stay, or why nothing is known of it."""
 
 
-def explained(account: Account, stays: Sequence[ReplicaStay], records: Sequence[Record]) -> Explanation:
+def explained(account: Account, records: Sequence[Record]) -> Explanation:
     """Put the records of all stays together, one record for each stay. A refused stay has an empty record."""
-    story = _Story(account)
+    story, stays = _Story(account), account.stays
     for index, (stay, record) in enumerate(zip(stays, records, strict=True)):
         lost = stays[index - 1] if index and stays[index - 1].end is StayEnd.LOST else None
         story.add(stay, record, lost, several=len(stays) > 1)

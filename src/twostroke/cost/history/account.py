@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from twostroke.cost.history.record import RequestRecord
 from twostroke.cost.history.running_sums import Sums
+from twostroke.cost.history.stay import ReplicaStay
 from twostroke.cost.shape import Segment
 from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
@@ -94,6 +95,7 @@ class LiveAccount(Struct, eq=False):
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
 
     sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
+    stays: at the replicas of a front, in order; the last one may go on.
     """
 
     request: Request
@@ -121,6 +123,7 @@ class LiveAccount(Struct, eq=False):
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[Spell] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
+    stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
 
@@ -168,7 +171,7 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not beside them.
+    delays: parts of the other seconds, not beside them. stays: at which replicas of a front it was.
     """
 
     request_id: str
@@ -194,6 +197,7 @@ class Account(Struct, frozen=True):
     unread_s: float = 0.0
     delays: Delays = Delays()
     guesses: GuessCounts = GuessCounts()
+    stays: tuple[ReplicaStay, ...] = ()
 
     @property
     def e2e_s(self) -> float:

@@ -212,9 +212,8 @@ class Ledger:
         by_chunk = chunk_seconds(rows, span.busy_s, self.cost)
         chunk_s = sum(by_chunk.values())
         if by_chunk:
-            chunks = tuple(
-                (row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in rows if row.request_id in by_chunk
-            )
+            filling = [row for row in rows if row.request_id in by_chunk]
+            chunks = tuple((row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in filling)
             self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._sums.add(span, chunk_s)
         if planned_decoding != was_decoding:
@@ -389,6 +388,7 @@ class Ledger:
             sample=() if token_s is None else self._decoded_in(middle),
             delays=live.delays(self._delayed_s),
             guesses=live.guesses,
+            stays=tuple(live.stays),
         )
 
     def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:

@@ -64,7 +64,9 @@ def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callab
     others = [threading.Thread(target=play, args=(ops,), daemon=True) for ops in ranks[1:]]
     for thread in others:
         thread.start()
-    play(ranks[0])
-    for thread in others:
-        thread.join()
+    try:
+        play(ranks[0])
+    finally:  # their memory is given back behind this; a rank that waits gives up after LIMIT_S
+        for thread in others:
+            thread.join()
     return max(taken)

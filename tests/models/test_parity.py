@@ -4,7 +4,6 @@ prefill and every decode step, with float32 weights, are those of transformers."
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -16,7 +16,7 @@ from twostroke.quant.formats import weight_format
 SHAPE = {
     **checkpoints.SHAPES["llama-3.2-1b"],
     "hidden_size": 1536,
-    "num_hidden_layers": 3,
+    "num_hidden_layers": 6,
     "num_attention_heads": 24,
     "intermediate_size": 6144,
     "vocab_size": 16384,

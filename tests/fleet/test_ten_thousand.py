@@ -8,7 +8,7 @@ from tests.fleet.test_failover import CHAOS, MOST, SCHEDULES, run_world
 from tests.fleet.test_handover import LOSSES, run_split
 
 BLOCK = 500
-FEWEST = 4
+FEWEST = 2
 
 
 def requests_of(seed: int) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 import transformers
-from tests.models.families.whole import FAMILIES, by_architecture
+from tests.models.families.whole import FAMILIES, by_architecture, make_checkpoint
 from tests.models.parity import parity_of
 
 from twostroke.backends.cpu import available_levels
@@ -34,7 +34,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 def record_of(family: str, architecture: str) -> dict[str, Any]:
     """One row of the file."""
     with tempfile.TemporaryDirectory() as folder:
-        errors = parity_of(family, Path(folder)).errors
+        errors = parity_of(make_checkpoint(family, Path(folder)), Path(folder)).errors
     where = max(errors, key=lambda place: errors[place])
     return {
         "architecture": architecture,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tests.faults.expected import Expected, text_of
 from tests.faults.memory import VOCAB_SIZE, begin, link
@@ -57,6 +58,7 @@ class Written:
         return replace(self, text=self.text + text_of([token_id]))
 
 
+@lru_cache(maxsize=4096)
 def offered(chain: int, count: int, banned: frozenset[int]) -> tuple[Continuation, ...]:
     """The best `count` tokens behind a chain."""
     scores = {token: -(hash((chain, token)) % SCORES) / SCORES for token in range(VOCAB_SIZE) if token not in banned}

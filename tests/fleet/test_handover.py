@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.invented import PAGE_TOKENS, logprob_of, whole_answer
-from tests.fleet.test_failover import CHAOS, RUNS, SCHEDULES
+from tests.fleet.test_failover import CHAOS, MOST, RUNS, SCHEDULES
 from tests.fleet.world import World, facts_of, request_of
 from tests.tiers import fewer, thinned
 from twostroke.fleet.fleet import ReplicaFleet
@@ -27,14 +27,14 @@ def always(split_s: float, whole_s: float) -> bool:
     return True
 
 
-def run_split(seed: int, roles: tuple[str, ...] = SPLIT, **rates: Any) -> World:
-    """Twelve requests; every answer is compared with that of an engine that nothing happens to."""
+def run_split(seed: int, roles: tuple[str, ...] = SPLIT, count: int = MOST, **rates: Any) -> World:
+    """`count` requests; every answer is compared with that of an engine that nothing happens to."""
     world = World(seed, **{"replicas": 4, "roles": roles, "sooner": always, **rates})
     dice = random.Random(seed + 1)
-    requests = {f"q{index}": request_of(dice, f"q{index}", 0.0) for index in range(12)}
+    requests = {f"q{index}": request_of(dice, f"q{index}", 0.0) for index in range(count)}
     for request in requests.values():
         world.at(dice.uniform(0, 1.5), lambda request=request: world.submit(request))  # type: ignore[misc]
-    world.run(120.0, lambda: world.ended >= 12)
+    world.run(120.0, lambda: world.ended >= count)
     for name, request in requests.items():
         check_answer(world, name, request)
     for core in world.cores.values():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import pytest
 
-from tests.models.families.whole import FAMILIES, judge, stored_shapes
+from tests.models.families.whole import FAMILIES
 from tests.program.test_place import run_over_lines
 from twostroke.backends.cpu.library import available_levels, op_numbers
 from twostroke.models.common.registry import architectures, read_model
@@ -24,7 +23,6 @@ from twostroke.program.op import Op, OpCost, StoredFormats
 from twostroke.program.program import Program
 from twostroke.quant.formats import FORMATS, format_choice
 from twostroke.spec.formats import KVKind
-from twostroke.weights.tensors import is_ignored, program_names, wanted_tensors
 
 
 @cache
@@ -86,28 +84,3 @@ def test_no_weight_is_named_in_vain_and_no_result_is_thrown_away(family: str) ->
         written = {id(call.layer) for call in program.calls if isinstance(call, KVWrite | LatentWrite)}
         read = {id(call.layer) for call in program.calls if isinstance(call, READERS)}
         assert read <= written
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_checkpoint_that_transformers_writes_holds_what_the_program_reads(family: str) -> None:
-    """Names, shapes and the count of parameters, of a model on the meta device: nothing is allocated."""
-    import torch
-
-    with torch.device("meta"):
-        made = judge(FAMILIES[family]())
-    model, stored = model_of(family), stored_shapes(made)
-    names = program_names(frozenset(stored), model)
-    shapes = {names.get(name, name): shape for name, shape in stored.items()}
-    some: dict[str, set[int]] = {}
-    for tensor in wanted_tensors(model):
-        found = shapes[tensor.name]
-        turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # stacks may lie either way round
-        assert tensor.shape in (found, turned)
-        part = tensor.rows or tensor.columns
-        if part is not None:  # OPT's table of positions begins with two rows that nothing reads
-            some.setdefault(tensor.name, set()).update(range(*part))
-        if tensor.matrix is not None:  # of two rows, one may belong to experts that only images meet
-            some.setdefault(tensor.name, set()).add(tensor.matrix)
-    unread = sum((shapes[name][0] - len(rows)) * math.prod(shapes[name][1:]) for name, rows in some.items())
-    stored_numbers = sum(math.prod(shapes[name]) for name in shapes if not is_ignored(name, model))
-    assert model.parameters() == stored_numbers - unread

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tests.models.families.whole import make_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.reference import ReferenceOps
@@ -88,9 +87,8 @@ def _vocabulary(judge: torch.nn.Module) -> int:
     return min(rows, getattr(judge.config.get_text_config(), "vocab_size", rows))
 
 
-def parity_of(family: str, folder: Path) -> Parity:
-    """Measures it; writes a checkpoint to `folder`."""
-    judge = make_checkpoint(family, folder)
+def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
+    """Measures it. folder: where the judge's checkpoint is."""
     token_ids = np.random.default_rng(5).integers(0, _vocabulary(judge), TOKENS).tolist()
     with torch.no_grad():
         answer = judge(torch.tensor([token_ids]))

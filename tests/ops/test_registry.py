@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,7 @@ def test_an_op_whose_operands_differ_is_refused_when_it_is_asked_for(monkeypatch
     op_numbers.cache_clear()
 
 
+@cache
 def called_attributes() -> set[str]:
     found: set[str] = set()
     for path in FOLDER.glob("test_*_native.py"):

@@ -103,7 +103,7 @@ def alone(loaded, ops: CpuOps, tokens: list[int]) -> Bits:
 
 @pytest.mark.parametrize("weights", ["f32", "int8"])
 @pytest.mark.parametrize("family", WITH_STATES)
-@settings(max_examples=fewer(8, quick=2), deadline=None)
+@settings(max_examples=fewer(4, quick=2), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_bits_do_not_depend_on_chunks_slots_copies_or_company(family, weights, seed, load, pools) -> None:
     dice, loaded = random.Random(seed), load(family, weights)

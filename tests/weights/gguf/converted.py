@@ -1,8 +1,9 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
 Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Ling, DeepSeek MoE, Nemotron Super and BitNet, which were written
-down after its text, recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the
-same folders; every tensor of this writer was equal to the converter's then, but for the last bit of exponentials).
+down after its text, recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships
+it, run over the same folders; every tensor of this writer was equal to the converter's then, but for the last bit of
+exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
@@ -40,6 +41,8 @@ OWN = {
     "indexer.weights_proj": "indexer.proj.weight",
     "indexer.wk.": "indexer.attn_k.weight",
     "indexer.wq_b": "indexer.attn_q_b.weight",
+    "self_attn.attn_sub_norm": "attn_sub_norm.weight",
+    "mlp.ffn_sub_norm": "ffn_sub_norm.weight",
     "mixer.experts.up_proj": "ffn_up_exps.weight",
     "mixer.experts.down_proj": "ffn_down_exps.weight",
     "feed_forward.experts.w1": "ffn_gate_exps.weight",
@@ -392,27 +395,16 @@ def _dbrx(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
     yield f"{name}.weight", stack.swapaxes(1, 2) if stem == "w2" else stack
 
 
-def _ling(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """q, k and v apart, rows of the first two as pairs."""
+def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """q, k and v lie KV head by KV head; they are stored apart, rows of the first two as pairs."""
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
-    layer = name.split(".")[2] if ".layers." in name else ""
-    if "query_key_value" not in name:
+    if "attention.wqkv" not in name:
         yield name, values
         return
-    dim = len(values) // (heads + 2 * groups)
-    q, k, v = np.split(values, [heads * dim, (heads + groups) * dim])
+    dim, layer = len(values) // (heads + 2 * groups), name.split(".")[2]
+    q, k, v = _by_parts(values, groups, (heads // groups * dim, dim, dim))
     for part, rows in {"q": interleaved(q, heads), "k": interleaved(k, groups), "v": v}.items():
         yield f"blk.{layer}.attn_{part}.weight", rows
-
-
-def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """The same of rows that lie KV head by KV head."""
-    if "attention.wqkv" in name:
-        heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
-        dim = len(values) // (heads + 2 * groups)
-        values = np.concatenate(_by_parts(values, groups, (heads // groups * dim, dim, dim)))
-        name = name.replace("wqkv", "query_key_value")
-    yield from _ling(name, values, config)
 
 
 def _thinned(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
@@ -421,7 +413,6 @@ def _thinned(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 RULES: dict[str, Rule] = {
-    "bailingmoe": _ling,
     "internlm2": _internlm2,
     "deci": _thinned,
     "dbrx": _dbrx,

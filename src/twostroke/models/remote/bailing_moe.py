@@ -36,8 +36,13 @@ SILENT = {
 }
 
 
-@architecture("BailingMoeForCausalLM", model_type="bailing_moe")
-def bailing_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+@architecture("BailingMoeV2ForCausalLM", "BailingMoeForCausalLM", model_type="bailing_moe")
+def ling(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Both have one model_type; the name of the architecture says which of the two it is."""
+    return _first(fields) if "BailingMoeForCausalLM" in fields.texts("architectures") else _second(fields)
+
+
+def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Ling 1 and 1.5: heads turn whole and have no norms, experts are chosen by a softmax over all."""
     refuse_setting(fields, "norm_head", "Its head is divided by its norm before each product.")
     refuse_setting(fields, "norm_softmax", "Its probabilities are not those of a softmax of the logits.")
@@ -50,8 +55,7 @@ def bailing_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return _model(parts, turn, LinearRouter("mlp.gate", count, rule), shared)
 
 
-@architecture("BailingMoeV2ForCausalLM", model_type="bailing_moe")
-def bailing_moe_v2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Ling and Ring 2: half of each head turns, heads have norms, experts fall into groups."""
     fields = fields.changed({"scoring_func": fields.text("score_function", "sigmoid"), "norm_topk_prob": True})
     parts, turn = _parts(fields, SILENT, normed=fields.boolean("use_qk_norm", True), partial=0.5)

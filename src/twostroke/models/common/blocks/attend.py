@@ -74,8 +74,8 @@ class Heads(HeadCounts):
     head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
     of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
     of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers. clip:
-    q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit. inner_norm: of
-    what all heads see, before the last product (BitNet).
+    q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
+    inner_norm: of what all heads see, before the last product (BitNet).
     """
 
     scale: float = 0.0

@@ -38,14 +38,10 @@ def _minicpm(keys: Keys, config: Config) -> dict[str, Any]:
     return {"scale_emb": keys.number("embedding_scale"), "scale_depth": depth, "dim_model_base": base}
 
 
-def _softmax(normed: bool) -> Any:
-    """normed: whether weights are divided by their sum where the file does not say it."""
-
-    def more(keys: Keys, _: Config) -> dict[str, Any]:
-        keys.ignore("expert_shared_feed_forward_length")
-        return {"norm_topk_prob": keys.truth("expert_weights_norm", normed)}
-
-    return more
+def _deepseek(keys: Keys, _: Config) -> dict[str, Any]:
+    """Weights are not divided by their sum, unless the file says it."""
+    keys.ignore("expert_shared_feed_forward_length")
+    return {"norm_topk_prob": keys.truth("expert_weights_norm", False)}
 
 
 def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
@@ -94,7 +90,6 @@ def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
 
 FAMILIES: dict[str, Family] = {
     "internlm2": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, written=False),
-    "xverse": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, written=False),
     "exaone": Family(
         "LlamaForCausalLM",
         "llama",
@@ -125,17 +120,7 @@ FAMILIES: dict[str, Family] = {
         MIXTURE,
         pairs=True,
         keys={**COUNTS, "expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts"},
-        more=_softmax(False),
-        written=False,
-    ),
-    "bailingmoe": Family(
-        "DeepseekForCausalLM",
-        "deepseek",
-        OUTER,
-        MIXTURE,
-        pairs=True,
-        keys={**COUNTS, "expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts"},
-        more=_softmax(True),
+        more=_deepseek,
         written=False,
     ),
     "bailingmoe2": Family(

@@ -25,6 +25,7 @@ ROPES = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
 }
 
+bitnet = small(transformers.BitNetConfig)
 nanochat = small(transformers.NanoChatConfig, rms_norm_eps=1e-6)
 mellum = small(transformers.MellumConfig, head_dim=24, **FOUR, **EXPERTS, layer_types=ONE_IN_FOUR)
 mimo = small(
@@ -174,5 +175,7 @@ NEWER: dict[str, Config] = {
         vision_config={**TOWER, "model_type": "idefics3_vision", "image_size": 28, "patch_size": 14},
         projector_patch_to_query_dict={4: 2},
     ),
+    "bitnet": bitnet(),
+    "bitnet-tied": bitnet(attention_bias=False, tie_word_embeddings=True, num_key_value_heads=4),
     "phi4-multimodal": phi4_multimodal,
 }

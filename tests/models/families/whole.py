@@ -25,6 +25,7 @@ from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
 from tests.models.families.other import OTHER
 from tests.models.families.published_encoders import JUDGES, NeoBertConfig, NomicMoeConfig
+from tests.models.families.remote import REMOTE, REMOTE_JUDGES
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
 from tests.models.families.states import STATES
@@ -128,6 +129,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **WRAPPED,
     **NEWER,
     **OTHER,
+    **REMOTE,
     "nomic-bert-moe": NomicMoeConfig,
     "neobert": NeoBertConfig,
     "rwkv6": Rwkv6Config,
@@ -161,12 +163,13 @@ def generating() -> dict[str, tuple[str, ...]]:
 
 def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.PreTrainedModel:
     """The model of transformers: of the architecture that the config names, or the one that continues text."""
-    if type(config) in JUDGES:
-        return JUDGES[type(config)]._from_config(config, **making)
+    own = JUDGES.get(type(config)) or REMOTE_JUDGES.get(type(config))
+    if own is not None:
+        return own._from_config(config, **making)
     if config.architectures:
-        own = {each.__name__: each for each in OWN}
+        judges = {each.__name__: each for each in OWN}
         name = config.architectures[0]
-        return own.get(name, getattr(transformers, name, None))._from_config(config, **making)
+        return judges.get(name, getattr(transformers, name, None))._from_config(config, **making)
     return transformers.AutoModelForCausalLM.from_config(config, **making)
 
 

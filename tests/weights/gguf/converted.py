@@ -1,7 +1,9 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
-Keys: recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the
-same folders; every tensor of this writer was equal to the converter's then, but for the last bit of exponentials).
+Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Ling, DeepSeek MoE, Nemotron Super and BitNet, which were written
+down after its text, recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships
+it, run over the same folders; every tensor of this writer was equal to the converter's then, but for the last bit of
+exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
@@ -29,7 +31,7 @@ Rule = Callable[[str, np.ndarray, dict[str, Any]], Named]
 RECORDED = Path(__file__).parent / "recorded.json"
 PAIRED = {
     *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
-    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo"),
+    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo", "minicpm", "deepseek"),
 }
 LIKE = {"deepseek32": "deepseek2", "deepseek4": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
@@ -39,6 +41,8 @@ OWN = {
     "indexer.weights_proj": "indexer.proj.weight",
     "indexer.wk.": "indexer.attn_k.weight",
     "indexer.wq_b": "indexer.attn_q_b.weight",
+    "self_attn.attn_sub_norm": "attn_sub_norm.weight",
+    "mlp.ffn_sub_norm": "ffn_sub_norm.weight",
     "mixer.experts.up_proj": "ffn_up_exps.weight",
     "mixer.experts.down_proj": "ffn_down_exps.weight",
     "feed_forward.experts.w1": "ffn_gate_exps.weight",
@@ -111,6 +115,7 @@ def tensors_of(arch: str, config: dict[str, Any], tensors: dict[str, np.ndarray]
         config.get("num_hidden_layers")
         or config.get("n_layer")
         or config.get("n_layers")
+        or config.get("num_layers")
         or len(config["layers_block_type"])
     )
     names = gguf.get_tensor_name_map(kind, layers)
@@ -390,7 +395,26 @@ def _dbrx(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
     yield f"{name}.weight", stack.swapaxes(1, 2) if stem == "w2" else stack
 
 
+def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """q, k and v lie KV head by KV head; they are stored apart, rows of the first two as pairs."""
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    if "attention.wqkv" not in name:
+        yield name, values
+        return
+    dim, layer = len(values) // (heads + 2 * groups), name.split(".")[2]
+    q, k, v = _by_parts(values, groups, (heads // groups * dim, dim, dim))
+    for part, rows in {"q": interleaved(q, heads), "k": interleaved(k, groups), "v": v}.items():
+        yield f"blk.{layer}.attn_{part}.weight", rows
+
+
+def _thinned(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    dim = config["hidden_size"] // config["num_attention_heads"]
+    yield name, interleaved(values, len(values) // dim) if ".q_proj." in name or ".k_proj." in name else values
+
+
 RULES: dict[str, Rule] = {
+    "internlm2": _internlm2,
+    "deci": _thinned,
     "dbrx": _dbrx,
     "nomic-bert-moe": _nomic_experts,
     "bert": _roberta,

@@ -36,7 +36,15 @@ from twostroke.weights.stored import stored_formats
 from twostroke.weights.stored_packing import pack_stored_matrix, stored_rows
 from twostroke.weights.tensors import check_tensors
 
-ROUNDED = {"llama3-grouped", "phi3-longrope-long", "phi3-longrope-short", "falcon-h1-factors", "gemma3n", "apertus"}
+ROUNDED = {
+    "llama3-grouped",
+    "phi3-longrope-long",
+    "phi3-longrope-short",
+    "falcon-h1-factors",
+    "gemma3n",
+    "apertus",
+    "minicpm",
+}
 """The file has factors as float32 where config.json has decimal numbers, or factors that went into weights."""
 YOUNGER = {"deepseek32", "deepseek4", "hy_v3"}
 """Architectures of llama.cpp that the package of the tests does not know yet."""

@@ -15,6 +15,7 @@ import transformers
 
 from tests.models.families.classic import starcoder2
 from tests.models.families.dense import LINEAR_AT_FULL, gemma3
+from tests.models.families.remote import block, nemotron_nas
 from tests.models.families.whole import FAMILIES, LINEAR
 
 Make = Callable[[], transformers.PretrainedConfig]
@@ -89,6 +90,10 @@ VARIANTS: dict[str, Make] = {
     "deepseek-v4-first-by-token": changed("deepseek-v4", mlp_layer_types=["hash_moe", "moe", "moe"]),
     "deepseek-v4-yarn-rates": changed(
         "deepseek-v4-yarn-all-seen", scoring_func="sqrtsoftplus", mlp_layer_types=["hash_moe", "moe", "moe"]
+    ),
+    "nemotron-nas-without-products": nemotron_nas(
+        num_hidden_layers=5,
+        block_configs=[block(2, 5.0), block(None, 5.0), block(4, None), block(1, 5.0), block(None, None)],
     ),
     "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
 }

@@ -30,7 +30,7 @@ class AttentionNames:
     """The names of an attention block's tensors, without ".weight"; empty where there is none.
 
     gate: the product by whose sigmoid the heads' output is multiplied. sinks: one score for each query head, which has
-    no value.
+    no value. inner_norm: what the heads see is normed by it before the last product.
     """
 
     q: str = "self_attn.q_proj"
@@ -41,6 +41,7 @@ class AttentionNames:
     k_norm: str = "self_attn.k_norm"
     gate: str = ""
     sinks: str = ""
+    inner_norm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Heads(HeadCounts):
     of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
     of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers. clip:
     q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
+    inner_norm: of what all heads see, before the last product (BitNet).
     """
 
     scale: float = 0.0
@@ -93,6 +95,7 @@ class Heads(HeadCounts):
     gates: int = 0
     gate_function: Activation = Activation.SIGMOID
     clip: float = 0.0
+    inner_norm: Norm | None = None
 
 
 def joined_by_head(name: str) -> JoinedText:
@@ -152,6 +155,8 @@ def attend(
     if shape.names.gate:
         gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.gates or shape.query}, shape.hidden_size))]
     seen = multiply(seen, gates[0], shape.gate_function) if gates else seen.flat()
+    if shape.inner_norm:
+        seen = shape.inner_norm(t, shape.names.inner_norm, seen, in_place=True)
     return linear(seen, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
 
 

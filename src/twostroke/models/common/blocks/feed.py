@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
@@ -21,6 +22,7 @@ class Feed:
     """down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names without ".weight".
 
     gate_up: the name of one tensor of all rows of gate and then of up; `gate` and `up` mean nothing then.
+    inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet).
     """
 
     hidden_size: int
@@ -31,6 +33,7 @@ class Feed:
     up: str = "mlp.up_proj"
     down: str = "mlp.down_proj"
     gate_up: str = ""
+    inner_norm: Norm | None = None
 
     def __call__(self, t: Tracer, h: Value) -> Value:
         """The block's output for the normed rows h, not yet added."""
@@ -42,4 +45,6 @@ class Feed:
         else:
             up = t.matrix("up", {self.up: inner}, self.hidden_size, bias=self.bias)
             middle = activate(linear(h, up), self.activation)
+        if self.inner_norm:
+            middle = self.inner_norm(t, "mlp.ffn_sub_norm", middle, in_place=True)
         return linear(middle, t.matrix("down", {self.down: self.hidden_size}, inner, bias=self.bias))

@@ -1,0 +1,44 @@
+"""BitNet b1.58: Llama with squared ReLU and a norm before the last product of each block (Ma et al. 2025).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import attend
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.fields.fields import activation
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {
+    **{"vocab_size": 128_256, "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 30},
+    **{"num_attention_heads": 20, "rms_norm_eps": 1e-5, "hidden_act": "relu2"},
+    **{"bos_token_id": 128_000, "eos_token_id": 128_001},
+}
+
+
+@architecture("BitNetForCausalLM", model_type="bitnet")
+def bitnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Plain weights, as transformers runs them without a quantization_config: one that asks for ternary weights and
+    whole numbers for activations is refused by the name of its method."""
+    parts = read_parts(fields, SILENT, kv_absent=5)
+    fields, norm = parts.fields, parts.norm
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+    biased = fields.boolean("attention_bias", False)
+    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, inner_norm=norm)
+    heads = replace(heads, names=replace(heads.names, inner_norm="self_attn.attn_sub_norm"))
+    feed = replace(parts.feed, activation=activation(fields, "hidden_act", "relu2"), inner_norm=norm)
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        x = add(x, attend(t, heads, norm(t, "input_layernorm", x), turn=turn))
+        return add(x, feed(t, norm(t, "post_attention_layernorm", x)))
+
+    return parts.facts, decoder_program(parts.decoder, layer)

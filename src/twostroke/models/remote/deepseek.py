@@ -1,0 +1,66 @@
+"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax beside shared ones (Dai et al. 2024).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.banks import BankShape, EachExpert
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, expert_count, named_feed
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.route import RouteRule
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {
+    **{"moe_intermediate_size": 1407, "first_k_dense_replace": 0, "moe_layer_freq": 1, "norm_topk_prob": False},
+    **{"bos_token_id": 100_000, "eos_token_id": 100_001},
+}
+
+
+@architecture("DeepseekForCausalLM", model_type="deepseek")
+def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The first layers are dense, and of the others each one whose number moe_layer_freq does not divide."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT)
+    fields, facts = parts.fields, parts.facts
+    if fields.text("scoring_func", "softmax") != "softmax":
+        raise UnsupportedModel(
+            f"{fields.place}: scoring_func is {fields.text('scoring_func', '')[:40]!r}.",
+            why="The family's router makes scores by a softmax.",
+            fix="Use a model of this family whose scores are made so.",
+        )
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    biased = fields.boolean("attention_bias", False)
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased))
+    count, inner = expert_count(fields), fields.integer("moe_intermediate_size", 1, LARGEST)
+    rule = RouteRule(
+        fields.integer("num_experts_per_tok", 1, count),
+        normalised=fields.boolean("norm_topk_prob", False),
+        factor=fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0),
+    )
+    shared = (fields.optional_integer("n_shared_experts", 0, MOST_EXPERTS) or 0) * inner
+    block = Mixture(
+        BankShape(count, facts.hidden_size, inner),
+        LinearRouter("mlp.gate", count, rule),
+        EachExpert("mlp.experts"),
+        shared=Shared(named_feed(facts.hidden_size, shared, "mlp.shared_experts")) if shared else None,
+    )
+    dense, step = fields.integer("first_k_dense_replace", 0, 4096), fields.integer("moe_layer_freq", 1, 4096)
+    usual = blocks_by_layer(mixture(block), facts.num_layers, dense)
+    blocks = tuple(each if index % step == 0 else None for index, each in enumerate(usual))
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return sparse_layer(t, parts, blocks[index], x, turn=turn)
+
+    return facts, decoder_program(parts.decoder, layer)

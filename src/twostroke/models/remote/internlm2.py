@@ -1,0 +1,40 @@
+"""InternLM 2 and 2.5: Llama whose q, k and v lie KV head by KV head in one tensor (InternLM team 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.attend import joined_by_head
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"bos_token_id": 1, "eos_token_id": 2}
+
+
+@architecture("InternLM2ForCausalLM", model_type="internlm2")
+def internlm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """bias: of both products of the attention."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT)
+    fields = parts.fields
+    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    biased = fields.boolean("bias", True)
+    heads = replace(
+        parts.heads,
+        qkv_bias=biased,
+        output_bias=biased,
+        joined=joined_by_head("attention.wqkv"),
+        names=replace(parts.heads.names, o="attention.wo"),
+    )
+    feed = replace(parts.feed, gate="feed_forward.w1", up="feed_forward.w3", down="feed_forward.w2")
+    decoder = replace(parts.decoder, embedding="model.tok_embeddings", head="output")
+    ignored = ("output.weight",) if decoder.tied else ()
+    parts = replace(parts, heads=heads, feed=feed, decoder=decoder, facts=replace(parts.facts, ignored=ignored))
+    return pre_decoder(parts, turn, norms=("attention_norm", "ffn_norm"))

@@ -1,0 +1,24 @@
+"""Orion 14B: Llama with layer norms (OrionStar 2024).
+
+Knows: its config fields. Must not know: the ops, which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.fields.fields import silu_only
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+
+SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@architecture("OrionForCausalLM", model_type="orion")
+def orion(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """rms_norm_eps is that of layer norms with biases, whatever it is called."""
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kind=NormKind.LAYER)
+    return pre_decoder(parts, rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions))

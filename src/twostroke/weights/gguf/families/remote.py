@@ -1,0 +1,150 @@
+"""Architectures that transformers does not have. Some are others here: only their names of tensors differ, and a GGUF
+file has its own.
+
+Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
+
+Knows: these families on both sides.
+Must not know: files, how values are read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from twostroke.ops.operands import I32Array
+from twostroke.types.errors import UnsupportedModel
+from twostroke.weights.gguf.families.experts import without_guesses
+from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, choice_bias, shared
+from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.row_orders import halves_of_pairs
+
+BITNET: Names = {**DENSE, "attn_sub_norm": "self_attn.attn_sub_norm", "ffn_sub_norm": "mlp.ffn_sub_norm"}
+MIXTURE: Names = {**DENSE, **EXPERTS, **shared("mlp.shared_experts")}
+COUNTS = {"leading_dense_block_count": "first_k_dense_replace", "expert_weights_scale": "routed_scaling_factor"}
+PER_LAYER = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_size": ""}
+
+
+def _pairs(config: Config, rows: int) -> I32Array:
+    """Rows of a layer's q or k: how many heads there are differs from layer to layer, how wide they are does not."""
+    return halves_of_pairs(rows, rows // int(config["head_dim"]))
+
+
+def _minicpm(keys: Keys, config: Config) -> dict[str, Any]:
+    """The file has the factors themselves."""
+    depth = keys.number("residual_scale") * math.sqrt(config["num_hidden_layers"])
+    base = config["hidden_size"] / keys.number("logit_scale")
+    return {"scale_emb": keys.number("embedding_scale"), "scale_depth": depth, "dim_model_base": base}
+
+
+def _deepseek(keys: Keys, _: Config) -> dict[str, Any]:
+    """Weights are not divided by their sum, unless the file says it."""
+    keys.ignore("expert_shared_feed_forward_length")
+    return {"norm_topk_prob": keys.truth("expert_weights_norm", False)}
+
+
+def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
+    """The shared experts are one block: as wide as the key says, or as so many experts."""
+    if keys.number("expert_gating_func", 2) != 2:
+        raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
+    if not keys.truth("expert_weights_norm", True):
+        raise keys.wrong("expert_weights_norm", "Weights of this family are divided by their sum.")
+    count = keys.number("expert_shared_count", 0)
+    wide = keys.number("expert_shared_feed_forward_length", config["moe_intermediate_size"])
+    found = {"num_shared_experts": count, "moe_shared_expert_intermediate_size": wide}
+    return {**without_guesses(keys, config), **found}
+
+
+def _bitnet(keys: Keys, _: Config) -> dict[str, Any]:
+    """Without the key the activation is SiLU, as in the models before b1.58 2B4T."""
+    return {"hidden_act": keys.text("hidden_activation", "silu")}
+
+
+def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
+    """Numbers of heads and widths of each layer as block_configs. Without query heads a layer has no attention."""
+    layers, dim = int(config["num_hidden_layers"]), int(config["head_dim"])
+    heads, groups, wide = (
+        keys.each(key, layers) for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
+    )
+    for key in ("attention.value_length", "rope.dimension_count"):
+        keys.same(key, dim)
+    most = max(heads)
+    if any(count and not group for count, group in zip(heads, groups, strict=True)):
+        raise UnsupportedModel(
+            f"{keys.place}: {keys.prefix}attention.head_count_kv is 0 in a layer with query heads.",
+            why="Such a layer has one product in place of its attention, which is not read from GGUF files.",
+            fix="Use the model's original checkpoint.",
+        )
+    if any(count not in (0, most) for count in heads) or any(count and most % count for count in groups):
+        raise keys.wrong("attention.head_count", "Layers with attention must have the same number of query heads.")
+    blocks = [
+        {
+            "attention": {"n_heads_in_group": most // group if group else None, "no_op": not group},
+            "ffn": {"intermediate_size": inner or None, "no_op": not inner},
+        }
+        for group, inner in zip(groups, wide, strict=True)
+    ]
+    return {"block_configs": blocks, "num_attention_heads": most}
+
+
+FAMILIES: dict[str, Family] = {
+    "internlm2": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, written=False),
+    "exaone": Family(
+        "LlamaForCausalLM",
+        "llama",
+        OUTER,
+        DENSE,
+        renamed={"layer_norm_epsilon": "rms_norm_eps"},
+        written=False,
+    ),
+    "minicpm": Family("MiniCPMForCausalLM", "minicpm", OUTER, DENSE, pairs=True, more=_minicpm, written=False),
+    "deci": Family(
+        "DeciLMForCausalLM",
+        "nemotron-nas",
+        OUTER,
+        {
+            **DENSE,
+            "attn_q": Place("self_attn.q_proj", order=_pairs),
+            "attn_k": Place("self_attn.k_proj", order=_pairs),
+        },
+        apart=True,
+        renamed=PER_LAYER,
+        more=_thinned,
+        written=False,
+    ),
+    "deepseek": Family(
+        "DeepseekForCausalLM",
+        "deepseek",
+        OUTER,
+        MIXTURE,
+        pairs=True,
+        keys={**COUNTS, "expert_count": "n_routed_experts", "expert_shared_count": "n_shared_experts"},
+        more=_deepseek,
+        written=False,
+    ),
+    "bailingmoe2": Family(
+        "BailingMoeV2ForCausalLM",
+        "bailing_moe",
+        {**OUTER, "token_embd": "model.word_embeddings"},
+        {
+            **MIXTURE,
+            **GUESSES,
+            "attn_qkv": "attention.query_key_value",
+            "attn_output": "attention.dense",
+            "attn_q_norm": "attention.query_layernorm",
+            "attn_k_norm": "attention.key_layernorm",
+            **choice_bias("mlp.gate.expert_bias"),
+        },
+        partial=True,
+        keys={
+            **COUNTS,
+            "expert_count": "num_experts",
+            "expert_group_count": "n_group",
+            "expert_group_used_count": "topk_group",
+        },
+        more=_ling2,
+        written=False,
+    ),
+    "bitnet": Family("BitNetForCausalLM", "bitnet", OUTER, BITNET, more=_bitnet, written=False),
+}

@@ -30,7 +30,7 @@ class AttentionNames:
     """The names of an attention block's tensors, without ".weight"; empty where there is none.
 
     gate: the product by whose sigmoid the heads' output is multiplied. sinks: one score for each query head, which has
-    no value. inner_norm: what the heads see is normed by it before the last product.
+    no value. inner_norm: the norm of the heads' output, before the last product.
     """
 
     q: str = "self_attn.q_proj"
@@ -75,7 +75,7 @@ class Heads(HeadCounts):
     of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
     of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers. clip:
     q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
-    inner_norm: of what all heads see, before the last product (BitNet).
+    inner_norm: of the output of all heads, before the last product (BitNet).
     """
 
     scale: float = 0.0

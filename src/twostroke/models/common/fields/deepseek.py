@@ -214,6 +214,8 @@ def _mixture(parts: LatentParts, count: int, router: LinearRouter, banks: Banks 
         inner * every,
         parts.feed.activation,
         parts.feed.bias,
-        *(f"{prefix}{name}_proj" for name in ("gate", "up", "down")),
+        gate=f"{prefix}gate_proj",
+        up=f"{prefix}up_proj",
+        down=f"{prefix}down_proj",
     )
     return Mixture(BankShape(count, hidden, inner), router, banks, shared=Shared(shared) if every else None)

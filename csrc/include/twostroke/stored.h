@@ -50,8 +50,8 @@ TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {
   return eights;
 }
 
-// Of the first row: the scale of a step that begins at column `at` of a group whose kind is fine, and the group's scale for others. Rows
-// follow each other.
+// The first row's scale: for a fine kind, that of the step which begins at column `at` of a group; for others, the group's. Rows follow
+// each other.
 TS_INLINE const float* fine_scales(const TileRows& x, const Group& group, int64_t at) {
   return x.scales + (group.first + at) / kFineColumns * x.pair_stride;
 }

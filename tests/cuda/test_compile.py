@@ -22,7 +22,7 @@ TWO_BLOCKS = {
     "latent_attention": 176, "attention_prompt_int8": 255, "attention_prompt_int4": 255, "linear_steps": 255,
 }  # fmt: skip
 """Kernels of which two blocks fit: those of prompts keep 16 rows' sums over a segment in registers."""
-SPILLED_BYTES = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 160)
+SPILLED_BYTES = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 256)
 """At most, of stack and of spills: two blocks fit, and codes are loaded far ahead, which hides more than a few spills
 cost."""
 

@@ -61,6 +61,9 @@ CONFIGS = {
 FIRST = {name: FAMILIES[families[0]]().to_dict() for name, families in by_architecture().items()}
 """The first config of every architecture, unchanged but for heads that two ranks cannot divide."""
 FIRST["JetMoeForCausalLM"] |= {"num_key_value_heads": 2, "num_attention_heads": 4}
+for layer in FIRST["DeciLMForCausalLM"]["block_configs"]:
+    if layer["attention"]["n_heads_in_group"] == 4:
+        layer["attention"]["n_heads_in_group"] = 2
 CONFIGS |= FIRST
 TRIED = [name for name in CONFIGS if name not in FIRST]
 

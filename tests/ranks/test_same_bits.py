@@ -34,7 +34,7 @@ from twostroke.weights.loaded import ModelWeights
 
 CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=2))
 """Every architecture, by its first family; a quick run takes three a day."""
-UNDIVIDED = {"jetmoe"}
+UNDIVIDED = {"jetmoe", "nemotron-nas"}
 """Families whose heads two ranks cannot divide."""
 WIDE = "llama2-multi-head"
 Load = Callable[[str, str], tuple[Path, Model, ModelWeights]]

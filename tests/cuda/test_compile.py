@@ -107,4 +107,4 @@ def test_the_assembler_finds_no_spills(chip: str, tmp_path: Path) -> None:
             if max(each[1:]) > SPILLED_BYTES.get(name, 0) or not 0 < each[0] <= most[name]
         }
         assert wrong == {}, f"{chip}: registers, stack, spills"
-        assert (tmp_path / "kernels.cubin").stat().st_size < 4 << 20
+        assert (tmp_path / "kernels.cubin").stat().st_size < 5 << 20

@@ -78,8 +78,11 @@ def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
 
 
 def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank:
-    """Wait for a leader and for connections from all ranks below this one. A caller that fails is turned away. Raises
-    RankLineLost where the others stay away, or where a rank above this one is not reached; the leader is told."""
+    """Wait for a leader and for connections from all ranks below this one. A caller that fails is turned away.
+
+    Raises RankLineLost where a rank does not come, or where this rank cannot reach one above it. In the second case it
+    tells the leader first.
+    """
     meeting: CalledRank | None = None
     joined: dict[int, tuple[RankJoin, RankLine]] = {}
     while meeting is None or not _complete(meeting, joined):

@@ -16,6 +16,9 @@ from twostroke.ops.operands import U8Array, U16Array
 from twostroke.spec.formats import WeightFormat, WeightKind
 from twostroke.types.errors import BackendError, CorruptModel
 
+BAD_VALUE = -6
+"""ts_status TS_BAD_VALUE."""
+
 BLOCK_NUMBERS = {
     "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
 }  # fmt: skip
@@ -41,7 +44,7 @@ class NativePacker(NativeContext):
         what = (int(weight_format.kind), weight_format.group, rows, columns)
         scales_at = None if scales is None else scales.ctypes.data
         status = self._library.ts_pack(self._context, *where, *what, data.ctypes.data, scales_at)
-        if status == -6:
+        if status == BAD_VALUE:
             raise CorruptModel("A weight is not finite or absurdly large.", fix="Download the checkpoint again.")
         if status:
             raise BackendError(f"pack was refused: {STATUSES.get(status, status)}.")
@@ -52,6 +55,6 @@ class NativePacker(NativeContext):
             raise BackendError("pack_blocks: blocks and packed bytes must be contiguous.")
         source = (BLOCK_NUMBERS[block], raw.ctypes.data, raw.nbytes, len(raw), columns)
         status = self._library.ts_pack_blocks(*source, int(kind), data.ctypes.data, data.nbytes)
-        if status not in (0, -6):
+        if status not in (0, BAD_VALUE):
             raise BackendError(f"pack_blocks was refused: {STATUSES.get(status, status)}.")
         return bool(status == 0)

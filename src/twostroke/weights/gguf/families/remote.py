@@ -45,7 +45,7 @@ def _deepseek(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
-    """The shared experts are one block: as wide as the key says, or as so many experts."""
+    """The key says how wide one shared expert is. Without the key it is as wide as any other expert."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
     if not keys.truth("expert_weights_norm", True):

@@ -1,4 +1,4 @@
-"""The address behind a host's name, looked up beside the caller: a name server may answer late, and streams must not wait.
+"""The address behind a host's name, looked up beside the caller: a name server may be slow, and streams must not wait.
 
 Knows: sockets, threads.
 Must not know: what is called there.

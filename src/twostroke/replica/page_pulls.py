@@ -76,8 +76,8 @@ class PagePulls:
         return False
 
     def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> Pull | None:
-        """hashes: of the pages' data. -> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing waits
-        yet, or where it was ended meanwhile."""
+        """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
+        waits yet, or where it was ended meanwhile. hashes: of the pages' data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None

@@ -16,7 +16,7 @@ from twostroke.engine.reader import StreamReader
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta
 
-LOOK_S = 0.05
+LOOK_S = 0.1
 
 
 class PolledSteps(Steps, Protocol):
@@ -83,12 +83,10 @@ class LoopEngine(AsyncEngine):
         if not deltas:
             return
         sent_s = self._stepper.clock()
-        woken: dict[StreamReader, None] = {}
-        for delta in deltas:
-            stream = self._mailed[delta.request_id]
+        mail = [(self._mailed[delta.request_id], delta) for delta in deltas]  # before a full mailbox ends its request
+        for stream, delta in mail:
             stream.put(sent_s, delta, self._max_unread_bytes)
-            woken[stream] = None
-        for stream in woken:
+        for stream in dict.fromkeys(stream for stream, _ in mail):
             stream.wake()
 
     def _end(self) -> None:

@@ -120,6 +120,11 @@ class FrontStepper:
         """Each address with what is known of it."""
         return [(caller.address, caller.state) for caller in self._callers]
 
+    @property
+    def has_work(self) -> bool:
+        """Always: replicas are listened to, idle or not."""
+        return True
+
     def fileno(self) -> int:
         """See PolledSteps."""
         return self._selector.fileno()

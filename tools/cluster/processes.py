@@ -175,9 +175,9 @@ def front(model: str, addresses: Sequence[str]) -> Iterator[Server]:
 def bench_serve(server: Server, *words: str) -> dict[str, Any]:
     """The report of `twostroke bench serve` on a server."""
     command = [*TWOSTROKE, "bench", "serve", server.url, "--json", *words]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if ended.returncode != 0:
-        raise SystemExit(f"`{' '.join(command[3:])}` has failed; run it to see why")
+        raise SystemExit(f"`{' '.join(command[3:])}` has failed: {ended.stderr[-300:].strip()}")
     report: dict[str, Any] = json.loads(ended.stdout)
     return report
 

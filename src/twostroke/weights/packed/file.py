@@ -51,6 +51,9 @@ SAMPLED_BLOCKS = 32
 CHUNK_BLOCKS = 64
 """Blocks compared between two looks at the clock: 16 MiB."""
 
+READ_BLOCKS = 8
+"""Blocks read back at a time behind packing."""
+
 
 class FileTarget:
     """A BlobTarget that writes to a partial file beside its final path; `finish` gives it the final name."""
@@ -101,10 +104,12 @@ class FileTarget:
         os.ftruncate(self._descriptor, self._plan.file_bytes)
 
     def _read_sums(self) -> str:
-        """The checksums of all blocks, read back: what was written still lies in the page cache."""
+        """The checksums of all blocks, read back: what was written still lies in the page cache. An engine may be at
+        work meanwhile, whose memory is planned: one small buffer is read into."""
         sums: list[str] = []
-        for first in range(self._plan.data_start, self._plan.file_bytes, CHUNK_BLOCKS * BLOCK_BYTES):
-            chunk = aligned_bytes(min(CHUNK_BLOCKS * BLOCK_BYTES, self._plan.file_bytes - first))
+        buffer = aligned_bytes(READ_BLOCKS * BLOCK_BYTES)
+        for first in range(self._plan.data_start, self._plan.file_bytes, buffer.size):
+            chunk = buffer[: self._plan.file_bytes - first]
             if os.preadv(self._descriptor, [chunk.data], first) != chunk.size:
                 raise OSError("the file became shorter while it was written")
             sums += block_sums(chunk)

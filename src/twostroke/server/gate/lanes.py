@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 LANES: tuple[tuple[int, int], ...] = ((64 * 1024, 6), (1024 * 1024, 1))
 """(longest body in bytes, threads). A body of 64 KiB is read in about 20 ms, one of 1 MiB in less than a second."""
-HERE_BYTES = 2048
-"""A shorter body is read on the event loop: the turns of threads would take as long as the reading."""
 
 
 class Lanes:
@@ -37,8 +35,6 @@ class Lanes:
 
     async def run(self, size_bytes: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `work`, done in the lane for a body of this size. Raises what `work` raises."""
-        if size_bytes <= HERE_BYTES:
-            return work(*args, **kwargs)
         pool = next((pool for longest, pool in self._lanes if size_bytes <= longest), self._longest)
         loop = asyncio.get_running_loop()
         try:

@@ -125,9 +125,7 @@ def cached_weights(
     return CachedWeights(load_weights(checkpoint, model, format_for, packer, progress))
 
 
-def _of_file(
-    file: PackedFile | FreshFile, entry: CacheEntry, model: Model, format_for: FormatChoice
-) -> CachedWeights:
+def _of_file(file: PackedFile | FreshFile, entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
     weights = weights_from_blobs(model, format_for, entry.plan.blobs(file.whole).__getitem__)
     return CachedWeights(replace(weights, mapped=file.whole), file)
 

@@ -96,7 +96,6 @@ class FileTarget:
         with contextlib.suppress(OSError):  # a lost rename only costs another packing
             sync_folder(self.path.parent)
 
-
     def _require_whole(self) -> None:
         for extent in self._plan.extents:
             if self._written[extent.key] != extent.num_bytes:

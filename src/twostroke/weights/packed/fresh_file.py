@@ -1,5 +1,5 @@
-"""A file of packed weights whose bytes are all there, while it has no name yet: an engine reads them at once, and the file
-is made durable behind its first answers.
+"""A file of packed weights whose bytes are all there, while it has no name yet: an engine reads them at once, and the
+file is made durable behind its first answers.
 
 The bytes lie once in memory, in the pages of the file. A process that ends before the file has its name leaves a
 partial file, which the next start removes (`remove_abandoned`).

@@ -109,8 +109,8 @@ int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_
   if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
   const StoredShape shape = stored_shape(kind);
   const int64_t more = shape.offset - block.offset, most = shape.nibbles ? 16 << shape.high : 256;
-  if (shape.table != (block.floats > 0) || block.floats < (shape.table ? shape.sub : 0)) return TS_BAD_FORMAT;
-  if (shape.floats != shape.table || shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
+  if (shape.floats != shape.table || shape.table != (block.floats > 0) || (shape.table && block.floats < shape.sub)) return TS_BAD_FORMAT;
+  if (shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
   if (more < 0 || block.codes + more > most) return TS_BAD_FORMAT;
   if (shape.super && kStoredGroup / shape.sub < block.units) return TS_BAD_FORMAT;
   return rows < 0 || columns <= 0 || columns % block.elements != 0 || columns % shape.whole != 0 ? TS_BAD_SHAPE : TS_OK;

@@ -131,7 +131,7 @@ class PageExchange:
 
 
 def hash_of(data: bytes) -> bytes:
-    """The hash of a page's bytes. It takes a while, so that whoever receives them calls it beside a step."""
+    """The hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
     return hashlib.blake2b(data, digest_size=32).digest()
 
 

@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -88,8 +87,8 @@ class StoredPacking:
                 begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
                 area = self._target.area(key, begin, weight_format.data_bytes(count, weight.columns))
                 parts = list(_parts(weight, self._checkpoint, matrix * weight.rows + first, count))
-                pack = partial(_pack, parts, self._checkpoint, weight.columns, weight_format, self._packer)
-                self._under_way.append(_Piece(self._pool.submit(pack, area), key, begin, area, done))
+                read_bytes = self._pool.submit(self._pack, parts, weight.columns, weight_format, area)
+                self._under_way.append(_Piece(read_bytes, key, begin, area, done))
                 if len(self._under_way) > self._packer.num_threads:
                     self._hand_over()
 
@@ -100,19 +99,34 @@ class StoredPacking:
         self._target.put(piece.key, piece.begin, piece.area)
         piece.done(read_bytes)
 
+    def _pack(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> int:
+        """Pack the rows into `area`; returns the bytes read."""
+        checkpoint = self._checkpoint
+        if not self._pack_blocks(parts, columns, weight_format, area):
+            area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
+        return sum(each.rows * part_bytes(each.part, checkpoint) // max(1, each.part.length) for each in parts)
 
-def _pack(
-    parts: Sequence[_Part],
-    checkpoint: Checkpoint,
-    columns: int,
-    weight_format: WeightFormat,
-    packer: BlockPacker,
-    area: U8Array,
-) -> int:
-    """Pack the rows into `area`; returns the bytes read."""
-    if not _pack_blocks(parts, checkpoint, columns, weight_format, packer, area):
-        area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
-    return sum(each.rows * part_bytes(each.part, checkpoint) // max(1, each.part.length) for each in parts)
+    def _pack_blocks(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> bool:
+        """The rows packed by the packer; False where one of their types is not its own, or a panel has rows of two."""
+        found = []
+        for part, first, end in parts:
+            sought = rows_in_file(part, self._checkpoint)
+            if sought is None or not self._packer.block_types.issuperset(sought[0].block_names):
+                return False
+            runs = sought[0].runs(sought[1][first:end])
+            if runs is None:
+                return False
+            found += [(part.name, *run) for run in runs]
+        if any(end % PANEL_ROWS for end in np.cumsum([len(rows) for _, _, rows in found[:-1]]).tolist()):
+            return False
+        at = 0
+        for name, source, rows in found:
+            size = weight_format.data_bytes(len(rows), columns)
+            block, raw, packed = source.tensor.block.name, source.blocks(rows), area[at : at + size]
+            if not self._packer.pack_blocks(block, raw, columns, weight_format.kind, packed):
+                raise _bad_scales(name)
+            at += size
+        return True
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
@@ -140,36 +154,6 @@ def _parts(weight: Weight, checkpoint: Checkpoint, first: int, count: int) -> It
         if begin < end:
             yield _Part(part, begin - part_first, end - part_first)
         part_first += part.length
-
-
-def _pack_blocks(
-    parts: Sequence[_Part],
-    checkpoint: Checkpoint,
-    columns: int,
-    weight_format: WeightFormat,
-    packer: BlockPacker,
-    area: U8Array,
-) -> bool:
-    """The rows packed by the packer; False where one of their types is not its own, or a panel has rows of two."""
-    found = []
-    for part, first, end in parts:
-        sought = rows_in_file(part, checkpoint)
-        if sought is None or not packer.block_types.issuperset(sought[0].block_names):
-            return False
-        runs = sought[0].runs(sought[1][first:end])
-        if runs is None:
-            return False
-        found += [(part.name, *run) for run in runs]
-    if any(end % PANEL_ROWS for end in np.cumsum([len(rows) for _, _, rows in found[:-1]]).tolist()):
-        return False
-    at = 0
-    for name, source, rows in found:
-        size = weight_format.data_bytes(len(rows), columns)
-        raw = source.blocks(rows)
-        if not packer.pack_blocks(source.tensor.block.name, raw, columns, weight_format.kind, area[at : at + size]):
-            raise _bad_scales(name)
-        at += size
-    return True
 
 
 def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:

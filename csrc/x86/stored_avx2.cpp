@@ -16,36 +16,49 @@ constexpr int across(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 template <int kRows, int kAcross>
 using Integers = __m256i[kRows][kAcross];
 
-// Sums of two neighbours in 16 bits, added to totals in 32.
-TS_INLINE __m256i widened(__m256i total, __m256i pairs) { return _mm256_add_epi32(total, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))); }
+// Sums of two neighbours in 16 bits, as sums in 32.
+TS_INLINE __m256i widened(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 
-// Both quads of one oct by one row, for each register of columns.
+// What is taken off the 16-bit sums of each step, for one row and some columns of a group: kCentre times the sums of neighbours, 0 and 1, 2
+// and 3 of each quad. to: one for each 4 columns, those of a step alike.
 template <class Source>
-struct Oct {
-  static constexpr int kSumOcts = Source::kSum / 2;
-  bool first, last;  // of a sum in 16 bits
-
-  TS_INLINE explicit Oct(int o) : first(o % kSumOcts == 0), last(o % kSumOcts == kSumOcts - 1) {}
-
-  TS_INLINE void add(__m256i low, __m256i high, __m256i low_q, __m256i high_q, __m256i& pairs, __m256i& integers) const {
-    if constexpr (kAnyBytes) {
-      integers = add_products(add_products(integers, low, low_q), high, high_q);
-      return;
-    }
-    const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(low, low_q), _mm256_maddubs_epi16(high, high_q));
-    pairs = first ? two : _mm256_add_epi16(pairs, two);
-    if (last) integers = widened(integers, pairs);
+TS_INLINE void centres_of(const int8_t* q, int64_t columns, int32_t* to) {
+  for (int64_t k = 0; k < columns; k += 32) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + k));
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(Source::kCentre), bytes);
+    pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4e));
+    pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xb1));
+    if constexpr (Source::kUnit == 32) pairs = _mm256_add_epi16(pairs, _mm256_permute4x64_epi64(pairs, 0x4e));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + k / 4), pairs);
   }
-};
+}
 
-// One unit of nibbles. q: the rows at the unit's first column. Of the codes and the rows, the fewer stay in registers.
+// Both quads of one oct of a unit by one row, for one register of columns. centre: centres_of, for the row and step.
+template <class Source>
+TS_INLINE void add_oct(int o, __m256i low, __m256i high, __m256i low_q, __m256i high_q, const int32_t* centre, __m256i& pairs, __m256i& integers) {
+  if constexpr (kAnyBytes) {
+    integers = add_products(add_products(integers, low, low_q), high, high_q);
+    return;
+  }
+  const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(low, low_q), _mm256_maddubs_epi16(high, high_q));
+  if (o > 0) {
+    pairs = _mm256_add_epi16(pairs, two);
+  } else {
+    pairs = Source::kCentre == 0 ? two : _mm256_sub_epi16(two, broadcast_quad(centre));
+  }
+  if (o == Source::kUnit / 8 - 1) integers = _mm256_add_epi32(integers, widened(pairs));
+}
+
+// One unit of nibbles. q: the rows at the unit's first column; centres: of each row, centres_of, kStoredGroup / 4 apart. Of the codes and the
+// rows, the fewer stay in registers.
 template <class Source, int kRows, int kAcross, class Lines>
-TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const Lines& ahead, Integers<kRows, kAcross>& integers) {
+TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const int32_t* centres, const Lines& ahead,
+                        Integers<kRows, kAcross>& integers) {
   constexpr int kOcts = Source::kUnit / 8, kLines = static_cast<int>(Source::kUnitBytes / kQuadBytes);
+  constexpr int64_t kApart = kStoredGroup / 4;
   Integers<kRows, kAcross> pairs;
   TS_UNROLL
   for (int o = 0; o < kOcts; ++o, q += 8) {
-    const Oct<Source> oct(o);
     TS_UNROLL
     for (int line = o; line < kLines; line += kOcts) {
       TS_UNROLL
@@ -60,7 +73,9 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
         __m256i low, high;
         Source::split(from + v * kRegisterBytes, o, low, high);
         TS_UNROLL
-        for (int r = 0; r < kRows; ++r) oct.add(low, high, low_q[r], high_q[r], pairs[r][v], integers[r][v]);
+        for (int r = 0; r < kRows; ++r) {
+          add_oct<Source>(o, low, high, low_q[r], high_q[r], centres + r * kApart, pairs[r][v], integers[r][v]);
+        }
       }
     } else {
       __m256i low[kAcross], high[kAcross];
@@ -70,7 +85,9 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
       for (int r = 0; r < kRows; ++r) {
         const __m256i low_q = broadcast_quad(q + r * stride), high_q = broadcast_quad(q + r * stride + 4);
         TS_UNROLL
-        for (int v = 0; v < kAcross; ++v) oct.add(low[v], high[v], low_q, high_q, pairs[r][v], integers[r][v]);
+        for (int v = 0; v < kAcross; ++v) {
+          add_oct<Source>(o, low[v], high[v], low_q, high_q, centres + r * kApart, pairs[r][v], integers[r][v]);
+        }
       }
     }
   }
@@ -105,6 +122,7 @@ struct Step {
   const int8_t* q;
   int64_t q_stride;
   const float *multipliers, *minima, *scales;
+  const int32_t* centres;
   int32_t sums_q[kRows];
 
   // waiting (rows, 64) += the products of 8 * kAcross columns from `column` on.
@@ -114,12 +132,12 @@ struct Step {
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TS_UNROLL
-      for (int v = 0; v < kAcross; ++v) integers[r][v] = _mm256_set1_epi32(-sums_q[r] * Source::kMore);
+      for (int v = 0; v < kAcross; ++v) integers[r][v] = _mm256_set1_epi32(sums_q[r] * (Source::kCentre - Source::kMore));
     }
     for (int64_t unit = 0; unit < kUnits; ++unit) {
       const uint8_t* from = codes + unit * Source::kUnitBytes + 4 * column;
       if constexpr (kShape.nibbles) {
-        add_unit<Source>(from, q + unit * Source::kUnit, q_stride, ahead, integers);
+        add_unit<Source>(from, q + unit * Source::kUnit, q_stride, centres, ahead, integers);
       } else {
         add_bytes(from, q + unit * Source::kUnit, q_stride, ahead, integers);
       }
@@ -151,12 +169,19 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
   constexpr int64_t kParts = kShape.sub / kSubgroup;
   const int32_t* corrections = x.sub_corrections + group.first / kSubgroup;
   alignas(64) float waiting[kRows][kPanel] = {};
+  alignas(64) int32_t centres[Source::kCentre > 0 ? kRows * kStoredGroup / 4 : 1];
+  if constexpr (Source::kCentre > 0) {
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) centres_of<Source>(x.q + r * x.q_stride + group.first, group.columns, centres + r * kStoredGroup / 4);
+  }
   for (int64_t s = 0; s < group.columns / kShape.sub; ++s, corrections += kParts, codes += Step<Source, kRows>::kBytes) {
-    Step<Source, kRows> step = {codes, x.q + group.first + s * kShape.sub, x.q_stride, head.multipliers + s * kPanel, head.minima, nullptr, {}};
+    const int8_t* q = x.q + group.first + s * kShape.sub;
+    Step<Source, kRows> step = {codes, q, x.q_stride, head.multipliers + s * kPanel, head.minima, nullptr, nullptr, {}};
     if constexpr (kShape.minimum) step.minima += s * kPanel;
     if constexpr (kShape.fine) step.scales = fine_scales(x, group, s * kShape.sub);
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) step.sums_q[r] = eights_of(corrections + r * x.subgroups, kParts) / -8;
+    if constexpr (Source::kCentre > 0) step.centres = centres + s * kShape.sub / 4;
     for (int64_t c = 0; c < kPanel; c += kAcross * kLanes) {
       ahead.moment();
       step.template add<kAcross>(c, ahead, waiting);
@@ -177,7 +202,7 @@ __attribute__((noinline)) void add_tile(const Head<Source::kKind>& head, const u
 template <int32_t kKind, int kRows, bool kAlone>
 void whole_panel(const Panel& panel, const TileRows& x, float* sums) {
   constexpr StoredShape kShape = stored_shape(kKind);
-  const LinesBehind<kShape.nibbles, kRows, kAlone> ahead;
+  const LinesBehind<kShape.nibbles && kShape.high < 2, kRows, kAlone> ahead;
   memset(sums, 0, sizeof(float) * kRows * kPanel);
   const uint8_t* data = panel.data;
   Head<kKind> head;
@@ -209,7 +234,7 @@ void add_rows(const Head<Source::kKind>& head, const uint8_t* codes, const Group
   }
 }
 
-// Codes of 5 and 6 bits take long to put together: for many rows they become bytes once.
+// For many rows, codes that lie two in a byte or in planes become bytes once.
 template <int32_t kKind>
 __attribute__((noinline)) void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
   for (int64_t k = 0; k < columns; k += Codes<kKind>::kUnit, from += Codes<kKind>::kUnitBytes) {
@@ -230,7 +255,7 @@ void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* s
   constexpr StoredShape kShape = stored_shape(kKind);
   Head<kKind> head;
   const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Nothing());
-  if constexpr (kShape.high > 0) {
+  if constexpr (kShape.nibbles) {
     if (rows >= kTallRows) {
       alignas(64) uint8_t bytes[kStoredGroup * kPanel];
       unpack<kKind>(codes, group.columns, bytes);

@@ -57,8 +57,9 @@ TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __
   high = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(both, 4), mask), _mm256_and_si256(moved(bits, 4 - second), place));
 }
 
-// How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kSum: quads of k whose products are
-// added in 16 bits before they go to 32. kMore: how many more than meant the multiplied codes are; without VNNI, bytes are made signed again.
+// How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kCentre: without VNNI, what is
+// taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kMore: how many more than meant the multiplied
+// codes are; without VNNI, bytes are made signed again.
 template <int32_t kOfKind>
 struct Codes {
   static constexpr int32_t kKind = kOfKind;
@@ -67,10 +68,12 @@ struct Codes {
   static constexpr int kLargest = kShape.table ? 24 : (1 << (4 + kHigh)) - 1;
   static constexpr int kUnit = kShape.nibbles && kShape.sub >= 32 ? 32 : 16;
   static constexpr int64_t kUnitBytes = kUnit * kPanel * (kShape.nibbles ? 4 + kHigh : 8) / 8;
-  static constexpr int kMostSum = kHigh == 2 ? 2 : kHigh == 1 || kShape.table ? 4 : 8;
-  static constexpr int kSum = kMostSum < kUnit / 4 ? kMostSum : kUnit / 4;
+  static constexpr int kCentre = kShape.nibbles && !kAnyBytes && kLargest > 15 ? (kLargest + 1) / 2 : 0;
   static constexpr int32_t kMore = kShape.nibbles ? Head<kKind>::kMore : kAnyBytes ? 128 : 0;
-  static_assert(!kShape.nibbles || kSum * kLargest * 2 * 128 < 1 << 15, "sums of 16 bits must not overflow");
+  // A code and an activation of at most 127, twice in each of a unit's quads.
+  static_assert(!kShape.nibbles || kAnyBytes || (kLargest - kCentre > kCentre ? kLargest - kCentre : kCentre) * 254 * kUnit / 4 < 1 << 15,
+                "sums of 16 bits must not overflow");
+  static_assert(kCentre == 0 || kUnit == kShape.sub, "a step's sums begin with what is taken off");
 
   // Both quads of 8 columns of k, number `oct` of a unit. from: the unit's codes of the register's columns.
   static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {

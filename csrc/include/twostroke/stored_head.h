@@ -9,11 +9,13 @@ namespace twostroke {
 // What is fetched while rows meet a group. line: with each line that is read; moment: once or more in each step.
 //
 // Lines behind the one that is read (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch
-// of memory; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on such a CPU.
+// of memory, one row of codes of 6 bits is not; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on
+// such a CPU. kNibbles: codes of 4 and 5 bits.
 template <bool kNibbles, int kRows, bool kAlone>
 struct LinesBehind {
   TS_INLINE void line(const uint8_t* at) const {
-    if constexpr (kAlone) return;
+    if constexpr (kAlone && kNibbles) return;
+    if constexpr (kAlone) return Ahead{kFarOfOne, kNearOfOne}.prefetch(at);
     if constexpr (kRows == 1) return prefetch_line(at);
     if constexpr (!kNibbles && kRows <= 3) return Ahead{kFarOfOne, kNearOfOne}.prefetch(at);
     Ahead{kFarOfSome, kNearOfSome}.prefetch(at);

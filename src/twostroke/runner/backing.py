@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from twostroke.weights.packed.polite import give_way
 
-AHEAD_BYTES = 256 << 20
-"""The most bytes that are taken ahead in all layers together. It is half a second's work of the thread, and memory that
-a server spends so that its steps take even times."""
+AHEAD_BYTES = 32 << 20
+"""The most bytes that are taken ahead in all layers together: memory that a server spends so that its steps take even
+times. More is taken when half of it is used. A quick prefill fills about 40 MB a second (a small model), a large model
+a few MB a second; the thread takes ten times as much."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2

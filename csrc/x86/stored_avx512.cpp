@@ -212,6 +212,9 @@ Kernels kernels(int32_t kind) {
     case TS_W_FLAT8: return kernels_of<TS_W_FLAT8>();
     case TS_W_FLAT4: return kernels_of<TS_W_FLAT4>();
     case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
+    case TS_W_FLAT4_MIN: return kernels_of<TS_W_FLAT4_MIN>();
+    case TS_W_FLAT5: return kernels_of<TS_W_FLAT5>();
+    case TS_W_FLAT5_MIN: return kernels_of<TS_W_FLAT5_MIN>();
     case TS_W_SUPER8: return kernels_of<TS_W_SUPER8>();
     case TS_W_SUPER8_MIN: return kernels_of<TS_W_SUPER8_MIN>();
     case TS_W_SUPER4_16: return kernels_of<TS_W_SUPER4_16>();
@@ -236,7 +239,7 @@ Kernels kernels(int32_t kind) {
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
 
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  if (rows >= kTallRows && stored_shape(kind).high > 0) return multiply_stored_tall(kind, group, x, rows, sums);
+  if (rows >= kTallRows && stored_shape(kind).high > 0 && stored_shape(kind).super) return multiply_stored_tall(kind, group, x, rows, sums);
   kernels(kind).some(group, stored_shape(kind).sub, x, rows, sums);
 }
 

@@ -314,7 +314,10 @@ int main() {
   for (int32_t kind : kinds) packing(three, kind, kind < TS_W_INT8 ? 0 : 128);
   packed_blocks(2, 512, 288, TS_W_FLAT4, 18432);         // Q4_0
   packed_blocks(8, 480, 510, TS_W_FLAT8, 34816);         // Q8_0
-  packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1
+  packed_blocks(3, 480, 300, TS_W_FLAT4_MIN, 20480);     // Q4_1
+  packed_blocks(6, 480, 330, TS_W_FLAT5, 22528);         // Q5_0
+  packed_blocks(7, 480, 360, TS_W_FLAT5_MIN, 24576);     // Q5_1
+  packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1 beside a type of 8 bits
   packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K
   packed_blocks(11, 512, 220, TS_W_SUPER4_16, 18688);    // Q3_K
   packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K

@@ -14,6 +14,7 @@ from twostroke.spec.formats import WeightKind
 KINDS = [kind for kind in WeightKind if kind.is_stored]
 CODES = {
     WeightKind.FLAT8: (-128, 127), WeightKind.FLAT8_MIN: (-128, 127), WeightKind.FLAT4: (-8, 7),
+    WeightKind.FLAT4_MIN: (0, 15), WeightKind.FLAT5: (-16, 15), WeightKind.FLAT5_MIN: (0, 31),
     WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
     WeightKind.SUPER4_16: (-8, 7), WeightKind.SUPER4_MIN_16: (0, 15), WeightKind.SUPER5_MIN: (0, 31),
     WeightKind.SUPER6: (-32, 31), WeightKind.SUPER6_MIN: (-32, 31),

@@ -33,8 +33,8 @@ constexpr int64_t kStoredFewRows = 8;
 constexpr int64_t kStoredFewRows = 4;
 #endif
 
-// The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits, at AVX2 those of 4 bits
-// too, are put together once for all of them.
+// The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all
+// of them: at AVX-512 those of super kinds; at AVX2 all, and those of 4 bits too.
 constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);

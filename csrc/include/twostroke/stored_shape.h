@@ -29,6 +29,9 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_FLAT8: return {32, 128, false, false, false};
     case TS_W_FLAT4: return {32, 8, true, false, false};
     case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
+    case TS_W_FLAT4_MIN: return {32, 0, true, false, true};
+    case TS_W_FLAT5: return {32, 16, true, false, false, false, false, 1};
+    case TS_W_FLAT5_MIN: return {32, 0, true, false, true, false, false, 1};
     case TS_W_SUPER8: return {16, 128, false, true, false};
     case TS_W_SUPER8_MIN: return {16, 128, false, true, true};
     case TS_W_AFFINE4_128: return {128, 0, true, false, true, true};

@@ -6,6 +6,9 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
 
     FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
     FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
+    FLAT4_MIN           as FLAT8_MIN, then nibbles: the code
+    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles: of
+                        FLAT5 the code + 16, of _MIN the code
     SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
@@ -63,7 +66,9 @@ _E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
 _E2M1_DOUBLED = E2M1_CODES.tobytes() * 16
 
 
-_OFFSETS = {WeightKind.FLAT4: 8, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32}
+_OFFSETS = {
+    WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32,
+}  # fmt: skip
 
 
 class StoredValues(Struct, frozen=True, eq=False):

@@ -58,6 +58,9 @@ class WeightKind(enum.IntEnum):
     SUPER5_MIN = 20
     SUPER6 = 21
     SUPER6_MIN = 22
+    FLAT4_MIN = 23
+    FLAT5 = 24
+    FLAT5_MIN = 25
 
     @property
     def is_stored(self) -> bool:
@@ -67,7 +70,7 @@ class WeightKind(enum.IntEnum):
     @property
     def is_super(self) -> bool:
         """Whether 256 columns have one scale and whole multipliers."""
-        return WeightKind.SUPER8 <= self <= WeightKind.SUPER4_MIN or self >= WeightKind.SUPER4_16
+        return self in _SUPER
 
     @property
     def is_affine(self) -> bool:
@@ -208,8 +211,11 @@ def padded_rows(rows: int) -> int:
     return -(-rows // PANEL_ROWS) * PANEL_ROWS
 
 
+_SUPER = tuple(kind for kind in WeightKind if kind.name.startswith("SUPER"))
+
 _NIBBLES = (
     WeightKind.FLAT4,
+    WeightKind.FLAT4_MIN,
     WeightKind.SUPER4_MIN,
     WeightKind.SUPER4_16,
     WeightKind.SUPER4_MIN_16,
@@ -218,9 +224,13 @@ _NIBBLES = (
     WeightKind.AFFINE4_32,
 )
 
-_HIGH_BITS = {WeightKind.SUPER5_MIN: 1, WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2}
+_HIGH_BITS = {
+    WeightKind.FLAT5: 1, WeightKind.FLAT5_MIN: 1, WeightKind.SUPER5_MIN: 1, WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2,
+}  # fmt: skip
 
 _MINIMA = (
+    WeightKind.FLAT4_MIN,
+    WeightKind.FLAT5_MIN,
     WeightKind.FLAT8_MIN,
     WeightKind.SUPER8_MIN,
     WeightKind.SUPER4_MIN,
@@ -244,6 +254,7 @@ _STORED_BITS_64 = {
     WeightKind.AFFINE8_128: 544, WeightKind.AFFINE8_64: 576, WeightKind.AFFINE8_32: 640,
     WeightKind.E2M1_32: 320, WeightKind.E2M1_16: 384, WeightKind.SUPER4_16: 292, WeightKind.SUPER4_MIN_16: 328,
     WeightKind.SUPER5_MIN: 360, WeightKind.SUPER6: 420, WeightKind.SUPER6_MIN: 456,
+    WeightKind.FLAT4_MIN: 320, WeightKind.FLAT5: 352, WeightKind.FLAT5_MIN: 384,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

@@ -29,9 +29,12 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
     for kind, names in (
         (WeightKind.AFFINE4_128, ""),
         (WeightKind.FLAT4, "Q4_0"),
+        (WeightKind.FLAT4_MIN, "Q4_1"),
         (WeightKind.E2M1_32, "MXFP4"),
         (WeightKind.AFFINE4_64, ""),
         (WeightKind.E2M1_16, "MXFP4 NVFP4"),
+        (WeightKind.FLAT5, "Q4_0 Q5_0"),
+        (WeightKind.FLAT5_MIN, "Q4_1 Q5_1"),
         (WeightKind.AFFINE4_32, ""),
         (WeightKind.AFFINE8_128, ""),
         (WeightKind.FLAT8, "Q4_0 Q5_0 Q8_0 IQ4_NL"),

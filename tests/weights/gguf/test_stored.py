@@ -33,9 +33,9 @@ from twostroke.weights.stored import expanded_sentence
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q8_0": (all_of(Type.Q8_0), {WeightKind.FLAT8}),
     "Q4_0": (all_of(Type.Q4_0), {WeightKind.FLAT4}),
-    "Q4_1": (all_of(Type.Q4_1), {WeightKind.FLAT8_MIN}),
-    "Q5_0": (all_of(Type.Q5_0), {WeightKind.FLAT8}),
-    "Q5_1": (all_of(Type.Q5_1), {WeightKind.FLAT8_MIN}),
+    "Q4_1": (all_of(Type.Q4_1), {WeightKind.FLAT4_MIN}),
+    "Q5_0": (all_of(Type.Q5_0), {WeightKind.FLAT5}),
+    "Q5_1": (all_of(Type.Q5_1), {WeightKind.FLAT5_MIN}),
     "Q4_K": (all_of(Type.Q4_K), {WeightKind.SUPER4_MIN}),
     "Q5_K": (all_of(Type.Q5_K), {WeightKind.SUPER5_MIN}),
     "Q6_K": (all_of(Type.Q6_K), {WeightKind.SUPER6}),

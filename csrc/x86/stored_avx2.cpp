@@ -40,6 +40,11 @@ TS_INLINE void add_oct(int o, __m256i low, __m256i high, __m256i low_q, __m256i 
     integers = add_products(add_products(integers, low, low_q), high, high_q);
     return;
   }
+  if constexpr (Source::kSigned) {
+    integers = add_products(integers, _mm256_abs_epi8(low), _mm256_sign_epi8(low_q, low));
+    integers = add_products(integers, _mm256_abs_epi8(high), _mm256_sign_epi8(high_q, high));
+    return;
+  }
   const __m256i two = _mm256_add_epi16(_mm256_maddubs_epi16(low, low_q), _mm256_maddubs_epi16(high, high_q));
   if (o > 0) {
     pairs = _mm256_add_epi16(pairs, two);

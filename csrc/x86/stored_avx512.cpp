@@ -20,7 +20,7 @@ TS_INLINE void add_bytes(const uint8_t* at, const int8_t* q, int64_t stride, con
 }
 
 // 8 columns of nibbles at `at`: the low ones are the first 4.
-template <bool kTable, int kRows, int kAcross, class Lines>
+template <CodeTable kTable, int kRows, int kAcross, class Lines>
 TS_INLINE void add_nibbles(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   __m512i low[kAcross], high[kAcross];
   TS_UNROLL
@@ -212,6 +212,8 @@ Kernels kernels(int32_t kind) {
     case TS_W_FLAT8: return kernels_of<TS_W_FLAT8>();
     case TS_W_FLAT4: return kernels_of<TS_W_FLAT4>();
     case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
+    case TS_W_FLAT4_IQ: return kernels_of<TS_W_FLAT4_IQ>();
+    case TS_W_SUPER4_IQ: return kernels_of<TS_W_SUPER4_IQ>();
     case TS_W_FLAT4_MIN: return kernels_of<TS_W_FLAT4_MIN>();
     case TS_W_FLAT5: return kernels_of<TS_W_FLAT5>();
     case TS_W_FLAT5_MIN: return kernels_of<TS_W_FLAT5_MIN>();

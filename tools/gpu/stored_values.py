@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from twostroke.ops.stored_layout import E2M1_CODES, StoredValues, scale_columns
+from twostroke.ops.code_tables import E2M1_CODES, IQ4_CODES
+from twostroke.ops.stored_layout import StoredValues, scale_columns
 from twostroke.spec.formats import WeightKind
 
 KINDS = [kind for kind in WeightKind if kind.is_stored]
@@ -18,6 +19,7 @@ CODES = {
     WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
     WeightKind.SUPER4_16: (-8, 7), WeightKind.SUPER4_MIN_16: (0, 15), WeightKind.SUPER5_MIN: (0, 31),
     WeightKind.SUPER6: (-32, 31), WeightKind.SUPER6_MIN: (-32, 31),
+    WeightKind.FLAT4_IQ: (-127, 113), WeightKind.SUPER4_IQ: (-127, 113),
     WeightKind.E2M1_32: (-12, 12), WeightKind.E2M1_16: (-12, 12),
 }  # fmt: skip
 CODES |= {kind: (0, 15) if kind.has_nibbles else (-128, 127) for kind in KINDS if kind.is_affine}
@@ -29,8 +31,8 @@ def random_values(kind: WeightKind, rows: int, columns: int, seed: int = 0) -> S
     low, high = CODES[kind]
     codes = generator.integers(low, high + 1, (rows, columns), np.int16).astype(np.int8)
     codes[:, :8] = [low, high] * 4
-    if kind.is_e2m1:
-        codes = E2M1_CODES[generator.integers(0, 16, codes.shape)]
+    if kind.is_e2m1 or kind.is_iq4:
+        codes = (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[generator.integers(0, 16, codes.shape)]
         codes[:, :8] = [low, high] * 4
     wide, fine = scale_columns(kind), kind.step_columns
 

@@ -20,7 +20,8 @@ bool finite(uint16_t half) { return (half & 0x7c00) != 0x7c00; }
 
 // Missing rows and columns: the codes of zeros, and scales of zero. False for a scale that is no number.
 bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows& group) {
-  const uint8_t nothing = static_cast<uint8_t>(group.shape.offset);
+  const bool looked_up = group.block.iq4 && group.shape.table != kIQ4;
+  const uint8_t nothing = group.shape.table == kIQ4 ? kNearestToZero : static_cast<uint8_t>(group.shape.offset);
   bool usable = true;
   for (int64_t r = 0; r < kPanel; ++r, raw += row_bytes) {
     RowOfGroup& row = group.row[r];
@@ -34,6 +35,7 @@ bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows&
       block_of_256(type, raw, row);
       filled = kStoredGroup;
     }
+    for (int64_t k = 0; looked_up && k < filled; ++k) row.codes[k] = kIQ4Codes[row.codes[k]];
     for (int64_t k = 0; k < filled; ++k) row.codes[k] = static_cast<uint8_t>(row.codes[k] + group.more);
     memset(row.codes + filled, nothing, static_cast<size_t>(kStoredGroup - filled));
     for (int64_t s = 0; s < kStoredGroup / 32; ++s) usable = usable && finite(row.scales[s]) && finite(row.least[s]);
@@ -56,7 +58,7 @@ uint8_t* write_lanes(const GroupOfRows& group, int64_t units, int64_t same, cons
 uint8_t* write_head(const GroupOfRows& group, uint8_t* to) {
   const StoredShape& shape = group.shape;
   const int64_t steps = group.columns / shape.sub, scales = shape.super ? 1 : steps;
-  if (shape.table) return write_lanes<float>(group, steps, group.block.floats / shape.sub, [](const RowOfGroup& row) { return row.floats; }, to);
+  if (shape.table == kE2M1) return write_lanes<float>(group, steps, group.block.floats / shape.sub, [](const RowOfGroup& row) { return row.floats; }, to);
   to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.scales; }, to);
   if (shape.minimum) to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.least; }, to);
   if (!shape.super) return to;
@@ -109,9 +111,10 @@ int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_
   if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
   const StoredShape shape = stored_shape(kind);
   const int64_t more = shape.offset - block.offset, most = shape.nibbles ? 16 << shape.high : 256;
-  if (shape.floats != shape.table || shape.table != (block.floats > 0) || (shape.table && block.floats < shape.sub)) return TS_BAD_FORMAT;
+  const bool floats = shape.table == kE2M1, iq4 = shape.table == kIQ4;
+  if (shape.floats != floats || floats != (block.floats > 0) || (floats && block.floats < shape.sub)) return TS_BAD_FORMAT;
   if (shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
-  if (more < 0 || block.codes + more > most) return TS_BAD_FORMAT;
+  if (iq4 ? !block.iq4 : more < 0 || block.codes + more > most) return TS_BAD_FORMAT;
   if (shape.super && kStoredGroup / shape.sub < block.units) return TS_BAD_FORMAT;
   return rows < 0 || columns <= 0 || columns % block.elements != 0 || columns % shape.whole != 0 ? TS_BAD_SHAPE : TS_OK;
 }

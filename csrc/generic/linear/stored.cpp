@@ -71,6 +71,15 @@ void doubled(const uint8_t* from, int64_t columns, uint8_t* to) {
   }
 }
 
+void iq4(const uint8_t* from, int64_t columns, uint8_t* to) {
+  for (int64_t k = 0; k < columns; k += 8, from += kQuadBytes, to += 2 * kQuadBytes) {
+    for (int64_t i = 0; i < kQuadBytes; ++i) {
+      to[i] = kIQ4Codes[from[i] & 15];
+      to[i + kQuadBytes] = kIQ4Codes[from[i] >> 4];
+    }
+  }
+}
+
 }  // namespace
 
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room) {
@@ -95,8 +104,10 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
       packed += scale_bytes;
     }
   }
-  if (shape.table) {
+  if (shape.table == kE2M1) {
     doubled(packed, columns, room);
+  } else if (shape.table == kIQ4) {
+    iq4(packed, columns, room);
   } else if (shape.high == 1) {
     blocks<1>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else if (shape.high == 2) {

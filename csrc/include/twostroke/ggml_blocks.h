@@ -17,11 +17,12 @@ enum BlockType {
 
 // elements, bytes: of a block. offset: how many more than meant the codes are, all below `codes`. units: columns that have a multiplier are
 // 256 / units; 0 where a block has a scale alone. minimum: something is taken off. floats: columns that share a scale of float32, where codes
-// are the bits of E2M1; else 0.
+// are the bits of E2M1; else 0. iq4: codes are numbers of kIQ4Codes.
 struct BlockShape {
   int64_t elements, bytes, offset, codes, units;
   bool minimum;
   int64_t floats = 0;
+  bool iq4 = false;
 };
 
 // elements: 0 for a type that is not here.
@@ -37,16 +38,13 @@ constexpr BlockShape block_shape(int32_t type) {
     case kQ4_K: return {256, 144, 0, 16, 8, true};
     case kQ5_K: return {256, 176, 0, 32, 8, true};
     case kQ6_K: return {256, 210, 32, 64, 16, false};
-    case kIQ4_NL: return {32, 18, 128, 256, 0, false};
-    case kIQ4_XS: return {256, 136, 128, 256, 8, false};
+    case kIQ4_NL: return {32, 18, 128, 256, 0, false, 0, true};
+    case kIQ4_XS: return {256, 136, 128, 256, 8, false, 0, true};
     case kMXFP4: return {32, 17, 0, 16, 0, false, 32};
     case kNVFP4: return {64, 36, 0, 16, 0, false, 16};
     default: return {0, 0, 0, 0, 0, false};
   }
 }
-
-// What the codes of IQ4_NL and IQ4_XS mean, and 128 more.
-constexpr uint8_t kIQ4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 
 // 256 columns of a row. scales, least: bits of float16, one for each block. multipliers, minima: one for each unit. floats: scales of E2M1.
 struct RowOfGroup {
@@ -121,7 +119,6 @@ inline void small_block(int32_t type, const uint8_t* raw, int64_t index, RowOfGr
   row.scales[index] = half_at(raw);
   if (type == kIQ4_NL) {
     fields_of<4>(raw + 2, 16, codes);
-    for (int64_t i = 0; i < 32; ++i) codes[i] = kIQ4Codes[codes[i]];
     return;
   }
   if (type == kQ8_0) {
@@ -187,7 +184,6 @@ inline void block_q6(const uint8_t* raw, RowOfGroup& row) {
 
 inline void block_iq4_xs(const uint8_t* raw, RowOfGroup& row) {
   for (int64_t part = 0; part < 8; ++part) fields_of<4>(raw + 8 + 16 * part, 16, row.codes + 32 * part);
-  for (int64_t i = 0; i < kStoredGroup; ++i) row.codes[i] = kIQ4Codes[row.codes[i]];
   for (int64_t i = 0; i < 8; ++i) {
     const uint8_t low = raw[4 + i / 2] >> i % 2 * 4 & 15, high = raw[2 + i / 4] >> i % 4 * 2 & 3;
     row.multipliers[i] = static_cast<int8_t>((low | high << 4) - 32);

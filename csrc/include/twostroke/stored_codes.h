@@ -31,16 +31,17 @@ TS_INLINE __m512i moved(__m512i bytes, int places) {
   return places > 0 ? _mm512_slli_epi16(bytes, static_cast<unsigned>(places)) : _mm512_srli_epi16(bytes, static_cast<unsigned>(-places));
 }
 
-// 64 bytes of two codes of 4 bits to 64 of one each. kTable: codes of E2M1 become twice their values, 12 more.
-template <bool kTable>
+// 64 bytes of two codes of 4 bits to 64 of one each. Codes of E2M1 become twice their values, 12 more, and those of IQ4 theirs, 128 more.
+template <CodeTable kTable>
 TS_INLINE void split_nibbles(__m512i both, __m512i& low, __m512i& high) {
   const __m512i mask = _mm512_set1_epi8(15);
   low = _mm512_and_si512(both, mask);
   high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-  if constexpr (kTable) {
-    const __m512i doubled = _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    low = _mm512_shuffle_epi8(doubled, low);
-    high = _mm512_shuffle_epi8(doubled, high);
+  if constexpr (kTable != kNoTable) {
+    const __m128i doubled = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    const __m128i meant = kTable == kE2M1 ? doubled : _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIQ4Codes));
+    low = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(meant), low);
+    high = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(meant), high);
   }
 }
 

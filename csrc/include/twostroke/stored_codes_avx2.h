@@ -35,16 +35,18 @@ TS_INLINE __m256i moved(__m256i bytes, int places) {
   return places > 0 ? _mm256_slli_epi16(bytes, places) : _mm256_srli_epi16(bytes, -places);
 }
 
-// 32 bytes of two codes of 4 bits to 32 of one each. kTable: codes of E2M1 become twice their values, 12 more.
-template <bool kTable>
+// 32 bytes of two codes of 4 bits to 32 of one each. Codes of E2M1 become twice their values, 12 more; those of IQ4 theirs, with VNNI 128 more.
+template <CodeTable kTable>
 TS_INLINE void split_nibbles(__m256i both, __m256i& low, __m256i& high) {
   const __m256i mask = _mm256_set1_epi8(15);
   low = _mm256_and_si256(both, mask);
   high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
-  if constexpr (kTable) {
-    const __m256i doubled = _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-    low = _mm256_shuffle_epi8(doubled, low);
-    high = _mm256_shuffle_epi8(doubled, high);
+  if constexpr (kTable != kNoTable) {
+    __m128i meant = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    if constexpr (kTable == kIQ4) meant = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIQ4Codes));
+    if constexpr (kTable == kIQ4 && !kAnyBytes) meant = _mm_xor_si128(meant, _mm_set1_epi8(static_cast<char>(0x80)));
+    low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(meant), low);
+    high = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(meant), high);
   }
 }
 
@@ -58,20 +60,21 @@ TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __
 }
 
 // How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kCentre: without VNNI, what is
-// taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kMore: how many more than meant the multiplied
-// codes are; without VNNI, bytes are made signed again.
+// taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kSigned: without VNNI, codes of 8 bits are
+// multiplied as signed bytes. kMore: how many more than meant the multiplied codes are.
 template <int32_t kOfKind>
 struct Codes {
   static constexpr int32_t kKind = kOfKind;
   static constexpr StoredShape kShape = stored_shape(kKind);
   static constexpr int kHigh = static_cast<int>(kShape.high);
-  static constexpr int kLargest = kShape.table ? 24 : (1 << (4 + kHigh)) - 1;
+  static constexpr bool kSigned = !kAnyBytes && (!kShape.nibbles || kShape.table == kIQ4);
+  static constexpr int kLargest = kShape.table == kE2M1 ? 24 : (1 << (4 + kHigh)) - 1;
   static constexpr int kUnit = kShape.nibbles && kShape.sub >= 32 ? 32 : 16;
   static constexpr int64_t kUnitBytes = kUnit * kPanel * (kShape.nibbles ? 4 + kHigh : 8) / 8;
-  static constexpr int kCentre = kShape.nibbles && !kAnyBytes && kLargest > 15 ? (kLargest + 1) / 2 : 0;
-  static constexpr int32_t kMore = kShape.nibbles ? Head<kKind>::kMore : kAnyBytes ? 128 : 0;
+  static constexpr int kCentre = !kSigned && !kAnyBytes && kLargest > 15 ? (kLargest + 1) / 2 : 0;
+  static constexpr int32_t kMore = kSigned ? 0 : Head<kKind>::kMore;
   // A code and an activation of at most 127, twice in each of a unit's quads.
-  static_assert(!kShape.nibbles || kAnyBytes || (kLargest - kCentre > kCentre ? kLargest - kCentre : kCentre) * 254 * kUnit / 4 < 1 << 15,
+  static_assert(kSigned || kAnyBytes || (kLargest - kCentre > kCentre ? kLargest - kCentre : kCentre) * 254 * kUnit / 4 < 1 << 15,
                 "sums of 16 bits must not overflow");
   static_assert(kCentre == 0 || kUnit == kShape.sub, "a step's sums begin with what is taken off");
 

@@ -48,7 +48,7 @@ struct StoredHead {
   static constexpr StoredShape kShape = stored_shape(kKind);
   static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
   // Codes are multiplied as unsigned bytes: these many more than meant.
-  static constexpr int32_t kMore = kShape.table ? 12 : static_cast<int32_t>(kShape.offset);
+  static constexpr int32_t kMore = kShape.table == kE2M1 ? 12 : static_cast<int32_t>(kShape.offset);
 
   alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
 

@@ -7,20 +7,28 @@
 
 namespace twostroke {
 
+// What nibbles stand for: themselves, less an offset; floats of 4 bits, doubled; the numbers of ggml's IQ4.
+enum CodeTable { kNoTable, kE2M1, kIQ4 };
+
+// The numbers of IQ4_NL and IQ4_XS, 128 more.
+constexpr uint8_t kIQ4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+constexpr uint8_t kNearestToZero = 8;  // of IQ4, which has no zero: for padding, whose scale is zero
+
 constexpr int64_t kStoredGroup = 256;  // columns of a group
 constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where it is not the group's
 
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
-// float16. table: nibbles are E2M1, twice their value is the code. high: bits of a code above its nibble, in a plane before the nibbles of
+// float16. table: what nibbles stand for. high: bits of a code above its nibble, in a plane before the nibbles of
 // each block of `32 / high` columns. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns columns,
 // one step or two of them, else to the group.
 struct StoredShape {
   int64_t sub, offset;
-  bool nibbles, super, minimum, floats = false, table = false;
+  bool nibbles, super, minimum, floats = false;
+  CodeTable table = kNoTable;
   int64_t high = 0;
   int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
-  bool fine = !super && (!floats || table);
+  bool fine = !super && (!floats || table == kE2M1);
   constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
 };
 
@@ -29,9 +37,11 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_FLAT8: return {32, 128, false, false, false};
     case TS_W_FLAT4: return {32, 8, true, false, false};
     case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
+    case TS_W_FLAT4_IQ: return {32, 128, true, false, false, false, kIQ4};
+    case TS_W_SUPER4_IQ: return {32, 128, true, true, false, false, kIQ4};
     case TS_W_FLAT4_MIN: return {32, 0, true, false, true};
-    case TS_W_FLAT5: return {32, 16, true, false, false, false, false, 1};
-    case TS_W_FLAT5_MIN: return {32, 0, true, false, true, false, false, 1};
+    case TS_W_FLAT5: return {32, 16, true, false, false, false, kNoTable, 1};
+    case TS_W_FLAT5_MIN: return {32, 0, true, false, true, false, kNoTable, 1};
     case TS_W_SUPER8: return {16, 128, false, true, false};
     case TS_W_SUPER8_MIN: return {16, 128, false, true, true};
     case TS_W_AFFINE4_128: return {128, 0, true, false, true, true};
@@ -40,13 +50,13 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_AFFINE8_128: return {128, 128, false, false, true, true};
     case TS_W_AFFINE8_64: return {64, 128, false, false, true, true};
     case TS_W_AFFINE8_32: return {32, 128, false, false, true, true};
-    case TS_W_E2M1_32: return {32, 0, true, false, false, true, true};
-    case TS_W_E2M1_16: return {16, 0, true, false, false, true, true};
+    case TS_W_E2M1_32: return {32, 0, true, false, false, true, kE2M1};
+    case TS_W_E2M1_16: return {16, 0, true, false, false, true, kE2M1};
     case TS_W_SUPER4_16: return {16, 8, true, true, false};
     case TS_W_SUPER4_MIN_16: return {16, 0, true, true, true};
-    case TS_W_SUPER5_MIN: return {32, 0, true, true, true, false, false, 1};
-    case TS_W_SUPER6: return {16, 32, true, true, false, false, false, 2};
-    case TS_W_SUPER6_MIN: return {16, 32, true, true, true, false, false, 2};
+    case TS_W_SUPER5_MIN: return {32, 0, true, true, true, false, kNoTable, 1};
+    case TS_W_SUPER6: return {16, 32, true, true, false, false, kNoTable, 2};
+    case TS_W_SUPER6_MIN: return {16, 32, true, true, true, false, kNoTable, 2};
     default: return {32, 0, true, true, true};  // TS_W_SUPER4_MIN
   }
 }

@@ -7,6 +7,8 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
     FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
     FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
     FLAT4_MIN           as FLAT8_MIN, then nibbles: the code
+    FLAT4_IQ            as FLAT4, the nibbles: where the code is in IQ4_CODES. SUPER4_IQ: scales (64) float16,
+                        multipliers (8, 64) int8, then such nibbles
     FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles: of
                         FLAT5 the code + 16, of _MIN the code
     SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
@@ -51,23 +53,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from twostroke.ops.code_tables import E2M1_CODES, IQ4_CODES, I8Array, e2m1_bits, iq4_numbers
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, nibbles_of, nibbles_to
 from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, WeightFormat, WeightKind, padded_rows
 
-I8Array = NDArray[np.int8]
 I16Array = NDArray[np.int16]
 
-E2M1_CODES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
-"""Twice the values of the floats of 4 bits, by their bits."""
-
-_E2M1_BITS = np.zeros(256, np.uint8)
-_E2M1_BITS[E2M1_CODES[:8]] = np.arange(8)
-_E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
-_E2M1_DOUBLED = E2M1_CODES.tobytes() * 16
-
-
 _OFFSETS = {
-    WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32,
+    WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8,
+    WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32,
 }  # fmt: skip
 
 
@@ -191,7 +185,8 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
     padded, sub = weight_format.padded_columns(columns), kind.step_columns
-    codes = np.zeros((padded_rows(count), padded), np.int8)
+    nothing = 1 if kind.is_iq4 else 0  # its table has no zero; the scales of padding are zero
+    codes = np.full((padded_rows(count), padded), nothing, np.int8)
     codes[:count, :columns] = rows.codes
     wide = scale_columns(kind)
     pieces: list[tuple[U8Array, int]] = []  # (panels, units, bytes of a unit), and the columns of a unit
@@ -212,7 +207,9 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
 
 def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
     if kind.is_e2m1:
-        return nibbles_of(_e2m1_bits(codes), 4, 8), STEP_COLUMNS
+        return nibbles_of(e2m1_bits(codes), 4, 8), STEP_COLUMNS
+    if kind.is_iq4:
+        return nibbles_of(iq4_numbers(codes), 4, 8), STEP_COLUMNS
     full = codes.view(np.uint8) + np.uint8(code_offset(kind))  # as bytes: what is still negative is above 127
     if kind.has_nibbles and full.max(initial=0) >> (4 + kind.high_bits):
         raise ValueError(f"a code has more than {4 + kind.high_bits} bits")
@@ -268,23 +265,6 @@ def _finer(rows: StoredValues, times: int) -> StoredValues:
     )
 
 
-def e2m1_codes(bits: U8Array) -> I8Array:
-    """Bits of floats of 4 bits -> twice their values."""
-    return _translated(bits, _E2M1_DOUBLED).view(np.int8)
-
-
-def _e2m1_bits(codes: I8Array) -> U8Array:
-    octets = codes.view(np.uint8)
-    if octets.tobytes().translate(None, E2M1_CODES.tobytes()):
-        raise ValueError("a code is not twice a float of 4 bits")
-    return _translated(octets, _E2M1_BITS.tobytes())
-
-
-def _translated(octets: U8Array, table: bytes) -> U8Array:
-    """table: 256 bytes. Several times as fast as an index of NumPy's, which makes each byte a whole number first."""
-    return np.frombuffer(octets.tobytes().translate(table), np.uint8).reshape(octets.shape)
-
-
 def _half_bits(scales: F32Array) -> NDArray[np.uint16]:
     half = scales.astype(np.float16)
     if not np.array_equal(half.astype(np.float32), scales):
@@ -338,7 +318,7 @@ def stored_values(weight: PackedWeight) -> StoredValues:
             quads = packed.reshape(panels, -1, PANEL_ROWS, 4).transpose(0, 2, 1, 3)
             codes.append(quads.reshape(panels * PANEL_ROWS, -1).astype(np.int16))
     joined = np.concatenate(codes, axis=1)
-    whole = (E2M1_CODES[joined] if kind.is_e2m1 else (joined - code_offset(kind)).astype(np.int8))[: weight.rows]
+    whole = _meant(joined, kind)[: weight.rows]
     parts = [np.concatenate(each, axis=1)[: weight.rows] for each in found]
     scales = [part.astype(np.float32) for part in parts[:kinds]]
     fine = [part.astype(np.int16) for part in parts[kinds:]]
@@ -349,6 +329,13 @@ def stored_values(weight: PackedWeight) -> StoredValues:
         scales[1] if kind.has_minimum else None,
         fine[1] if len(fine) > 1 else None,
     )
+
+
+def _meant(packed: I16Array, kind: WeightKind) -> I8Array:
+    """Codes, of what stands for them in packed bytes."""
+    if kind.is_e2m1 or kind.is_iq4:
+        return (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[packed]
+    return (packed - code_offset(kind)).astype(np.int8)
 
 
 def unpack_stored(weight: PackedWeight) -> F32Array:

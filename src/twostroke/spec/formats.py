@@ -61,6 +61,8 @@ class WeightKind(enum.IntEnum):
     FLAT4_MIN = 23
     FLAT5 = 24
     FLAT5_MIN = 25
+    FLAT4_IQ = 26
+    SUPER4_IQ = 27
 
     @property
     def is_stored(self) -> bool:
@@ -83,6 +85,11 @@ class WeightKind(enum.IntEnum):
         return self in (WeightKind.E2M1_32, WeightKind.E2M1_16)
 
     @property
+    def is_iq4(self) -> bool:
+        """Whether its elements are numbers of the table of IQ4_NL and IQ4_XS."""
+        return self in (WeightKind.FLAT4_IQ, WeightKind.SUPER4_IQ)
+
+    @property
     def has_minimum(self) -> bool:
         """Whether something is taken off in each step."""
         return self.is_affine or self in _MINIMA
@@ -95,7 +102,7 @@ class WeightKind(enum.IntEnum):
     @property
     def has_nibbles(self) -> bool:
         """Whether the low 4 bits of two stored codes share a byte."""
-        return self.is_e2m1 or self.high_bits > 0 or self in _NIBBLES
+        return self.is_e2m1 or self.is_iq4 or self.high_bits > 0 or self in _NIBBLES
 
     @property
     def high_bits(self) -> int:
@@ -225,7 +232,8 @@ _NIBBLES = (
 )
 
 _HIGH_BITS = {
-    WeightKind.FLAT5: 1, WeightKind.FLAT5_MIN: 1, WeightKind.SUPER5_MIN: 1, WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2,
+    WeightKind.FLAT5: 1, WeightKind.FLAT5_MIN: 1, WeightKind.SUPER5_MIN: 1,
+    WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2,
 }  # fmt: skip
 
 _MINIMA = (
@@ -255,6 +263,7 @@ _STORED_BITS_64 = {
     WeightKind.E2M1_32: 320, WeightKind.E2M1_16: 384, WeightKind.SUPER4_16: 292, WeightKind.SUPER4_MIN_16: 328,
     WeightKind.SUPER5_MIN: 360, WeightKind.SUPER6: 420, WeightKind.SUPER6_MIN: 456,
     WeightKind.FLAT4_MIN: 320, WeightKind.FLAT5: 352, WeightKind.FLAT5_MIN: 384,
+    WeightKind.FLAT4_IQ: 288, WeightKind.SUPER4_IQ: 276,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

@@ -29,6 +29,7 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
     for kind, names in (
         (WeightKind.AFFINE4_128, ""),
         (WeightKind.FLAT4, "Q4_0"),
+        (WeightKind.FLAT4_IQ, "IQ4_NL"),
         (WeightKind.FLAT4_MIN, "Q4_1"),
         (WeightKind.E2M1_32, "MXFP4"),
         (WeightKind.AFFINE4_64, ""),
@@ -39,6 +40,7 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.AFFINE8_128, ""),
         (WeightKind.FLAT8, "Q4_0 Q5_0 Q8_0 IQ4_NL"),
         (WeightKind.FLAT8_MIN, "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL"),
+        (WeightKind.SUPER4_IQ, "IQ4_XS"),
         (WeightKind.SUPER4_16, "Q3_K TQ1_0 TQ2_0"),
         (WeightKind.SUPER4_MIN, "Q4_K"),
         (WeightKind.SUPER4_MIN_16, "Q2_K Q4_K"),

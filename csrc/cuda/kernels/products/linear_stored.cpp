@@ -154,11 +154,11 @@ struct StoredPiece {
     head.load(matrix, group, columns, piece, column);
   }
   // Codes of columns 4 * quad .. 4 * quad + 3 of a row.
-  TS_MEMBER_INLINE uint32_t codes(int quad, int row, bool table) const {
+  TS_MEMBER_INLINE uint32_t codes(int quad, int row, int32_t table) const {
     if (kHigh == 4) return words[quad][row];
     const int first = kHigh == 2 ? quad / 4 * 3 : 0, at = kHigh == 2 ? quad % 4 : quad, planes = kHigh == 0 ? 0 : 1;
     const uint32_t both = words[first + planes + at / 2][row], four = (at % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
-    if (kHigh == 0) return table ? doubled(four) : four;
+    if (kHigh == 0) return meant(table, four);
     return four | (words[first][row] >> (at * kHigh) & (kHigh == 1 ? 0x01010101u : 0x03030303u)) << 4;
   }
   // To shared memory, for this warp's group of the round; first: where the group's columns begin in the held row.
@@ -171,7 +171,7 @@ struct StoredPiece {
     for (int q = 0; q < 8; ++q) {
       const int32_t x = static_cast<int32_t>(static_cast<uint32_t>(stored_row[(first + piece * kPieceColumns) / 4 + q]));
       TS_EVERY_LANE
-      for (int r = 0; r < 4; ++r) sums[q / 4][r] = dot4(codes(q, r, layout.table != 0), x, sums[q / 4][r]);
+      for (int r = 0; r < 4; ++r) sums[q / 4][r] = dot4(codes(q, r, layout.table), x, sums[q / 4][r]);
       ones[q / 4] = dot4(0x01010101u, x, ones[q / 4]);
     }
     const int32_t at = warp_index() * kMostParts + (matrix.halves() ? 2 * piece : piece);

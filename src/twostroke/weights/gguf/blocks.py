@@ -12,14 +12,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from twostroke.ops.code_tables import IQ4_CODES, I8Array, e2m1_codes
 from twostroke.ops.operands import F32Array, U8Array
-from twostroke.ops.stored_layout import I8Array, I16Array, StoredValues, e2m1_codes
+from twostroke.ops.stored_layout import I16Array, StoredValues
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.bits import fields, halves
 from twostroke.weights.gguf.block_types import BlockType
 from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
-
-IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 
 READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
 """Whole numbers are tables of experts: as float32 exact below 2^24."""
@@ -132,13 +131,13 @@ def _tq2_0(raw: U8Array) -> StoredValues:
 
 
 def _iq4_nl(raw: U8Array) -> StoredValues:
-    return StoredValues(IQ4_VALUES[_nibbles(raw[:, 2:])], halves(raw[:, :2]))
+    return StoredValues(IQ4_CODES[_nibbles(raw[:, 2:])], halves(raw[:, :2]))
 
 
 def _iq4_xs(raw: U8Array) -> StoredValues:
     low = fields(raw[:, 4:8, None], 4).reshape(-1, 8)
     high = fields(raw[:, 2:4, None], 2).reshape(-1, 8)
-    codes = IQ4_VALUES[fields(raw[:, 8:].reshape(-1, 8, 16), 4).reshape(-1, 256)]
+    codes = IQ4_CODES[fields(raw[:, 8:].reshape(-1, 8, 16), 4).reshape(-1, 256)]
     return StoredValues(codes, halves(raw[:, :2]), (low | (high << np.uint8(4))).astype(np.int16) - 32)
 
 

@@ -18,7 +18,7 @@ struct StoredLayout {
 constexpr StoredLayout stored_layout(int32_t kind) {
   if (!is_stored_kind(kind)) return {};
   const StoredShape shape = stored_shape(kind);
-  const int64_t offset = shape.table ? 128 : shape.offset;  // E2M1 is unpacked to its code + 128
+  const int64_t offset = shape.table == kE2M1 ? 128 : shape.offset;  // E2M1 is unpacked to its code + 128
   return {stored_panel_bytes(shape, kStoredGroup), static_cast<int32_t>(shape.sub), static_cast<int32_t>(offset), shape.nibbles, shape.super,
           shape.minimum, shape.floats, shape.table, static_cast<int32_t>(shape.high), shape.fine};
 }

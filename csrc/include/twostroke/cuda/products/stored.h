@@ -22,6 +22,23 @@ TS_DEVICE_INLINE uint32_t doubled(uint32_t nibbles) {
   return 0x80808080u + magnitude - 2 * (magnitude & (sign << 4) - sign);
 }
 
+// Four numbers of IQ4, each in a byte, as what they stand for, 128 more. Their table is two words of eight bytes.
+TS_DEVICE_INLINE uint32_t iq4_codes(uint32_t nibbles) {
+  constexpr uint64_t kLow = 0x766a5d4f3f2d1801u, kHigh = 0xf1d9c5b5a6998d81u;
+  uint32_t found = 0;
+  TS_EVERY_LANE
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t number = nibbles >> (8 * i) & 15;
+    found |= static_cast<uint32_t>((number < 8 ? kLow : kHigh) >> (number % 8 * 8) & 255) << (8 * i);
+  }
+  return found;
+}
+
+// What four nibbles stand for. table: of StoredLayout.
+TS_DEVICE_INLINE uint32_t meant(int32_t table, uint32_t nibbles) {
+  return table == kNoTable ? nibbles : table == kE2M1 ? doubled(nibbles) : iq4_codes(nibbles);
+}
+
 // One row (`lane`) of one group that begins at `data` and has `columns` columns.
 struct StoredRow {
   const StoredLayout& layout;
@@ -64,7 +81,7 @@ struct StoredRow {
     if (layout.nibbles == 0) return words[k / 4 * kPanel];
     if (layout.high != 0) return high_quad(words, k);
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
-    return layout.table != 0 ? doubled(four) : four;
+    return meant(layout.table, four);
   }
   // The same of blocks with a plane of high bits before their nibbles: 32 / layout.high columns each.
   TS_MEMBER_INLINE uint32_t high_quad(const uint32_t* words, int64_t k) const {

@@ -87,8 +87,8 @@ struct StoredColumns {
       low[r] = words[0][r] & 0x0f0f0f0fu;
       high[r] = words[0][r] >> 4 & 0x0f0f0f0fu;
       if (layout.table != 0) {
-        low[r] = doubled(low[r]);
-        high[r] = doubled(high[r]);
+        low[r] = meant(layout.table, low[r]);
+        high[r] = meant(layout.table, high[r]);
       } else if (layout.high != 0) {
         const uint32_t bits = words[1][r] >> shift;
         low[r] |= (bits & mask) << 4;

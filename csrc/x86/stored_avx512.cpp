@@ -51,6 +51,21 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, con
   }
 }
 
+// One plane of codes that are nothing else: 32 / kHigh columns.
+template <int kHigh, int kRows, int kAcross, class Lines>
+TS_INLINE void add_plane(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
+  const __m512i mask = _mm512_set1_epi8((1 << kHigh) - 1);
+  TS_UNROLL
+  for (int j = 0; j < kAcross; ++j) ahead.line(at + 64 * j);
+  TS_UNROLL
+  for (int quad = 0; quad < 8 / kHigh; ++quad, q += 4) {
+    __m512i codes[kAcross];
+    TS_UNROLL
+    for (int j = 0; j < kAcross; ++j) codes[j] = _mm512_and_si512(moved(load(at + 64 * j), -quad * kHigh), mask);
+    multiply(codes, q, stride, integers);
+  }
+}
+
 // How many vectors of columns are multiplied together. Where it is the whole panel, memory is read front to back. The sums of more rows do
 // not fit into the registers, so the two halves of a group's columns are multiplied in turn.
 constexpr int across(bool nibbles, int rows) { return rows <= (nibbles ? 5 : 6) ? kVectors : kVectors / 2; }
@@ -81,7 +96,10 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
       TS_UNROLL
       for (int j = 0; j < kAcross; ++j) integers[r][j] = _mm512_set1_epi32(eights[r] / 8 * Head<kKind>::kMore);
     }
-    if constexpr (kShape.high > 0) {
+    if constexpr (kShape.alone) {
+      constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
+      for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += kQuadBytes) add_plane<kHigh>(codes, q, x.q_stride, ahead, integers);
+    } else if constexpr (kShape.high > 0) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
       for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
         add_block<kHigh>(codes, q, x.q_stride, ahead, integers);
@@ -212,6 +230,8 @@ Kernels kernels(int32_t kind) {
     case TS_W_FLAT8: return kernels_of<TS_W_FLAT8>();
     case TS_W_FLAT4: return kernels_of<TS_W_FLAT4>();
     case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
+    case TS_W_SUPER2: return kernels_of<TS_W_SUPER2>();
+    case TS_W_SUPER2_MIN: return kernels_of<TS_W_SUPER2_MIN>();
     case TS_W_FLAT4_IQ: return kernels_of<TS_W_FLAT4_IQ>();
     case TS_W_SUPER4_IQ: return kernels_of<TS_W_SUPER4_IQ>();
     case TS_W_FLAT4_MIN: return kernels_of<TS_W_FLAT4_MIN>();
@@ -241,7 +261,8 @@ Kernels kernels(int32_t kind) {
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return kernels(kind).few(rows, in_turn); }
 
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  if (rows >= kTallRows && stored_shape(kind).high > 0 && stored_shape(kind).super) return multiply_stored_tall(kind, group, x, rows, sums);
+  const StoredShape shape = stored_shape(kind);
+  if (rows >= kTallRows && shape.high > 0 && shape.super && !shape.alone) return multiply_stored_tall(kind, group, x, rows, sums);
   kernels(kind).some(group, stored_shape(kind).sub, x, rows, sums);
 }
 

@@ -318,7 +318,8 @@ int main() {
   packed_blocks(6, 480, 330, TS_W_FLAT5, 22528);         // Q5_0
   packed_blocks(7, 480, 360, TS_W_FLAT5_MIN, 24576);     // Q5_1
   packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1 beside a type of 8 bits
-  packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K
+  packed_blocks(10, 512, 168, TS_W_SUPER2_MIN, 12800);   // Q2_K
+  packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K beside Q4_K
   packed_blocks(11, 512, 220, TS_W_SUPER4_16, 18688);    // Q3_K
   packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K
   packed_blocks(14, 512, 420, TS_W_SUPER6, 26880);       // Q6_K

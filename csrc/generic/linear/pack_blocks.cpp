@@ -91,16 +91,17 @@ void write_codes(const GroupOfRows& group, uint8_t* to) {
     return;
   }
   const int64_t each = shape.high > 0 ? 32 / shape.high : group.columns;
+  const int low_bits = shape.alone ? 0 : 4;
   const uint32_t low = 0x0f0f0f0fu;
   for (int64_t first = 0; first < group.columns; first += each) {
     if (shape.high > 0) {
       to = write_quads([&](int64_t r) {
         uint32_t plane = 0;
-        for (int64_t k = 0; k < each; k += 4) plane |= (quad_at(group, r, first + k) >> 4 & low) << (k / 4 * shape.high);
+        for (int64_t k = 0; k < each; k += 4) plane |= (quad_at(group, r, first + k) >> low_bits & low) << (k / 4 * shape.high);
         return plane;
       }, to);
     }
-    for (int64_t k = first; k < first + each; k += 8) {
+    for (int64_t k = first; !shape.alone && k < first + each; k += 8) {
       to = write_quads([&](int64_t r) { return (quad_at(group, r, k) & low) | (quad_at(group, r, k + 4) & low) << 4; }, to);
     }
   }
@@ -110,7 +111,7 @@ void write_codes(const GroupOfRows& group, uint8_t* to) {
 int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_t columns) {
   if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
   const StoredShape shape = stored_shape(kind);
-  const int64_t more = shape.offset - block.offset, most = shape.nibbles ? 16 << shape.high : 256;
+  const int64_t more = shape.offset - block.offset, most = int64_t{1} << shape.bits;
   const bool floats = shape.table == kE2M1, iq4 = shape.table == kIQ4;
   if (shape.floats != floats || floats != (block.floats > 0) || (floats && block.floats < shape.sub)) return TS_BAD_FORMAT;
   if (shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;

@@ -53,6 +53,17 @@ void blocks(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
   }
 }
 
+// Planes of codes that have no nibbles.
+template <int kHigh>
+void planes(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
+  constexpr uint8_t kMask = (1 << kHigh) - 1;
+  for (int64_t k = 0; k < columns; k += 32 / kHigh, from += kQuadBytes) {
+    for (int shift = 0; shift < 8; shift += kHigh, to += kQuadBytes) {
+      for (int64_t i = 0; i < kQuadBytes; ++i) to[i] = static_cast<uint8_t>((from[i] >> shift & kMask) + more);
+    }
+  }
+}
+
 // Twice the float of 4 bits, 128 more: 0 1 2 3 4 6 8 12, the highest bit is the sign. Without a table, for vectors of bytes.
 inline uint8_t doubled_one(uint8_t bits) {
   const uint8_t low = bits & 7, large = static_cast<uint8_t>(4 + 2 * (low & 1));
@@ -108,6 +119,8 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
     doubled(packed, columns, room);
   } else if (shape.table == kIQ4) {
     iq4(packed, columns, room);
+  } else if (shape.alone) {
+    planes<2>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else if (shape.high == 1) {
     blocks<1>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else if (shape.high == 2) {

@@ -59,6 +59,14 @@ TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __
   high = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(both, 4), mask), _mm256_and_si256(moved(bits, 4 - second), place));
 }
 
+// A pair of quads of codes that are a plane alone.
+template <int kHigh>
+TS_INLINE void split_plane(__m256i bits, int pair, __m256i& low, __m256i& high) {
+  const __m256i mask = _mm256_set1_epi8((1 << kHigh) - 1);
+  low = _mm256_and_si256(moved(bits, -2 * pair * kHigh), mask);
+  high = _mm256_and_si256(moved(bits, -(2 * pair + 1) * kHigh), mask);
+}
+
 // How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kCentre: without VNNI, what is
 // taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kSigned: without VNNI, codes of 8 bits are
 // multiplied as signed bytes. kMore: how many more than meant the multiplied codes are.
@@ -68,9 +76,9 @@ struct Codes {
   static constexpr StoredShape kShape = stored_shape(kKind);
   static constexpr int kHigh = static_cast<int>(kShape.high);
   static constexpr bool kSigned = !kAnyBytes && (!kShape.nibbles || kShape.table == kIQ4);
-  static constexpr int kLargest = kShape.table == kE2M1 ? 24 : (1 << (4 + kHigh)) - 1;
+  static constexpr int kLargest = kShape.table == kE2M1 ? 24 : (1 << kShape.bits) - 1;
   static constexpr int kUnit = kShape.nibbles && kShape.sub >= 32 ? 32 : 16;
-  static constexpr int64_t kUnitBytes = kUnit * kPanel * (kShape.nibbles ? 4 + kHigh : 8) / 8;
+  static constexpr int64_t kUnitBytes = kUnit * kPanel * kShape.bits / 8;
   static constexpr int kCentre = !kSigned && !kAnyBytes && kLargest > 15 ? (kLargest + 1) / 2 : 0;
   static constexpr int32_t kMore = kSigned ? 0 : Head<kKind>::kMore;
   // A code and an activation of at most 127, twice in each of a unit's quads.
@@ -82,6 +90,9 @@ struct Codes {
   static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {
     if constexpr (kHigh == 0) {
       split_nibbles<kShape.table>(load(from + oct * kQuadBytes), low, high);
+    } else if constexpr (kShape.alone) {
+      constexpr int kPairs = 4 / kHigh;
+      split_plane<kHigh>(load(from + oct / kPairs * kQuadBytes), oct % kPairs, low, high);
     } else {
       constexpr int kPairs = 4 / kHigh;
       const uint8_t* plane = from + oct / kPairs * (1 + kPairs) * kQuadBytes;

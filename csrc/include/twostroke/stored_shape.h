@@ -20,13 +20,15 @@ constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where i
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
 // float16. table: what nibbles stand for. high: bits of a code above its nibble, in a plane before the nibbles of
-// each block of `32 / high` columns. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns columns,
+// each block of `32 / high` columns. alone: that plane is the whole code, and nibbles are absent. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns columns,
 // one step or two of them, else to the group.
 struct StoredShape {
   int64_t sub, offset;
   bool nibbles, super, minimum, floats = false;
   CodeTable table = kNoTable;
   int64_t high = 0;
+  bool alone = false;
+  int64_t bits = alone ? high : nibbles ? 4 + high : 8;  // of a code
   int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
   bool fine = !super && (!floats || table == kE2M1);
   constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
@@ -37,6 +39,8 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_FLAT8: return {32, 128, false, false, false};
     case TS_W_FLAT4: return {32, 8, true, false, false};
     case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
+    case TS_W_SUPER2: return {16, 1, true, true, false, false, kNoTable, 2, true};
+    case TS_W_SUPER2_MIN: return {16, 0, true, true, true, false, kNoTable, 2, true};
     case TS_W_FLAT4_IQ: return {32, 128, true, false, false, false, kIQ4};
     case TS_W_SUPER4_IQ: return {32, 128, true, true, false, false, kIQ4};
     case TS_W_FLAT4_MIN: return {32, 0, true, false, true};
@@ -63,7 +67,7 @@ constexpr StoredShape stored_shape(int32_t kind) {
 
 // The bytes of a panel of `padded` columns, or of a group's first `padded`.
 constexpr int64_t stored_panel_bytes(const StoredShape& shape, int64_t padded) {
-  const int64_t codes = padded * TS_PANEL_ROWS * (shape.nibbles ? 4 + shape.high : 8) / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
+  const int64_t codes = padded * TS_PANEL_ROWS * shape.bits / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
   return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + padded / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));
 }
 

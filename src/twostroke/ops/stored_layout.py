@@ -15,6 +15,8 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
     SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16: as SUPER8_MIN, then nibbles: the code
+    SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two bits of the code + 1, of _MIN of
+                        the code, as high bits lie
     SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
     SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
                         nibbles
@@ -60,7 +62,7 @@ from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, Weigh
 I16Array = NDArray[np.int16]
 
 _OFFSETS = {
-    WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8,
+    WeightKind.SUPER2: 1, WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8,
     WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32,
 }  # fmt: skip
 
@@ -211,8 +213,10 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
     if kind.is_iq4:
         return nibbles_of(iq4_numbers(codes), 4, 8), STEP_COLUMNS
     full = codes.view(np.uint8) + np.uint8(code_offset(kind))  # as bytes: what is still negative is above 127
-    if kind.has_nibbles and full.max(initial=0) >> (4 + kind.high_bits):
-        raise ValueError(f"a code has more than {4 + kind.high_bits} bits")
+    if int(full.max(initial=0)) >> kind.code_bits:
+        raise ValueError(f"a code has more than {kind.code_bits} bits")
+    if kind.is_plane:
+        return _planes_of(full, kind), _block_columns(kind)
     if kind.high_bits:
         columns = _block_columns(kind)
         nibbles = nibbles_of(full & np.uint8(15), 4, columns // 8)
@@ -225,7 +229,7 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
 
 def code_offset(kind: WeightKind) -> int:
     """What is added to a code of the kind before it is packed, so that no packed number is negative."""
-    if not kind.has_nibbles:
+    if kind.code_bits == 8:
         return 128
     return _OFFSETS.get(kind, 0)
 
@@ -305,10 +309,13 @@ def stored_values(weight: PackedWeight) -> StoredValues:
                 part.reshape(panels, -1, PANEL_ROWS).transpose(0, 2, 1).reshape(panels * PANEL_ROWS, -1)
             )
             at += size
-        size = columns * PANEL_ROWS * (4 + kind.high_bits if kind.has_nibbles else 8) // 8
+        size = columns * PANEL_ROWS * kind.code_bits // 8
         packed = data[:, at : at + size]
         at += size
-        if kind.high_bits:
+        if kind.is_plane:
+            planes = packed.reshape(panels, columns // _block_columns(kind), -1)
+            codes.append(_planes_to(planes, kind).astype(np.int16))
+        elif kind.high_bits:
             blocks = packed.reshape(panels, columns // _block_columns(kind), -1)
             low = nibbles_to(blocks[:, :, 4 * PANEL_ROWS :], 4, _block_columns(kind) // 8)
             codes.append((low | _planes_to(blocks[:, :, : 4 * PANEL_ROWS], kind) << np.uint8(4)).astype(np.int16))

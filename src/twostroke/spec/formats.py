@@ -63,6 +63,8 @@ class WeightKind(enum.IntEnum):
     FLAT5_MIN = 25
     FLAT4_IQ = 26
     SUPER4_IQ = 27
+    SUPER2 = 28
+    SUPER2_MIN = 29
 
     @property
     def is_stored(self) -> bool:
@@ -102,7 +104,17 @@ class WeightKind(enum.IntEnum):
     @property
     def has_nibbles(self) -> bool:
         """Whether the low 4 bits of two stored codes share a byte."""
-        return self.is_e2m1 or self.is_iq4 or self.high_bits > 0 or self in _NIBBLES
+        return self.is_e2m1 or self.is_iq4 or self in _NIBBLES or (self.high_bits > 0 and not self.is_plane)
+
+    @property
+    def is_plane(self) -> bool:
+        """Whether the high bits of stored codes are the whole codes."""
+        return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN)
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of a stored code."""
+        return self.high_bits + (4 if self.has_nibbles else 0) or 8
 
     @property
     def high_bits(self) -> int:
@@ -233,12 +245,13 @@ _NIBBLES = (
 
 _HIGH_BITS = {
     WeightKind.FLAT5: 1, WeightKind.FLAT5_MIN: 1, WeightKind.SUPER5_MIN: 1,
-    WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2,
+    WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2, WeightKind.SUPER2: 2, WeightKind.SUPER2_MIN: 2,
 }  # fmt: skip
 
 _MINIMA = (
     WeightKind.FLAT4_MIN,
     WeightKind.FLAT5_MIN,
+    WeightKind.SUPER2_MIN,
     WeightKind.FLAT8_MIN,
     WeightKind.SUPER8_MIN,
     WeightKind.SUPER4_MIN,
@@ -249,7 +262,8 @@ _MINIMA = (
 
 _STEPS = {
     WeightKind.SUPER8: 16, WeightKind.SUPER8_MIN: 16, WeightKind.E2M1_16: 16, WeightKind.SUPER4_16: 16,
-    WeightKind.SUPER4_MIN_16: 16, WeightKind.SUPER6: 16, WeightKind.SUPER6_MIN: 16,
+    WeightKind.SUPER2: 16, WeightKind.SUPER2_MIN: 16, WeightKind.SUPER4_MIN_16: 16,
+    WeightKind.SUPER6: 16, WeightKind.SUPER6_MIN: 16,
     WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
 }  # fmt: skip
 
@@ -264,6 +278,7 @@ _STORED_BITS_64 = {
     WeightKind.SUPER5_MIN: 360, WeightKind.SUPER6: 420, WeightKind.SUPER6_MIN: 456,
     WeightKind.FLAT4_MIN: 320, WeightKind.FLAT5: 352, WeightKind.FLAT5_MIN: 384,
     WeightKind.FLAT4_IQ: 288, WeightKind.SUPER4_IQ: 276,
+    WeightKind.SUPER2: 164, WeightKind.SUPER2_MIN: 200,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

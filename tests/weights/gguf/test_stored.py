@@ -40,7 +40,7 @@ MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q5_K": (all_of(Type.Q5_K), {WeightKind.SUPER5_MIN}),
     "Q6_K": (all_of(Type.Q6_K), {WeightKind.SUPER6}),
     "Q4_K_M": (q4_k_m, {WeightKind.SUPER4_MIN, WeightKind.SUPER6, WeightKind.SUPER6_MIN}),
-    "TQ2_0": (all_of(Type.TQ2_0), {WeightKind.SUPER4_16}),
+    "TQ2_0": (all_of(Type.TQ2_0), {WeightKind.SUPER2}),
     "MXFP4": (all_of(Type.MXFP4), {WeightKind.E2M1_32}),
     "BF16": (all_of(Type.BF16), {WeightKind.BF16}),
     "F32": (all_of(Type.F32), {WeightKind.F32}),

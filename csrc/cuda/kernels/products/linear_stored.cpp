@@ -133,7 +133,7 @@ struct StoredHead {
   }
 };
 
-// The codes of one piece, 32 columns of four rows: kWords words of each row.
+// The codes of one piece, 32 columns of four rows: kWords words of each row. 2: planes of two bits, without nibbles.
 template <int kWords>
 struct StoredPiece {
   static constexpr int kHigh = kWords - 4;  // bits above a nibble; 4: codes are bytes
@@ -156,6 +156,7 @@ struct StoredPiece {
   // Codes of columns 4 * quad .. 4 * quad + 3 of a row.
   TS_MEMBER_INLINE uint32_t codes(int quad, int row, int32_t table) const {
     if (kHigh == 4) return words[quad][row];
+    if (kWords == 2) return words[quad / 4][row] >> (quad % 4 * 2) & 0x03030303u;
     const int first = kHigh == 2 ? quad / 4 * 3 : 0, at = kHigh == 2 ? quad % 4 : quad, planes = kHigh == 0 ? 0 : 1;
     const uint32_t both = words[first + planes + at / 2][row], four = (at % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
     if (kHigh == 0) return meant(table, four);
@@ -282,6 +283,7 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
 TS_KERNEL(linear_stored, LinearArgs) {
   at_most_threads<2 * kStoredThreads>();  // so that two blocks fit a multiprocessor
   if (args.stored.nibbles == 0) linear_stored_of<8>(args);
+  else if (args.stored.alone != 0) linear_stored_of<2>(args);
   else if (args.stored.high == 0) linear_stored_of<4>(args);
   else if (args.stored.high == 1) linear_stored_of<5>(args);
   else linear_stored_of<6>(args);

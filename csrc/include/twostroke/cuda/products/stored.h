@@ -79,6 +79,10 @@ struct StoredRow {
   TS_MEMBER_INLINE uint32_t quad(int64_t k) const {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(codes) + lane;
     if (layout.nibbles == 0) return words[k / 4 * kPanel];
+    if (layout.alone != 0) {
+      const int64_t block = 32 / layout.high, at = k % block;
+      return words[k / block * kPanel] >> (at / 4 * layout.high) & 0x03030303u;  // there are two bits
+    }
     if (layout.high != 0) return high_quad(words, k);
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
     return meant(layout.table, four);

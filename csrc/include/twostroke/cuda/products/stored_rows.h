@@ -68,6 +68,11 @@ struct StoredColumns {
       words[1] = load_once(rows.codes + (own / 4 + 1) * kBytes);
       return;
     }
+    if (layout.alone != 0) {
+      words[1] = load_once(rows.codes + own / (32 / layout.high) * kBytes);
+      words[0] = Words4{0, 0, 0, 0};
+      return;
+    }
     const int32_t block = layout.high != 0 ? 32 / layout.high : 8;
     const uint8_t* begin = rows.codes + own / block * (layout.high != 0 ? 1 + block / 8 : 1) * kBytes;
     words[0] = load_once(begin + (layout.high != 0 ? 1 + own % block / 8 : 0) * kBytes);
@@ -91,8 +96,9 @@ struct StoredColumns {
         high[r] = meant(layout.table, high[r]);
       } else if (layout.high != 0) {
         const uint32_t bits = words[1][r] >> shift;
-        low[r] |= (bits & mask) << 4;
-        high[r] |= (bits >> layout.high & mask) << 4;
+        const int32_t place = layout.alone != 0 ? 0 : 4;
+        low[r] |= (bits & mask) << place;
+        high[r] |= (bits >> layout.high & mask) << place;
       }
     }
   }

@@ -25,10 +25,12 @@ from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16, F32, WeightKind
 from twostroke.weights import stored_packing
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.block_types import BLOCK_TYPES
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
-from twostroke.weights.stored import expanded_sentence
+from twostroke.weights.stored import HELD, expanded_sentence, stored_format
+from twostroke.weights.tensor_source import TensorInfo
 
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q8_0": (all_of(Type.Q8_0), {WeightKind.FLAT8}),
@@ -141,3 +143,22 @@ def test_without_a_file_stored_means_bf16():
     assert {chosen(weight) for weight in model.program.weights} == {BF16}
     router = dataclasses.replace(model.program.weights[0], role="router")
     assert chosen(router) == F32
+
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/gguf.md"
+
+
+def test_the_guide_says_what_types_are_packed_as():
+    """Every type of blocks that the guide names alone in a row, its kind and its bits; every type that is kept has one."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in GUIDE.read_text().splitlines() if "|" in line]
+    told = {
+        name: (kind, float(bits.split("(")[0].split(",")[place if "," in bits.split("(")[0] else 0]))
+        for types, kinds, bits in (row for row in rows if len(row) == 3)
+        for place, name in enumerate(types.split(", "))
+        for kind in [kinds.split(", ")[place if "," in kinds else 0]]
+        if name in BLOCK_TYPES and kind in WeightKind.__members__
+    }
+    assert set(told) == {name for _, held in HELD for name in held}
+    for name, (kind, bits) in told.items():
+        found = stored_format([TensorInfo("", (64, 256), 0, 0, name)], True)
+        assert (found.kind.name, round(found.bits_per_weight + 1e-9, 2)) == (kind, bits), name

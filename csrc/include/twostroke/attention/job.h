@@ -26,6 +26,13 @@ struct Starts {
   int64_t task, merge, partial;
 };
 
+// What scores have beside the products, by the place of a row and a position (placed_attention).
+struct Places {
+  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing beside
+  const float *table, *by_row, *by_key;  // (heads, count); (rows, heads, count), rows `stride` apart; each may be NULL
+  int64_t reach, count, row_stride, key_stride;
+};
+
 struct AttentionJob {
   const ts_kv_layer* layer;
   const float* q;
@@ -37,6 +44,7 @@ struct AttentionJob {
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
   int32_t window, ahead;  // ahead: positions behind its own that a row sees as well
+  Places places;
   int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
   bool split;

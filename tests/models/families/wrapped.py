@@ -62,7 +62,6 @@ SAM: dict[str, Any] = {
     **{**SMALL_TOWER, "model_type": "sam_vision_model", "output_channels": 8, "mlp_dim": 24},
     **{"global_attn_indexes": [0], "window_size": 2, "num_pos_feats": 4},
 }
-QFORMER: dict[str, Any] = {**TOWER, "model_type": "blip_2_qformer", "encoder_hidden_size": 16}
 WRAPPED: dict[str, Config] = {
     "qwen3-vl-moe": wrapped(
         "Qwen3VLMoe",
@@ -174,28 +173,6 @@ WRAPPED: dict[str, Config] = {
         "GraniteDocling",
         of_type("granite_docling_text", logits_scaling=1.0),
         vision_config={**SMALL_TOWER, "num_hidden_layers": 2, "out_hidden_size": 64, "deepstack_visual_indexes": []},
-    ),
-    "granite4-vision": wrapped(
-        "Granite4Vision",
-        of_type("granite4_vision_text"),
-        vision_config=SIGLIP,
-        qformer_config=QFORMER,
-        deepstack_layer_map=[],
-        spatial_target_layers=[0],
-    ),
-    "cosmos3": wrapped(
-        "Cosmos3Omni",
-        of_type("qwen3_vl_text", head_dim=16, rope_parameters={**TURNS, "mrope_interleaved": True}),
-        vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
-    ),
-    "emu3-with-images": wrapped(
-        "Emu3",
-        of_type("emu3_text_model"),
-        vq_config={
-            **{"embed_dim": 8, "codebook_size": 16, "latent_channels": 8, "base_channels": 32, "num_res_blocks": 1},
-            **{"channel_multiplier": [1, 1], "attn_resolutions": []},
-        },
-        vocabulary_map={"<image>": 3},
     ),
     "deepseek-vl-hybrid": wrapped(
         "DeepseekVLHybrid", of_type("llama"), vision_config=SIGLIP, high_res_vision_config=SAM

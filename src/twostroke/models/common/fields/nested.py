@@ -73,6 +73,7 @@ NOT_TEXT = (
     "mlp1.",
     "aligner.",
     "model.aligner.",
+    "model.high_res_vision_",
     "model.generation_aligner.",
     "model.generation_embeddings.",
     "model.generation_head.",

@@ -190,6 +190,7 @@ OUR_OWN_REFERENCE = {
     *("Grok1ModelForCausalLM", "Rwkv6ForCausalLM", "RWKV7ForCausalLM"),
     *("NeoBERT", "NeoBERTLMHead", "NeoBERTModel"),
     *("InternLM2ForCausalLM", "ExaoneForCausalLM", "MiniCPMForCausalLM", "OrionForCausalLM", "DeciLMForCausalLM"),
+    *("XverseForCausalLM", "BaichuanForCausalLM", "JinaBertModel"),
     *("BailingMoeForCausalLM", "BailingMoeV2ForCausalLM", "DeepseekForCausalLM"),
 }
 """Architectures that transformers does not have: tests/models has references of our own, or parts of its models under

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,34 @@ LONG = ["what is a page of the cache " * 7, "decode reads one token at a time", 
 
 def encoder(folder: Path, family: str) -> tuple[transformers.PreTrainedModel, tokenizers.Tokenizer]:
     """A random checkpoint of the family with a tokenizer of its kind."""
-    library = roberta_tokenizer() if "roberta" in family else bert_tokenizer()
+    library = roberta_tokenizer() if "roberta" in family or family == "mpnet" else bert_tokenizer()
     config = ENCODERS[family]()
     if "classifier" in family:
         config.num_labels = 1
     return write(folder, getattr(transformers, config.architectures[0]), config, library), library
 
 
-@pytest.mark.parametrize("pooling", ["cls_token", "mean_tokens"])
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "nomic-bert", "modernbert"])
+SEEN = [
+    *itertools.product(["bert", "xlm-roberta", "nomic-bert", "modernbert"], ["cls_token", "mean_tokens"]),
+    *[
+        ("mpnet", "mean_tokens"),
+        ("deberta-v3", "mean_sqrt_len_tokens"),
+        ("albert", "mean_tokens"),
+        ("t5", "mean_tokens"),
+    ],
+]
+TAKEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "cls_token": lambda rows: rows[0],
+    "mean_tokens": lambda rows: rows.mean(0),
+    "mean_sqrt_len_tokens": lambda rows: rows.sum(0) / np.sqrt(len(rows)),
+}
+
+
+@pytest.mark.parametrize(("family", "pooling"), SEEN)
 def test_an_encoder_agrees_with_transformers(family: str, pooling: str, tmp_path: Path) -> None:
     judge, library = encoder(tmp_path, family)
     with_sentence_files(tmp_path, {f"pooling_mode_{pooling}": True}, prompts={"query": "query : "})
-    take = (lambda rows: rows[0]) if pooling == "cls_token" else (lambda rows: rows.mean(0))
+    take = TAKEN[pooling]
     with LLM(str(tmp_path), **SHORT) as llm:
         assert llm.resolved["task"] == "embed"
         together, named = llm.embed(LONG), llm.embed(LONG, prompt_name="query")
@@ -49,7 +66,10 @@ def test_an_encoder_agrees_with_transformers(family: str, pooling: str, tmp_path
     assert np.array_equal(together, alone), "an embedding depends on its neighbours"
 
 
-@pytest.mark.parametrize("family", ["bert-classifier", "xlm-roberta-classifier", "electra-classifier"])
+SCORING = ["bert-classifier", "xlm-roberta-classifier", "electra-classifier", "deberta-classifier"]
+
+
+@pytest.mark.parametrize("family", SCORING)
 def test_a_cross_encoder_agrees_with_transformers(family: str, tmp_path: Path) -> None:
     judge, library = encoder(tmp_path, family)
     queries, documents = ["what is a page", "one", "the weights", "time"], LONG

@@ -92,10 +92,13 @@ typedef int64_t ts_integer;
   OP(mix_streams, F(value, out) F(value, base) F(value, x) F(value, weights) F(number, shift))                           \
   OP(multiply, F(value, out) F(value, x) F(value, gate) F(integer, activation))                                          \
   OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(vector, ranks) F(indices, adapters) F(value, middle) F(integer, first)) \
+  OP(place_scores, F(value, out) F(value, x) F(vector, table)) \
+  OP(placed_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, places) F(vector, table) F(value, by_row) F(value, by_key) F(integer, ahead)) \
   OP(receive, F(value, out))                                                                                              \
   OP(rg_lru, F(value, out) F(value, x) F(value, input_gate) F(value, recurrent_gate) F(vector, rates) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
+  OP(round_rows, F(value, out) F(value, x)) \
   OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor) F(vector, shares)) \
   OP(route_by_token, F(value, out) F(value, logits) F(indices, token_ids) F(vector, table) F(integer, scores) F(number, added) F(number, factor)) \
   OP(scale, F(value, out) F(number, factor))                                                                             \

@@ -18,6 +18,8 @@ USUAL = {
     **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
+    **{"fast_vlm": "qwen2", "granite_docling": "granite"},
+    **{"minicpmv4_7": "qwen3_5_text", "minicpm_ocr": "qwen3_5_text"},
     MOSS: "qwen3",
 }
 """Outer model_type -> model_type of the language model where its config does not say it. Without an entry: llama."""
@@ -55,13 +57,19 @@ SPEAKING = {
     "DeepseekVLForConditionalGeneration",
     "JanusForConditionalGeneration",
     "HyperCLOVAXVisionV2ForConditionalGeneration",
+    "FastVlmForConditionalGeneration",
+    "DeepseekVLHybridForConditionalGeneration",
+    "GraniteDoclingForConditionalGeneration",
+    "MiniCPMV4_7ForConditionalGeneration",
+    "MiniCPMOcrForConditionalGeneration",
     model_type="llava",
     other_types=(
         *("llava_next", "llava_next_video", "llava_onevision", "video_llava", "vipllava", "mistral3", "internvl"),
         *("idefics2", "idefics3", "smolvlm", "aya_vision", "cohere2_vision", "lfm2_vl", "lighton_ocr", "qianfan_ocr"),
         "lfm3_vl",
         *("got_ocr2", "ovis2", "video_llama_3", "exaone4_5", "minicpmv4_6", "deepseek_vl", "janus"),
-        "hyperclovax_vision_v2",
+        *("hyperclovax_vision_v2", "fast_vlm", "deepseek_vl_hybrid"),
+        *("granite_docling", "minicpmv4_7", "minicpm_ocr"),
     ),
 )
 def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:

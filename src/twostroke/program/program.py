@@ -6,6 +6,7 @@ Must not know: models, ops by name, arrays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,7 +62,16 @@ class Program:
     def parameters(self) -> int:
         """Trained numbers; a matrix that is used twice is counted once."""
         matrices = sum(map(_numbers, self.weights))
-        return matrices + sum(vector.parameters for vector in self.vectors if vector.parts)
+        stored = [vector for vector in self.vectors if vector.parts and not vector.form.is_made]
+        return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
+
+    def _numbers_of_made(self) -> int:
+        """Those of tensors that vectors alone are made of; several vectors may read one tensor."""
+        made = {
+            part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
+        }
+        counted = {part.name for weight in self.weights for part in (*weight.parts, *weight.bias)}
+        return sum(count for name, count in made.items() if name not in counted)
 
     @property
     def active_parameters(self) -> int:

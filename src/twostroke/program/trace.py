@@ -176,13 +176,19 @@ class Tracer:
         *,
         plus: float = 0.0,
         form: VectorForm = VectorForm.STORED,
+        numbers: tuple[float, ...] = (),
     ) -> Vector:
-        """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them."""
+        """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them.
+
+        numbers: what the form needs beside.
+        """
         key = (parts, plus, form)
         found = self._vectors.get(key)
         if found is None:
             name = parts[0].name.removesuffix(".weight")
-            found = self._vectors[key] = Vector(f"{name}:vector{len(self._vectors)}", length, parts, plus, form)
+            found = self._vectors[key] = Vector(
+                f"{name}:vector{len(self._vectors)}", length, parts, plus, form, numbers
+            )
         return found
 
     def cache(self, kind: CacheKind) -> Cache:

@@ -202,12 +202,22 @@ class VectorForm(enum.Enum):
 
     STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). DIFFERENCE: of four tensors
     a, b, c, d of equal length the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in
-    differential attention (Ye et al. 2024).
+    differential attention (Ye et al. 2024). PRODUCT: of a table (B, K), a matrix (N, K) and its bias (N,) the numbers
+    (N, B) of matrix @ table.T + bias; with five tensors, weight and bias of a layer norm of the table's rows are the
+    second and the third, and `numbers` holds its epsilon. INVERSE_LENGTHS: of a matrix (N, K) one over the length of
+    each row.
     """
 
     STORED = enum.auto()
     NEGATED_EXP = enum.auto()
     DIFFERENCE = enum.auto()
+    PRODUCT = enum.auto()
+    INVERSE_LENGTHS = enum.auto()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its numbers are not the checkpoint's: tensors that other parts of a program may read too."""
+        return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -215,7 +225,7 @@ class Vector:
     """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
 
     numbers: the numbers themselves, where they follow from the config and no tensor holds them; there are no parts
-    then.
+    then. Or what `form` needs beside its tensors.
     """
 
     key: str

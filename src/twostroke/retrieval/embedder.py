@@ -72,7 +72,7 @@ class Embedder:
         """The vector of a prompt, float32. Raises InvalidRequest for dimensions that it has not."""
         total = np.frombuffer(rows_sum)
         if prompt.pooling is not None:
-            total = total / len(prompt.pooling.positions(len(prompt.token_ids)))
+            total = total / prompt.pooling.divisor(len(prompt.token_ids))
         for step in self.files.dense:
             total = step(total)
         total = total[: self.check(options)]

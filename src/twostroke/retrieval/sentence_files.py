@@ -29,7 +29,10 @@ PROMPTS = "config_sentence_transformers.json"
 LENGTHS = "sentence_bert_config.json"
 MAX_TEXT_TOKENS = 1 << 24
 _KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
-_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "lasttoken": Pooling.LAST}
+_MODES = {
+    **{"cls": Pooling.CLS, "mean": Pooling.MEAN, "lasttoken": Pooling.LAST},
+    "mean_sqrt_len_tokens": Pooling.MEAN_SQRT,
+}
 _FLAG = "pooling_mode_"
 _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
 

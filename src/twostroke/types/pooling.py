@@ -7,6 +7,7 @@ Must not know: vectors, models, text.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 
@@ -19,11 +20,15 @@ class Task(enum.StrEnum):
 
 
 class Pooling(enum.StrEnum):
-    """Which of a prompt's rows are taken. LAST: the last one. CLS: the first one. MEAN: the mean of all."""
+    """Which of a prompt's rows are taken. LAST: the last one. CLS: the first one. MEAN: the mean of all.
+
+    MEAN_SQRT: the sum of all, divided by the square root of their number.
+    """
 
     LAST = "last"
     CLS = "cls"
     MEAN = "mean"
+    MEAN_SQRT = "mean_sqrt_len"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +50,8 @@ class PooledRows:
         if self.pooling is Pooling.CLS:
             return range(1)
         return range(min(self.skipped, num_tokens - 1), num_tokens)
+
+    def divisor(self, num_tokens: int) -> float:
+        """What the sum of the rows is divided by."""
+        count = len(self.positions(num_tokens))
+        return math.sqrt(count) if self.pooling is Pooling.MEAN_SQRT else count

@@ -9,7 +9,7 @@ Must not know: the packer's arithmetic, where packed bytes end up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,6 +30,9 @@ from twostroke.weights.tensors import check_tensors
 
 BLOCK_BYTES = 16 << 20
 """Source rows read at a time: enough panels for all threads of a packer, little beside a model."""
+
+SHORTEST = 1e-12
+"""A row of a matrix is divided by no less."""
 
 LIMIT = 2.0**60
 LIMIT_BF16_BITS = 0x5D80
@@ -110,7 +113,9 @@ def _source_bytes(checkpoint: Checkpoint, source: Weight | Vector) -> int:
 
 def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: Vector) -> None:
     values = np.array(vector.numbers, np.float32)
-    if vector.parts:
+    if vector.form.is_made:
+        values = MADE[vector.form](checkpoint, vector)
+    elif vector.parts:
         values = np.concatenate([_numbers_of(checkpoint, part) for part in vector.parts])
         _check_usable(values, vector.parts[0].name)
     if vector.form is VectorForm.NEGATED_EXP:
@@ -124,6 +129,39 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
     area = target.area(key, 0, values.nbytes)
     area[:] = values.view(np.uint8)
     target.put(key, 0, area)
+
+
+def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
+    """See VectorForm.PRODUCT. No library for matrices: its sums may depend on its count of threads."""
+    read = [_numbers_of(checkpoint, part).reshape(part.shape) for part in vector.parts]
+    for values, part in zip(read, vector.parts, strict=True):
+        _check_usable(values, part.name)
+    table, *norm, matrix, bias = read
+    if norm:
+        apart = table - table.mean(axis=-1, keepdims=True)
+        spread = np.square(apart).mean(axis=-1, keepdims=True) + np.float32(vector.numbers[0])
+        table = apart / np.sqrt(spread) * norm[0] + norm[1]
+    made: F32Array = np.einsum("nk,bk->nb", matrix, table) + bias[:, None]
+    return made.reshape(-1)
+
+
+def _inverse_lengths(checkpoint: Checkpoint, vector: Vector) -> F32Array:
+    """See VectorForm.INVERSE_LENGTHS."""
+    (part,) = vector.parts
+    step = max(1, BLOCK_BYTES // (4 * part.shape[1]))
+    found = []
+    for first in range(0, part.shape[0], step):
+        block = _as_f32(checkpoint.read_rows(part.name, first, min(step, part.shape[0] - first)))
+        lengths = np.sqrt(np.square(block.astype(np.float64)).sum(axis=1))
+        found.append((1 / np.maximum(lengths, SHORTEST)).astype(np.float32))
+    return np.concatenate(found)
+
+
+MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
+    VectorForm.PRODUCT: _product,
+    VectorForm.INVERSE_LENGTHS: _inverse_lengths,
+}
+"""What makes the numbers of a vector that no tensor holds."""
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:

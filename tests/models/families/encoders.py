@@ -67,6 +67,20 @@ def distilbert(architecture: str = "DistilBertModel", **changes: Any) -> Config:
     return lambda: transformers.DistilBertConfig(architectures=[architecture], **given)
 
 
+def deberta(architecture: str = "DebertaV2Model", **changes: Any) -> Config:
+    """DeBERTa 3: places of several distances, within the texts."""
+    buckets = {"relative_attention": True, "position_buckets": 16, "share_att_key": True}
+    own = {**buckets, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+    return _encoder(transformers.DebertaV2Config, architecture, **{**own, **changes})
+
+
+def t5(**changes: Any) -> Config:
+    """T5's encoder, whose fields have names of their own."""
+    sizes = {"vocab_size": 199, "d_model": 64, "d_kv": 24, "d_ff": 112, "num_layers": 3, "num_heads": 4}
+    own = {"relative_attention_num_buckets": 16, "relative_attention_max_distance": 30}
+    return lambda: transformers.T5Config(architectures=["T5EncoderModel"], **{**sizes, **own, **changes})
+
+
 ENCODERS: dict[str, Config] = {
     "bert": bert(),
     "bert-odd-sizes": bert(hidden_size=45, num_attention_heads=3, intermediate_size=77, hidden_act="relu"),
@@ -86,6 +100,29 @@ ENCODERS: dict[str, Config] = {
     "jina-embeddings-v3": _encoder(transformers.JinaEmbeddingsV3Config, "JinaEmbeddingsV3Model"),
     "gte": _encoder(transformers.GteConfig, "GteModel", type_vocab_size=0),
     "gte-classifier": _encoder(transformers.GteConfig, "GteForSequenceClassification", num_labels=5),
+    "camembert": _encoder(transformers.CamembertConfig, "CamembertModel", type_vocab_size=1, pad_token_id=1),
+    "camembert-classifier": _encoder(
+        *(transformers.CamembertConfig, "CamembertForSequenceClassification"),
+        **{"type_vocab_size": 1, "pad_token_id": 1, "num_labels": 5},
+    ),
+    "albert": _encoder(transformers.AlbertConfig, "AlbertModel", embedding_size=36),
+    "albert-classifier": _encoder(
+        *(transformers.AlbertConfig, "AlbertForSequenceClassification"),
+        **{"embedding_size": 36, "num_hidden_groups": 2, "inner_group_num": 2, "num_labels": 5},
+    ),
+    "mpnet": _encoder(transformers.MPNetConfig, "MPNetModel", pad_token_id=1),
+    "mpnet-classifier": _encoder(
+        transformers.MPNetConfig, "MPNetForSequenceClassification", pad_token_id=1, num_labels=5
+    ),
+    "t5": t5(),
+    "t5-gated": t5(feed_forward_proj="gated-gelu"),
+    "deberta-v3": deberta(),
+    "deberta-v2-own-matrices": deberta(
+        **{"share_att_key": False, "position_buckets": -1, "norm_rel_ebd": "none", "max_relative_positions": 20},
+        **{"position_biased_input": True, "type_vocab_size": 2},
+    ),
+    "deberta-v2-one-kind": deberta(pos_att_type=["c2p"], share_att_key=False),
+    "deberta-classifier": deberta("DebertaV2ForSequenceClassification", num_labels=5),
     "distilbert": distilbert(),
     "distilbert-classifier": distilbert("DistilBertForSequenceClassification", num_labels=5),
     "electra": _encoder(transformers.ElectraConfig, "ElectraModel", embedding_size=64),

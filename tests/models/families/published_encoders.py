@@ -1,4 +1,5 @@
-"""Judges of encoders that transformers does not have: Nomic v2 with experts, and NeoBERT, after their published code.
+"""Judges of encoders that transformers does not have: Nomic v2 with experts, NeoBERT and Jina 2, after their published
+code.
 
 Written out in torch, one expert and one head after the other: nothing is shared with what they judge.
 
@@ -187,8 +188,62 @@ class NeoBERT(Judge):
         return self.layer_norm(x)
 
 
+class JinaBertConfig(transformers.PretrainedConfig):
+    """The fields that count."""
+
+    model_type = "bert"
+
+    def __init__(self, **fields: Any) -> None:
+        sizes = {"vocab_size": 199, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}
+        rest = {"intermediate_size": 56, "layer_norm_eps": 1e-12, "max_position_embeddings": 128, "type_vocab_size": 2}
+        words = {"feed_forward_type": "geglu", "position_embedding_type": "alibi", "architectures": ["JinaBertModel"]}
+        super().__init__(**{**sizes, **rest, **words, "tie_word_embeddings": False, **fields})
+
+
+class JinaBertModel(Judge):
+    """Jina embeddings 2."""
+
+    config_class = JinaBertConfig
+
+    def build(self, config: JinaBertConfig) -> None:
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.embeddings, self.encoder = nn.Module(), nn.Module()
+        self.embeddings.word_embeddings = nn.Embedding(config.vocab_size, width)
+        self.embeddings.token_type_embeddings = nn.Embedding(2, width)
+        self.embeddings.LayerNorm = nn.LayerNorm(width, eps)
+        self.encoder.layer = nn.ModuleList()
+        for _ in range(config.num_hidden_layers):
+            layer = nn.Module()
+            layer.attention, layer.mlp = nn.Module(), nn.Module()
+            layer.attention.self, layer.attention.output = nn.Module(), nn.Module()
+            for name in ("query", "key", "value"):
+                layer.attention.self.add_module(name, nn.Linear(width, width))
+            layer.attention.output.dense = nn.Linear(width, width)
+            layer.attention.output.LayerNorm = nn.LayerNorm(width, eps)
+            layer.mlp.gated_layers = nn.Linear(width, 2 * config.intermediate_size, bias=False)
+            layer.mlp.wo = nn.Linear(config.intermediate_size, width)
+            layer.mlp.layernorm = nn.LayerNorm(width, eps)
+            self.encoder.layer.append(layer)
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        own, heads = self.embeddings, self.config.num_attention_heads
+        x = own.LayerNorm(own.word_embeddings(ids) + own.token_type_embeddings.weight[0])
+        away = (torch.arange(len(ids))[None, :] - torch.arange(len(ids))[:, None]).abs()
+        for layer in self.encoder.layer:
+            seen = []
+            parts = [getattr(layer.attention.self, name)(x).chunk(heads, 1) for name in ("query", "key", "value")]
+            for head, (q, k, v) in enumerate(zip(*parts, strict=True)):
+                scores = q @ k.T / math.sqrt(q.shape[1]) - 2.0 ** (-8 * (head + 1) / heads) * away
+                seen.append(scores.softmax(1) @ v)
+            x = layer.attention.output.LayerNorm(x + layer.attention.output.dense(torch.cat(seen, 1)))
+            gate, up = layer.mlp.gated_layers(x).chunk(2, 1)
+            x = layer.mlp.layernorm(x + layer.mlp.wo(functional.gelu(gate) * up))
+        return x
+
+
 JUDGES: dict[type[transformers.PretrainedConfig], type[Judge]] = {
     NomicMoeConfig: NomicBertModel,
     NeoBertConfig: NeoBERT,
+    JinaBertConfig: JinaBertModel,
 }
 """The judge of a config, where another class of transformers has its architecture's name or none has."""

@@ -1,7 +1,8 @@
 """Judges of architectures that transformers does not have: models of transformers that compute the same, under the
 names of the published code.
 
-InternLM 2, EXAONE 3, MiniCPM and Orion differ from Llama, Granite and StableLM in names alone; Ling 2 from GLM-4.5. Of
+InternLM 2, EXAONE 3, XVERSE, MiniCPM and Orion differ from Llama, Granite and StableLM in names alone; Ling 2 from
+GLM-4.5. Baichuan's slopes are a mask, and its head is normed behind the product. Of
 Ling 1 and DeepSeek MoE the router is written here, of Nemotron Super the layers that were thinned out.
 
 Knows: transformers, the names of published tensors.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,6 +146,55 @@ class OrionConfig(OwnFields, transformers.StableLmConfig):
 
 class OrionForCausalLM(transformers.StableLmForCausalLM):
     config_class = OrionConfig
+
+
+class XverseConfig(OwnFields, transformers.LlamaConfig):
+    model_type = "xverse"
+    architecture = "XverseForCausalLM"
+    own = {"attention_bias": "", "mlp_bias": ""}
+
+
+class XverseForCausalLM(transformers.LlamaForCausalLM):
+    config_class = XverseConfig
+
+
+class BaichuanConfig(OwnFields, transformers.LlamaConfig):
+    """alibi: slopes in place of rotations, as the models of 13B have them."""
+
+    model_type = "baichuan"
+    architecture = "BaichuanForCausalLM"
+    own = {"attention_bias": "", "mlp_bias": "", "num_key_value_heads": "", "alibi": ""}
+
+    def to_dict(self) -> dict[str, Any]:
+        said = super().to_dict()
+        if getattr(self, "alibi", False):
+            said["model_max_length"] = said.pop("max_position_embeddings")
+        return said
+
+
+class BaichuanForCausalLM(OwnNames, transformers.LlamaForCausalLM):
+    config_class = BaichuanConfig
+
+    def stored(self, tensors: Tensors) -> Tensors:
+        found = {name: tensor for name, tensor in tensors.items() if not re.search(r"[qkv]_proj", name)}
+        for name, tensor in tensors.items():
+            if "q_proj" in name:
+                parts = [tensor, *(tensors[name.replace("q_proj", f"{each}_proj")] for each in "kv")]
+                found[name.replace("q_proj", "W_pack")] = torch.cat(parts)
+        return found
+
+    def forward(self, input_ids: torch.Tensor, **given: Any) -> Any:
+        if getattr(self.config, "alibi", False):
+            count, heads = input_ids.shape[1], self.config.num_attention_heads
+            slopes = torch.tensor([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)])
+            away = torch.arange(count)[None, :] - torch.arange(count)[:, None]
+            mask = torch.where(away > 0, float("-inf"), away.float()).repeat(heads, 1, 1) * slopes[:, None, None]
+            given["attention_mask"] = mask[None]
+            self.model.rotary_emb.inv_freq.zero_()
+        made = super().forward(input_ids=input_ids, **given)
+        if self.config.norm_head:
+            made.logits = made.logits / self.lm_head.weight.norm(dim=1)
+        return made
 
 
 class BailingMoeV2Config(OwnFields, transformers.Glm4MoeConfig):
@@ -314,6 +365,8 @@ minicpm = small(
     logits_scaling=4.0,
 )
 orion = small(OrionConfig, rope_parameters={**WHOLE_HEADS["rope_parameters"]}, layer_norm_eps=1e-5)
+xverse = small(XverseConfig, **LLAMA)
+baichuan = small(BaichuanConfig, **{**LLAMA, "num_key_value_heads": None, "norm_head": False})
 bailing_moe_v2 = small(BailingMoeV2Config, **{**EXPERTS, "n_group": 2, "topk_group": 1, "use_qk_norm": True})
 bailing_moe = small(BailingMoeConfig, **EXPERTS, **WHOLE_HEADS, routed_scaling_factor=1.0)
 deepseek = small(DeepseekConfig, **EXPERTS, **WHOLE_HEADS, routed_scaling_factor=1.0, norm_topk_prob=False)
@@ -331,6 +384,9 @@ REMOTE: dict[str, Config] = {
     "minicpm": minicpm(tie_word_embeddings=True),
     "minicpm-untied": minicpm(tie_word_embeddings=False),
     "orion": orion(),
+    "xverse": xverse(),
+    "baichuan": baichuan(),
+    "baichuan-slopes": baichuan(norm_head=True, alibi=True),
     "bailing-moe": bailing_moe(),
     "bailing-moe-v2": bailing_moe_v2(),
     "deepseek": deepseek(),
@@ -341,6 +397,8 @@ REMOTE_JUDGES: dict[type[transformers.PretrainedConfig], Any] = {
     ExaoneConfig: ExaoneForCausalLM,
     MiniCPMConfig: MiniCPMForCausalLM,
     OrionConfig: OrionForCausalLM,
+    XverseConfig: XverseForCausalLM,
+    BaichuanConfig: BaichuanForCausalLM,
     BailingMoeConfig: BailingMoeForCausalLM,
     BailingMoeV2Config: BailingMoeV2ForCausalLM,
     DeepseekConfig: DeepseekForCausalLM,

@@ -24,7 +24,7 @@ from tests.models.families.latent import LATENT
 from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
 from tests.models.families.other import OTHER
-from tests.models.families.published_encoders import JUDGES, NeoBertConfig, NomicMoeConfig
+from tests.models.families.published_encoders import JUDGES, JinaBertConfig, NeoBertConfig, NomicMoeConfig
 from tests.models.families.remote import REMOTE, REMOTE_JUDGES
 from tests.models.families.rwkv import Rwkv7Config, RWKV7ForCausalLM
 from tests.models.families.rwkv6 import Rwkv6Config, Rwkv6ForCausalLM
@@ -132,6 +132,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **REMOTE,
     "nomic-bert-moe": NomicMoeConfig,
     "neobert": NeoBertConfig,
+    "jina-bert": JinaBertConfig,
     "rwkv6": Rwkv6Config,
     "rwkv7": Rwkv7Config,
     "rwkv7-wide-heads": lambda: Rwkv7Config(hidden_size=96, head_dim=48, num_hidden_layers=2, intermediate_size=None),

@@ -48,6 +48,20 @@ def of_type(model_type: str, **more: Any) -> dict[str, Any]:
 
 
 APART: dict[str, Any] = {"tie_word_embeddings": False}
+MINICPM_TEXT = of_type(
+    "qwen3_5_text",
+    layer_types=["linear_attention", "full_attention"],
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=12,
+    linear_value_head_dim=8,
+    head_dim=24,
+)
+SMALL_TOWER: dict[str, Any] = {**TOWER, "image_size": 28, "patch_size": 14}
+SAM: dict[str, Any] = {
+    **{**SMALL_TOWER, "model_type": "sam_vision_model", "output_channels": 8, "mlp_dim": 24},
+    **{"global_attn_indexes": [0], "window_size": 2, "num_pos_feats": 4},
+}
 WRAPPED: dict[str, Config] = {
     "qwen3-vl-moe": wrapped(
         "Qwen3VLMoe",
@@ -146,17 +160,22 @@ WRAPPED: dict[str, Config] = {
     ),
     "minicpm-v-4.6": wrapped(
         "MiniCPMV4_6",
-        of_type(
-            "qwen3_5_text",
-            layer_types=["linear_attention", "full_attention"],
-            linear_num_key_heads=2,
-            linear_num_value_heads=4,
-            linear_key_head_dim=12,
-            linear_value_head_dim=8,
-            head_dim=24,
-        ),
+        MINICPM_TEXT,
         vision_config={**TOWER, "num_hidden_layers": 2, "image_size": 28, "patch_size": 14},
         insert_layer_id=0,
+    ),
+    **{
+        name: wrapped(kind, MINICPM_TEXT, vision_config={**SMALL_TOWER, "num_hidden_layers": 2}, insert_layer_id=0)
+        for name, kind in {"minicpm-v-4.7": "MiniCPMV4_7", "minicpm-ocr": "MiniCPMOcr"}.items()
+    },
+    "fast-vlm": wrapped("FastVlm", of_type("qwen2"), vision_config=SIGLIP),
+    "granite-docling": wrapped(
+        "GraniteDocling",
+        of_type("granite_docling_text", logits_scaling=1.0),
+        vision_config={**SMALL_TOWER, "num_hidden_layers": 2, "out_hidden_size": 64, "deepstack_visual_indexes": []},
+    ),
+    "deepseek-vl-hybrid": wrapped(
+        "DeepseekVLHybrid", of_type("llama"), vision_config=SIGLIP, high_res_vision_config=SAM
     ),
     "deepseek-vl": wrapped("DeepseekVL", of_type("llama"), vision_config=SIGLIP),
     "janus": wrapped(

@@ -1,9 +1,9 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
-Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Ling, DeepSeek MoE, Nemotron Super and BitNet, which were written
-down after its text, recorded from the converter itself (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships
-it, run over the same folders; every tensor of this writer was equal to the converter's then, but for the last bit of
-exponentials).
+Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Orion, XVERSE, Baichuan, Ling, DeepSeek MoE, Nemotron Super,
+BitNet, Jina 2 and NeoBERT, which were written down after its text, recorded from the converter itself (conversion/*.py
+of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this writer was equal to
+the converter's then, but for the last bit of exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
@@ -31,7 +31,7 @@ Rule = Callable[[str, np.ndarray, dict[str, Any]], Named]
 RECORDED = Path(__file__).parent / "recorded.json"
 PAIRED = {
     *("llama", "granite", "granitemoe", "granitehybrid", "smollm3"),
-    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo", "minicpm", "deepseek"),
+    *("mistral3", "nemotron_h", "nemotron_h_moe", "arcee", "olmo", "minicpm", "deepseek", "xverse"),
 }
 LIKE = {"deepseek32": "deepseek2", "deepseek4": "deepseek2", "hy_v3": "glm4moe"}
 """Architectures that are younger than the package, and the one that has most of their names."""
@@ -407,6 +407,23 @@ def _internlm2(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
         yield f"blk.{layer}.attn_{part}.weight", rows
 
 
+def _rows_apart(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+    """q, k and v lie one after the other; they are stored apart, rows of the first two as pairs."""
+    if not name.endswith(("W_pack.weight", "query_key_value.weight")):
+        yield name.replace("attention.dense", "self_attn.o_proj"), values
+        return
+    heads = config["num_attention_heads"]
+    groups = config.get("num_key_value_heads") or heads
+    dim, layer = len(values) // (heads + 2 * groups), name.split(".")[2]
+    q, k, v = np.split(values, [heads * dim, (heads + groups) * dim])
+    for part, rows in {"q": interleaved(q, heads), "k": interleaved(k, groups), "v": v}.items():
+        yield f"blk.{layer}.attn_{part}.weight", rows
+
+
+def _neobert(name: str, values: np.ndarray, _: dict[str, Any]) -> Named:
+    yield name.removeprefix("model."), values
+
+
 def _thinned(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
     dim = config["hidden_size"] // config["num_attention_heads"]
     yield name, interleaved(values, len(values) // dim) if ".q_proj." in name or ".k_proj." in name else values
@@ -414,6 +431,8 @@ def _thinned(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 RULES: dict[str, Rule] = {
     "internlm2": _internlm2,
+    **dict.fromkeys(("baichuan", "bailingmoe"), _rows_apart),
+    "neo-bert": _neobert,
     "deci": _thinned,
     "dbrx": _dbrx,
     "nomic-bert-moe": _nomic_experts,

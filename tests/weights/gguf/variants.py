@@ -15,7 +15,7 @@ import transformers
 
 from tests.models.families.classic import starcoder2
 from tests.models.families.dense import LINEAR_AT_FULL, gemma3
-from tests.models.families.remote import block, nemotron_nas
+from tests.models.families.remote import bailing_moe, block, nemotron_nas
 from tests.models.families.whole import FAMILIES, LINEAR
 
 Make = Callable[[], transformers.PretrainedConfig]
@@ -95,5 +95,6 @@ VARIANTS: dict[str, Make] = {
         num_hidden_layers=5,
         block_configs=[block(2, 5.0), block(None, 5.0), block(4, None), block(1, 5.0), block(None, None)],
     ),
+    "bailing-moe-sparse": bailing_moe(first_k_dense_replace=0),
     "gemma2-by-heads": changed("gemma2", query_pre_attn_scalar=24),
 }

@@ -26,9 +26,11 @@ from twostroke.models.common.forms import LOGITS, Form, causal_name, form_named,
 from twostroke.models.common.homes import CAUSAL_OF_TYPE, HOMES
 from twostroke.ops.passes.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.rounded_rows import with_rounded_rows
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.model import CommonFacts, Model
+from twostroke.program.program import Program
 from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -161,10 +163,18 @@ def read_model(
     trace = Tracer(stored, _has_experts_apart(fields) if apart is None else apart)
     facts, whole = formed(facts, trace.program(text(trace)), form)
     facts = replace(facts, stacks=(*facts.stacks, *trace.stacks))
-    plain = with_column_orders(whole, orders)
+    plain = with_column_orders(_rounded(fields, whole), orders)
     program = fuse(plain, PATTERNS)
     check(program)
     return Model.of(facts, entry.name, plain, program, form.task)
+
+
+def _rounded(fields: Fields, program: Program) -> Program:
+    """The program whose inputs of products are rounded, where the weights are those of BitNet."""
+    own = fields.group("quantization_config")
+    if own is None or own.values.get("quant_method") != "bitnet":
+        return program
+    return with_rounded_rows(program, lambda weight: all(part.name.endswith("_proj.weight") for part in weight.parts))
 
 
 def _has_experts_apart(fields: Fields) -> bool:

@@ -1,7 +1,7 @@
 """BERT and RoBERTa: learned places, norms after the blocks, biases everywhere (Devlin et al. 2018; Liu et al. 2019).
 
-XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019). ELECTRA is BERT whose embeddings
-may be narrower than its layers (Clark et al. 2020).
+XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019; Martin et al. 2019). ELECTRA is
+BERT whose embeddings may be narrower than its layers (Clark et al. 2020).
 
 Knows: their config fields, the names of their tensors. Must not know: the ops, which backend runs.
 """
@@ -84,6 +84,18 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     # The pooler is used here, so that it must be there; transformers has the prefix in every such checkpoint.
     facts = replace(read.facts, ignored=tuple(name for name in read.facts.ignored if "pooler" not in name))
     return replace(read, facts=facts).program(lambda t, x: classified(t, x, "bert.pooler.dense", "classifier", labels))
+
+
+@architecture("CamembertModel", "CamembertForMaskedLM", model_type="camembert", form=VECTORS)
+def camembert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """CamemBERT, which is computed as RoBERTa."""
+    return _read(fields, "roberta.", padded=True).program(rows)
+
+
+@architecture("CamembertForSequenceClassification", model_type="camembert", form=SCORES)
+def camembert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """CamemBERT's classifier, which is computed as RoBERTa's."""
+    return _scoring_roberta(fields)
 
 
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)

@@ -27,8 +27,7 @@ SILENT = {
 
 @architecture("BitNetForCausalLM", model_type="bitnet")
 def bitnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Plain weights, as transformers runs them without a quantization_config: one that asks for ternary weights and
-    whole numbers for activations is refused by the name of its method."""
+    """The program for plain weights. Where quantization_config says bitnet, its products take rounded inputs."""
     parts = read_parts(fields, SILENT, kv_absent=5)
     fields, norm = parts.fields, parts.norm
     turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)

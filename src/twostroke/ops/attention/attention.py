@@ -83,31 +83,47 @@ def reference(
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         context = int(batch.context_tokens[s])
         pages = seen_pages(batch.page_table[s, : -(-context // PAGE_TOKENS)], context - (last - first), window)
-        keys, values = gather(layer, pages, context)
-        if layer.kind.is_integer:
-            values, value_scales = _gather_integers(layer, pages, context)
+        keys, values = gather(layer, pages, context)[0], gather_values(layer, pages, context)
         for row in range(first, last):
             position = context - (last - row)
             begin, end = first_seen(position, window), min(position + 1 + ahead, context)
             k = np.repeat(keys[:, begin:end], heads_per_kv, axis=0)
-            scores = np.einsum("hd,hnd->hn", _query(layer, q[row], scale), k)
+            scores = np.einsum("hd,hnd->hn", scaled_query(layer, q[row], scale), k)
             if soft_cap > 0:
                 scores = np.tanh(scores / (soft_cap * LOG2_E)) * np.float32(soft_cap * LOG2_E)
             if slopes is not None:
                 scores += (slopes * LOG2_E)[:, None] * np.arange(begin - position, end - position, dtype=np.float32)
-            peaks = scores.max(axis=-1, keepdims=True)
-            weights = np.exp2(scores - peaks)
-            total = weights.sum(axis=-1, keepdims=True)
-            if sinks is not None:
-                with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
-                    total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
-            v = np.repeat(values[:, begin:end], heads_per_kv, axis=0)
-            if layer.kind.is_integer:
-                scales = np.repeat(value_scales[:, begin:end], heads_per_kv, axis=0)
-                sums = np.einsum("hn,hnd->hd", _rounded_in_tiles(weights, scales, begin), v)
-            else:
-                sums = np.einsum("hn,hnd->hd", weights, v)
-            out[row] = sums / total
+            out[row] = softened(scores, values, (begin, end), sinks)
+
+
+def gather_values(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array | None]:
+    """-> V of the first `tokens` positions as products take it, and the scales (kv_heads, tokens) of whole numbers."""
+    if layer.kind.is_integer:
+        return _gather_integers(layer, page_ids, tokens)
+    return gather(layer, page_ids, tokens)[1], None
+
+
+def softened(
+    scores: F32Array,
+    values: tuple[F32Array, F32Array | None],
+    seen: tuple[int, int],
+    sinks: F32Array | None = None,
+) -> F32Array:
+    """(H, V): what a row sees, of its scores (H, N), multiples of log2(e). values: as gather_values makes them. seen:
+    the first position of the scores, and one behind their last."""
+    begin, end = seen
+    group = len(scores) // len(values[0])
+    peaks = scores.max(axis=-1, keepdims=True)
+    weights = np.exp2(scores - peaks)
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+            total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+    v = np.repeat(values[0][:, begin:end], group, axis=0)
+    if values[1] is not None:
+        weights = _rounded_in_tiles(weights, np.repeat(values[1][:, begin:end], group, axis=0), begin)
+    found: F32Array = np.einsum("hn,hnd->hd", weights, v) / total
+    return found
 
 
 def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
@@ -117,7 +133,7 @@ def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple
     return whole[:, :tokens], scales.transpose(1, 0, 2).reshape(layer.kv_heads, -1)[:, :tokens]
 
 
-def _query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
+def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
     """(H, D): the queries as the products take them, for weights that are powers of two."""
     scaled: F32Array = q * (np.float32(scale) * LOG2_E)
     if not layer.kind.is_integer:

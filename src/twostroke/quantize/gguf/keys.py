@@ -91,6 +91,12 @@ def pooling_keys(arch: str, task: Task, pooling: Pooling | None) -> dict[str, Ke
             why="GGUF files of encoders name a pooling, and it is read from modules.json.",
             fix="Put modules.json and the config.json of its Pooling into the folder.",
         )
+    if pooling is not None and pooling not in POOLINGS:
+        raise UnsupportedModel(
+            f"This model cannot be written as GGUF: its pooling is {pooling}.",
+            why=f"GGUF files have numbers for {', '.join(POOLINGS)}.",
+            fix="Serve the folder as it is.",
+        )
     return {} if pooling is None else {f"{arch}.{POOLING}": POOLINGS[pooling]}
 
 

@@ -171,6 +171,21 @@ def _hqq(fields: Fields) -> Scheme:
     return schemes.HqqScheme((math.ceil(own.number("nbits", 1, 8, 4)), group, axis), skipped)
 
 
+def _bitnet(fields: Fields) -> Scheme:
+    words = {"linear_class": ("bitlinear", "autobitlinear"), "quantization_mode": ("offline", "online")}
+    said = {name: fields.text(name, known[0]) for name, known in words.items()}
+    for name, word in said.items():
+        if word not in words[name]:
+            raise _refuse(fields, name, word, " and ".join(words[name]))
+    if fields.boolean("use_rms_norm", False):
+        raise _refuse(fields, "use_rms_norm", True, "models without norms inside their linear layers")
+    left_out = name_list(fields.values.get("modules_to_not_convert"), f"{fields.place}.modules_to_not_convert")
+    if set(left_out) - {"lm_head"}:
+        raise _refuse(fields, "modules_to_not_convert", left_out, "models of which lm_head alone is left out")
+    direct = said["linear_class"] == "autobitlinear"
+    return schemes.BitnetScheme(not direct, direct and said["quantization_mode"] == "online")
+
+
 def _mxfp4(fields: Fields) -> Scheme:
     return schemes.Mxfp4Scheme()
 
@@ -216,6 +231,7 @@ METHODS: Mapping[str, Callable[[Fields], Scheme]] = {
     "fbgemm_fp8": _fbgemm,
     "hqq": _hqq,
     "mxfp4": _mxfp4,
+    "bitnet": _bitnet,
     "bitsandbytes": _bitsandbytes,
     "modelopt": _modelopt,
     "auto-round": _auto_round,

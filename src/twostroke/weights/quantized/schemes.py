@@ -19,6 +19,7 @@ from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.quantized import bitsandbytes, mlx
 from twostroke.weights.quantized.awq import AwqMatrix
+from twostroke.weights.quantized.bitnet import TernaryMatrix
 from twostroke.weights.quantized.compressed import WeightScheme, compressed_matrix
 from twostroke.weights.quantized.gptq import GptqMatrix, GptqSettings
 from twostroke.weights.quantized.hqq import HqqMatrix
@@ -28,6 +29,9 @@ from twostroke.weights.quantized.parts import FLOATS, Held, StoredTensors
 from twostroke.weights.quantized.patterns import compiled, exactly, name_list
 from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
 from twostroke.weights.quantized.small_floats import ExpertBlocks, SmallFloatMatrix
+
+ROUNDED = "_proj.weight"
+"""How the names of matrices end whose inputs BitNet rounds."""
 
 Found = Iterator[tuple[str, QuantizedMatrix]]
 """Full names of tensors (with .weight), each with its matrix."""
@@ -256,6 +260,32 @@ class ModeloptScheme:
                 weight = stored.part(name, ("F8_E4M3",))
                 tile = _by_row(scales.shape, weight.shape)
                 yield name, ScaledMatrix.of("ModelOpt FP8, one scale a matrix", weight, scales, tile)
+
+
+@dataclass(frozen=True, slots=True)
+class BitnetScheme:
+    """BitNet b1.58. inverse: stored is one over the scale. online: weights are not rounded yet."""
+
+    inverse: bool
+    online: bool
+    method = "BitNet"
+
+    def matrices(self, stored: StoredTensors) -> Found:
+        """See Scheme. All linear layers of the families that are quantized so have names that end like theirs."""
+        for module in stored.modules(".weight" if self.online else ".weight_scale"):
+            name = module + ".weight"
+            if name.endswith(ROUNDED):
+                matrix = TernaryMatrix.plain(stored, module) if self.online else self._packed(stored, module)
+                yield name, matrix
+            elif not self.online:
+                raise UnsupportedModel(
+                    f"{module[:200]} is quantized by BitNet's rule.",
+                    why=f"The inputs of such matrices are rounded where their names end with {ROUNDED}.",
+                    fix="Use a model of a family whose linear layers are named so.",
+                )
+
+    def _packed(self, stored: StoredTensors, module: str) -> TernaryMatrix:
+        return TernaryMatrix.packed(stored, module, self.inverse)
 
 
 def compressed_scheme(fields: Fields) -> CompressedScheme:

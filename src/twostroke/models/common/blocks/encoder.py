@@ -72,9 +72,14 @@ class Inputs:
 def after_layer(
     t: Tracer, heads: Heads, feed: BlockText, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
 ) -> Value:
+    """A layer as `after_blocks` has it, whose first block is attention."""
+    return after_blocks(t, lambda t, x: attend(t, heads, x, turn=turn), feed, norm, x, names)
+
+
+def after_blocks(t: Tracer, first: BlockText, second: BlockText, norm: Norm, x: Value, names: tuple[str, str]) -> Value:
     """A layer whose norms are of sums: of the residual and the first block, then of that and the second block."""
-    x = norm(t, names[0], add(x, attend(t, heads, x, turn=turn)), in_place=True)
-    return norm(t, names[1], add(x, feed(t, x)), in_place=True)
+    x = norm(t, names[0], add(x, first(t, x)), in_place=True)
+    return norm(t, names[1], add(x, second(t, x)), in_place=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Feed:
     """down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names without ".weight".
 
     gate_up: the name of one tensor of all rows of gate and then of up; `gate` and `up` mean nothing then.
-    inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet).
+    inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet). down_bias: the last product alone has a bias.
     """
 
     hidden_size: int
@@ -34,6 +34,7 @@ class Feed:
     down: str = "mlp.down_proj"
     gate_up: str = ""
     inner_norm: Norm | None = None
+    down_bias: bool = False
 
     def __call__(self, t: Tracer, h: Value) -> Value:
         """The block's output for the normed rows h, not yet added."""
@@ -47,4 +48,5 @@ class Feed:
             middle = activate(linear(h, up), self.activation)
         if self.inner_norm:
             middle = self.inner_norm(t, "mlp.ffn_sub_norm", middle, in_place=True)
-        return linear(middle, t.matrix("down", {self.down: self.hidden_size}, inner, bias=self.bias))
+        biased = self.bias or self.down_bias
+        return linear(middle, t.matrix("down", {self.down: self.hidden_size}, inner, bias=biased))

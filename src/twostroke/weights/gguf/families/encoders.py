@@ -69,6 +69,14 @@ JINA3_LAYER: Names = {
     "ffn_up": "mlp.fc1",
     "ffn_down": "mlp.fc2",
 }
+NEO_LAYER: Names = {
+    "attn_norm": "attention_norm",
+    "attn_qkv": "qkv",
+    "attn_output": "wo",
+    "ffn_norm": "ffn_norm",
+    "ffn_up": "ffn.w12",
+    "ffn_down": "ffn.w3",
+}
 MODERN_OUTER: Names = {
     "token_embd": "model.embeddings.tok_embeddings",
     "token_embd_norm": "model.embeddings.norm",
@@ -130,6 +138,26 @@ def _eurobert(keys: Keys, _: Config) -> dict[str, Any]:
     keys.same("attention.causal", False)
     keys.text("rope.scaling.type", "none")
     return {}
+
+
+def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
+    """Files whose gates have tensors of their own, which converters wrote first, are not read."""
+    if keys.has_tensor("ffn_gate.weight") or keys.has_tensor("attn_q_norm.weight"):
+        raise UnsupportedModel(
+            f"{keys.place} has gates, or norms of q and k, in tensors of their own.",
+            why="Gates are read behind one another in ffn_up, and models of code have norms that others have not.",
+            fix="Convert the model again with a current llama.cpp, or use its original checkpoint.",
+        )
+    said = _types(keys, config)
+    return {**said, "feed_forward_type": "geglu", "position_embedding_type": "alibi"}
+
+
+def _neobert(keys: Keys, _: Config) -> dict[str, Any]:
+    """The file has the inner size. Two thirds of our field are that."""
+    keys.same("attention.causal", False)
+    keys.text("rope.scaling.type", "none")
+    inner = keys.tensor_shape("ffn_down.weight")[1]
+    return {"intermediate_size": inner * 3 // 2}
 
 
 def _gemma(keys: Keys, config: Config) -> dict[str, Any]:
@@ -208,6 +236,28 @@ FAMILIES: Mapping[str, Family] = {
         renamed=NORM_EPS,
         more=_types,
         task=Task.EMBED,
+    ),
+    "jina-bert-v2": Family(
+        "JinaBertModel",
+        "bert",
+        {stem: name for stem, name in BERT_OUTER.items() if stem != "position_embd"},
+        {**BERT_LAYER, "ffn_up": "mlp.gated_layers", "ffn_down": "mlp.wo", "layer_output_norm": "mlp.layernorm"},
+        layers="bert.encoder.layer.",
+        renamed=NORM_EPS,
+        more=_jina2,
+        task=Task.EMBED,
+        written=False,
+    ),
+    "neo-bert": Family(
+        "NeoBERT",
+        "neobert",
+        {"token_embd": "model.encoder", "enc.output_norm": "model.layer_norm"},
+        NEO_LAYER,
+        layers="model.transformer_encoder.",
+        renamed={"rms_norm_eps": "norm_eps", "max_position_embeddings": "max_length", "intermediate_size": ""},
+        more=_neobert,
+        task=Task.EMBED,
+        written=False,
     ),
     "eurobert": Family("EuroBertModel", "eurobert", OUTER, DENSE, more=_eurobert, task=Task.EMBED),
     "gemma-embedding": replace(dense.FAMILIES["gemma3"], hf="Gemma3TextModel", more=_gemma, task=Task.EMBED),

@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from twostroke.ops.operands import I32Array
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.families.experts import without_guesses
-from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
 from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, choice_bias, shared
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import halves_of_pairs
@@ -88,7 +90,60 @@ def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
     return {"block_configs": blocks, "num_attention_heads": most}
 
 
+def _parted(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
+    """Rows of q and k as pairs, then those of v."""
+    heads = (int(config["num_attention_heads"]), int(config["num_key_value_heads"]))
+    q, k, v = (shape[0] for shape in shapes)
+    orders = (halves_of_pairs(q, heads[0]), q + halves_of_pairs(k, heads[1]), q + k + np.arange(v, dtype=np.int32))
+    return np.concatenate(orders)
+
+
+def _joined(name: str) -> tuple[Joined, ...]:
+    return (Joined(f"{name}.weight", tuple(f"attn_{part}.weight" for part in "qkv"), order=_parted),)
+
+
+def _baichuan(_: Keys, config: Config) -> dict[str, Any]:
+    """Models of 13B have slopes, as llama.cpp knows by their 40 layers. A file's head is used as it is."""
+    large = config["num_hidden_layers"] == LARGE_BAICHUAN
+    return {"position_embedding": "ALIBI" if large else "ROPE", "norm_head": False}
+
+
+def _ling1(keys: Keys, config: Config) -> dict[str, Any]:
+    """Weights are not multiplied. llama.cpp reads experts in all layers."""
+    if keys.number("expert_weights_scale", 1.0) != 1.0:
+        raise keys.wrong("expert_weights_scale", "Weights of this family are not multiplied.")
+    keys.same("leading_dense_block_count", 0)
+    count = keys.number("expert_shared_count")
+    return {"num_shared_experts": count, "norm_topk_prob": keys.truth("expert_weights_norm", False)}
+
+
+NO_QKV = {stem: name for stem, name in MIXTURE.items() if stem not in ("attn_q", "attn_k", "attn_v")}
+LARGE_BAICHUAN = 40
+
 FAMILIES: dict[str, Family] = {
+    "orion": Family(
+        "OrionForCausalLM", "orion", OUTER, DENSE, renamed={"layer_norm_epsilon": "rms_norm_eps"}, written=False
+    ),
+    "xverse": Family("XverseForCausalLM", "xverse", OUTER, DENSE, pairs=True, written=False),
+    "baichuan": Family(
+        "BaichuanForCausalLM",
+        "baichuan",
+        OUTER,
+        {stem: name for stem, name in DENSE.items() if stem not in ("attn_q", "attn_k", "attn_v")},
+        joined=_joined("self_attn.W_pack"),
+        more=_baichuan,
+        written=False,
+    ),
+    "bailingmoe": Family(
+        "BailingMoeForCausalLM",
+        "bailing_moe",
+        {**OUTER, "token_embd": "model.word_embeddings"},
+        {**NO_QKV, "attn_output": "attention.dense"},
+        joined=_joined("attention.query_key_value"),
+        keys={"expert_count": "num_experts"},
+        more=_ling1,
+        written=False,
+    ),
     "internlm2": Family("LlamaForCausalLM", "llama", OUTER, DENSE, pairs=True, written=False),
     "exaone": Family(
         "LlamaForCausalLM",

@@ -1,0 +1,37 @@
+// placed_attention: attention whose scores have numbers beside them, by the place of a row and a position. Blocks, segments and their order
+// are those of attention.cpp; scores.h adds the numbers.
+// Knows: the operands. Must not know: how tiles are computed.
+#include "twostroke/attention/job.h"
+#include "twostroke/checks.h"
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+
+int32_t run(ts_context* context, const ts_placed_attention_args& a) {
+  if (context == nullptr) return TS_BAD_POINTER;
+  int32_t status = check_layer(a.layer);
+  if (status == TS_OK) status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const int64_t places = places_of(a);
+  for (int64_t i = 0; i < a.places.length; ++i)
+    if (!(a.places.data[i] >= 0.0f && a.places.data[i] < static_cast<float>(places))) return TS_BAD_INDEX;
+  AttentionJob job = {};
+  job.layer = a.layer;
+  job.q = a.q.data;
+  job.q_stride = a.q.stride;
+  job.heads = a.q.heads;
+  job.row_starts = a.batch.row_starts;
+  job.context_tokens = a.batch.context_tokens;
+  job.sequences = a.batch.count;
+  job.page_table = a.batch.page_table;
+  job.page_table_stride = a.batch.max_pages;
+  job.scale = static_cast<float>(a.scale);
+  job.ahead = static_cast<int32_t>(a.ahead);
+  job.out = a.out.data;
+  job.out_stride = a.out.stride;
+  job.places = {a.places.data, a.table.data, a.by_row.data, a.by_key.data, a.places.length / 2, places, a.by_row.stride, a.by_key.stride};
+  return run_attention(context, &job);
+}
+
+}  // namespace twostroke

@@ -1,0 +1,37 @@
+// round_rows: each row to whole numbers of 8 bits, and back. Knows: rows, the thread pool. Must not know: what is multiplied by them.
+#include <math.h>
+
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+void round_row(void* arg, int64_t row, int32_t) {
+  const ts_round_rows_args& a = *static_cast<const ts_round_rows_args*>(arg);
+  float* out = a.out.data + row * a.out.stride;
+  const float* x = a.x.data + row * a.x.stride;
+  const int64_t width = width_of(a.out);
+  float most = 1e-5f;
+  bool known = true;
+  for (int64_t i = 0; i < width; ++i) {
+    const float size = fabsf(x[i]);
+    known &= size == size;
+    most = size > most ? size : most;
+  }
+  const float steps = known ? 127.0f / most : NAN;
+  for (int64_t i = 0; i < width; ++i) {
+    const float whole = rintf(x[i] * steps);
+    out[i] = (whole > 127.0f ? 127.0f : whole < -128.0f ? -128.0f : whole) / steps;
+  }
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_round_rows_args& a) {
+  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  ts_parallel(context, a.out.rows, round_row, const_cast<ts_round_rows_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,68 @@
+"""ALBERT: BERT whose layers share their tensors, with embeddings narrower than the layers (Lan et al. 2019).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads
+from twostroke.models.common.blocks.encoder import SCORES, VECTORS, BlockText, Inputs, after_layer, classified
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import activation, head_dim, read_facts
+from twostroke.models.common.forms import num_labels
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.program.trace import Tracer
+from twostroke.program.values import ALL_AHEAD, Value
+from twostroke.spec.fields import Fields
+
+PREFIX = "albert."
+NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "attention.dense")
+NORMS = ("attention.LayerNorm", "full_layer_layer_norm")
+HEADS = ("predictions.", "sop_classifier.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
+POOLER = ("pooler.", PREFIX + "pooler.")
+"""Names that are not read: heads for training, a buffer of old files, and what only classifiers have a use for."""
+
+
+@architecture("AlbertModel", "AlbertForMaskedLM", "AlbertForPreTraining", model_type="albert", form=VECTORS)
+def albert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The last layer's rows as they are."""
+    return _read(fields, lambda t, x: gather_rows(x, t.logit_rows), (*HEADS, *POOLER))
+
+
+@architecture("AlbertForSequenceClassification", model_type="albert", form=SCORES)
+def albert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The pooler, and a classifier behind it."""
+    labels = num_labels(fields)
+    return _read(fields, lambda t, x: classified(t, x, PREFIX + "pooler", "classifier", labels), HEADS)
+
+
+def _read(fields: Fields, head: BlockText, ignored: tuple[str, ...]) -> tuple[CommonFacts, ProgramText]:
+    """num_hidden_groups: how many sets of tensors there are; each serves neighbouring layers. inner_group_num: layers
+    of one set, which follow one another in each of num_hidden_layers."""
+    facts = read_facts(fields, positions=512, ignored=ignored, optional_prefix=PREFIX)
+    width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
+    own = fields.integer("embedding_size", 2, 1 << 17, default=128)
+    groups = fields.integer("num_hidden_groups", 1, facts.num_layers, default=1)
+    inside = fields.integer("inner_group_num", 1, 64, default=1)
+    norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1, default=1e-12), NormKind.LAYER)
+    dim = head_dim(fields, width, num_heads)
+    heads = Heads(width, num_heads, num_heads, dim, qkv_bias=True, output_bias=True, names=NAMES, ahead=ALL_AHEAD)
+    inner, act = fields.integer("intermediate_size", 1, 1 << 20), activation(fields, "hidden_act", "gelu_new")
+    feed = Feed(width, inner, act, bias=True, gate="", up="ffn", down="ffn_output")
+    types = fields.integer("type_vocab_size", 0, 64, default=2)
+    inputs = Inputs(facts.vocab_size, own, norm, facts.max_positions, 0, types)
+
+    def text(t: Tracer) -> Value:
+        with t.layer(PREFIX):
+            x = linear(inputs(t), t.matrix("up", {"encoder.embedding_hidden_mapping_in": width}, own, bias=True))
+            for index in range(facts.num_layers):
+                group = index * groups // facts.num_layers
+                for place in range(inside):
+                    with t.layer(f"encoder.albert_layer_groups.{group}.albert_layers.{place}."):
+                        x = after_layer(t, heads, feed, norm, x, NORMS)
+        return head(t, x)
+
+    return facts, text

@@ -1,0 +1,67 @@
+"""Baichuan 1 and 2: Llama with q, k and v in one tensor; the large ones have slopes by distance for rotations
+(Baichuan 2023).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from twostroke.models.common.blocks.alibi import alibi_slopes
+from twostroke.models.common.blocks.attend import joined_in_order
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import silu_only, usual_names
+from twostroke.models.common.fields.read import read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value, VectorForm
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import rope_from_config
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
+SECOND_VOCABULARY = 125_696
+"""Tokens of Baichuan 2: its head's rows have the length 1, and nothing else in its config says so."""
+TURNS, SLOPES = "ROPE", "ALIBI"
+
+
+@architecture("BaichuanForCausalLM", "BaiChuanForCausalLM", model_type="baichuan")
+def baichuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """Models of 13B say model_max_length and no max_position_embeddings; their code has slopes.
+
+    position_embedding and norm_head are fields of our own, for files that are no config.json of Baichuan's.
+    """
+    silu_only(fields)
+    usual = TURNS if fields.has("max_position_embeddings") else SLOPES
+    word = fields.text("position_embedding", usual)
+    if word not in (TURNS, SLOPES):
+        raise UnsupportedModel(
+            f"config.json: position_embedding {word[:40]!r} is not implemented.", why=f"Implemented: {TURNS}, {SLOPES}."
+        )
+    if not fields.has("max_position_embeddings"):
+        fields = usual_names(fields, {"model_max_length": "max_position_embeddings"})
+    parts = read_parts(fields, SILENT)
+    fields, heads = parts.fields, replace(parts.heads, joined=joined_in_order("self_attn.W_pack"))
+    if heads.num_kv_heads != heads.num_heads:
+        raise fields.wrong("num_key_value_heads", "Every query head of this family has K and V of its own.")
+    turn = None
+    if word == TURNS:
+        turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions)
+    else:
+        heads = replace(heads, slopes=alibi_slopes(heads.num_heads))
+    facts, text = pre_decoder(replace(parts, heads=heads), turn)
+    if not fields.boolean("norm_head", facts.vocab_size == SECOND_VOCABULARY):
+        return facts, text
+    return facts, _normed(text, Tensor("lm_head.weight", (facts.vocab_size, facts.hidden_size)))
+
+
+def _normed(text: Callable[[Tracer], Value], head: Tensor) -> ProgramText:
+    """The program whose logits are divided by the lengths of the head's rows."""
+
+    def normed(t: Tracer) -> Value:
+        return scale_columns(text(t), t.vector_of((head,), head.length, form=VectorForm.INVERSE_LENGTHS))
+
+    return normed

@@ -1,0 +1,55 @@
+"""place_scores: each head's vector times a vector of every place (He et al. 2021, disentangled attention).
+
+    out (T, H, B) float32: out[t, h, b] = sum over d of x[t, h, d] * table[h, d, b]; x (T, H, D) float32, table
+                           (H * D * B,) float32, B the number of places.
+
+Sums go over d in order, so one row's result depends on that row alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, what a place is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import Value, Vector
+
+
+def reference(out: F32Array, x: F32Array, table: F32Array) -> None:
+    """See the module."""
+    out[...] = np.einsum("thd,hdb->thb", x, table.reshape(x.shape[1], x.shape[2], -1))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlaceScores(Op):
+    """A score of each place, for each head of each row."""
+
+    NAME: ClassVar[str] = "place_scores"
+    SHAPES: ClassVar[Shapes] = {"out": "T H B", "x": "T H D", "table": "*"}
+    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    table: Vector
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """2 FLOPs for each number of the table; it is read once."""
+        moved = 4 * (self.x.width + self.out.width)
+        return OpCost(Work(0, weight_bytes=4 * self.table.length), Work(2 * self.table.length, activation_bytes=moved))
+
+
+def place_scores(x: Value, table: Vector) -> Value:
+    """x (T, H, D) by a table (H, D, B) -> (T, H, B)."""
+    places, left = divmod(table.length, x.width)
+    if left or not places:
+        raise ValueError(f"{table.length} numbers are no table of rows of {x.width}")
+    out = x.fresh(x.shape[0], places)
+    x.trace.record(PlaceScores(out, x, table))
+    return out

@@ -1,0 +1,123 @@
+"""placed_attention: softmax attention whose scores also depend on how far apart two positions are, by places.
+
+    q, out, layer, batch, scale and ahead: as in attention.py, without a window. A place is a class of distances: that
+    of two positions is places[min(max(n - p, -R), R) + R], n that of the key, p that of the row; places (2 R + 1,)
+    float32, whole numbers from 0 to B - 1.
+    scores = scale * (q . k + by_row[row, h, place] + by_key[row of the key, h, place]) + table[h, place]
+    out = softmax(scores) @ v
+
+    table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): what a row's query,
+    and a key, count for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
+    With by_key a step holds each of its texts whole: a key's row is a row of the step.
+
+One row's arithmetic depends on that row and on its sequence's keys alone.
+
+Knows: the contract, the reference, the cost. Must not know: implementations, which distances share a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.attention import LOG2_E, gather, gather_values, scaled_query, softened
+from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
+from twostroke.spec.formats import PAGE_TOKENS
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float,
+    places: F32Array,
+    table: F32Array | None = None,
+    by_row: F32Array | None = None,
+    by_key: F32Array | None = None,
+    ahead: int = 0,
+) -> None:
+    """See the module."""
+    heads, reach = q.shape[1], len(places) // 2
+    group = heads // layer.kv_heads
+    for s in range(len(batch.context_tokens)):
+        first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        context = int(batch.context_tokens[s])
+        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
+        keys, values = gather(layer, pages, context)[0], gather_values(layer, pages, context)
+        for row in range(first, last):
+            position = context - (last - row)
+            end = min(position + 1 + ahead, context)
+            away = np.clip(np.arange(end) - position, -reach, reach) + reach
+            place = places[away].astype(np.int64)
+            more = np.zeros((heads, end), np.float32)
+            if by_row is not None:
+                more += by_row[row][:, place]
+            if by_key is not None:
+                more += by_key[first : first + end].transpose(1, 0, 2)[:, np.arange(end), place]
+            k = np.repeat(keys[:, :end], group, axis=0)
+            scores = np.einsum("hd,hnd->hn", scaled_query(layer, q[row], scale), k)
+            scores = scores + more * (np.float32(scale) * LOG2_E)
+            if table is not None:
+                scores = scores + table.reshape(heads, -1)[:, place] * LOG2_E
+            out[row] = softened(scores, values, (0, end))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlacedAttention(Op):
+    """Softmax attention of the step's rows over their sequences' pages, with scores by place."""
+
+    NAME: ClassVar[str] = "placed_attention"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T H V", "q": "T H D", "layer": "* D V", "places": "*", "table": "*"},
+        **{"by_row": "T H B", "by_key": "T H B"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    layer: Cache
+    batch: Sequences
+    scale: float
+    places: Vector
+    table: Vector | None = None
+    by_row: Value | None = None
+    by_key: Value | None = None
+    ahead: int = 0
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """As attention, with a sum for each visible position and head more."""
+        kind = self.layer.kind
+        if not isinstance(kind, PagedKV):
+            raise TypeError("placed_attention needs pages")
+        both = sum(4 * each.width for each in (self.by_row, self.by_key) if each is not None)
+        return OpCost(
+            per_row=Work(0, activation_bytes=4 * (self.q.width + self.out.width) + both),
+            per_pair=Work(2 * (self.q.width + self.out.width) + 3 * self.q.shape[0]),
+            per_position=Work(0, kv_bytes=kind.token_bytes(formats.kv)),
+        )
+
+
+def placed_attention(
+    q: Value,
+    layer: Cache,
+    scale: float,
+    places: Vector,
+    *,
+    table: Vector | None = None,
+    by_row: Value | None = None,
+    by_key: Value | None = None,
+) -> Value:
+    """What each row of q (T, H, D) sees in `layer`, with what its place counts."""
+    kind = layer.kind
+    if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:
+        raise TypeError("placed_attention needs pages of K and V without a window")
+    out = q.fresh(q.shape[0], kind.value_dim)
+    q.trace.record(PlacedAttention(out, q, layer, SEQUENCES, scale, places, table, by_row, by_key, kind.ahead))
+    return out

@@ -1,0 +1,36 @@
+"""with_rounded_rows: the program of a model whose products were trained with inputs of 8 bits (BitNet b1.58).
+
+Each chosen product takes its input rounded row by row, whatever format its weights are kept in.
+
+Knows: linear, round_rows.
+Must not know: checkpoints, which matrices of a model are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.ops.products.linear import Linear
+from twostroke.ops.rows.round_rows import RoundRows
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Value, Weight
+
+
+def with_rounded_rows(program: Program, chosen: Callable[[Weight], bool]) -> Program:
+    """Add the calls. Products of one value share its rounded form. Raises ValueError where an op that is not a product
+    of a row reads a chosen matrix."""
+    calls: list[Op] = []
+    rounded: dict[Value, Value] = {}
+    for call in program.calls:
+        mine = [item for item in call.operands() if isinstance(item, Weight) and chosen(item)]
+        if not mine:
+            calls.append(call)
+            continue
+        if not isinstance(call, Linear):
+            raise ValueError(f"{call.NAME} reads {mine[0].key}, whose inputs are to be rounded")
+        if call.x not in rounded:
+            rounded[call.x] = call.x.fresh(call.x.width)
+            calls.append(RoundRows(rounded[call.x], call.x))
+        calls.append(Linear(call.out, rounded[call.x], call.weight))
+    return Program.of(tuple(calls), program.logits, program.given, program.kept)

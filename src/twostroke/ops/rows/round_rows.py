@@ -1,0 +1,44 @@
+"""round_rows: each row rounded to whole numbers of 8 bits and back (the activations of BitNet b1.58; Ma et al. 2024).
+
+    out (T, D) float32 = rint(x * s) / s, held between -128 / s and 127 / s; s = 127 / max(largest magnitude, 1e-5) of
+    the row; x (T, D) float32. Halves go to the even number. A row with a NaN becomes NaN.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+LEAST = np.float32(1e-5)
+
+
+def reference(out: F32Array, x: F32Array) -> None:
+    """See the module."""
+    steps = np.float32(127) / np.maximum(np.abs(x).max(axis=1, keepdims=True), LEAST)
+    out[...] = np.clip(np.rint(x * steps), -128, 127) / steps
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RoundRows(Op):
+    """Each row as a few whole numbers times one number."""
+
+    NAME: ClassVar[str] = "round_rows"
+    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """A comparison, a product, a rounding and a quotient for each element; read twice, written once."""
+        width = self.out.width
+        return OpCost(per_row=Work(4 * width, activation_bytes=12 * width))

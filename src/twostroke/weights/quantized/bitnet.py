@@ -1,0 +1,139 @@
+"""BitNet b1.58's matrices: one scale for all of them, times -1, 0 or 1.
+
+    x.weight        (rows / 4, columns) uint8: code + 1 of row r in bits 2 q and 2 q + 1 of row r - q * rows / 4, q the
+                    quarter in which r lies
+    x.weight_scale  (1,), which is the scale (AutoBitLinear), or one over it (BitLinear)
+
+Or x.weight is plain, and the scale is the mean magnitude of all its numbers: the codes are the numbers divided by it,
+rounded to the nearest of the three ("online", for checkpoints that are trained further).
+Source: integrations/bitnet.py of transformers 5.23.
+
+Knows: these tensors.
+Must not know: what is done with the inputs of the products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16
+from twostroke.ops.stored_layout import StoredValues
+from twostroke.spec.formats import FINE_COLUMNS, WeightKind
+from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
+from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
+
+EACH = 4
+"""Rows that share a row of bytes."""
+BLOCK_ROWS = 1024
+"""Rows that are read at once for the mean of a plain matrix."""
+LEAST = 1e-5
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TernaryMatrix:
+    """Satisfies `QuantizedMatrix`. scale: None for a plain matrix. inverse: the scale is one over what is stored."""
+
+    weight: StoredPart
+    scale: StoredPart | None
+    inverse: bool = False
+    held: Held = field(default_factory=Held)
+
+    @classmethod
+    def packed(cls, stored: StoredTensors, module: str, inverse: bool) -> TernaryMatrix:
+        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        scale = stored.part(module + ".weight_scale", FLOATS)
+        if scale.shape not in ((), (1,)):
+            raise scale.wrong(f"It has the shape {list(scale.shape)}, expected one number.")
+        return cls(stored.part(module + ".weight", ("U8",), (None, None)), scale, inverse)
+
+    @classmethod
+    def plain(cls, stored: StoredTensors, module: str) -> TernaryMatrix:
+        """The matrix of a module whose weights are not rounded yet."""
+        return cls(stored.part(module + ".weight", FLOATS, (None, None)), None)
+
+    @property
+    def words(self) -> str:
+        """See QuantizedMatrix."""
+        return "BitNet 1.58-bit, one scale a matrix" + ("" if self.scale else ", rounded here")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See QuantizedMatrix."""
+        return (self.weight.name, *((self.scale.name,) if self.scale else ()))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, columns)."""
+        rows, columns = self.weight.shape
+        return rows * (EACH if self.scale else 1), columns
+
+    @property
+    def num_bytes(self) -> int:
+        """See QuantizedMatrix."""
+        return self.weight.info.num_bytes + (self.scale.info.num_bytes if self.scale else 0)
+
+    @property
+    def kinds(self) -> frozenset[WeightKind]:
+        """See QuantizedMatrix. The one with scales of 16 bits holds a scale that is one of these."""
+        columns = self.shape[1]
+        own = affine_kinds(2, columns, columns)
+        with np.errstate(over="ignore"):
+            short = np.float32(np.float16(self._scale())) == self._scale()
+        return own | {WeightKind.FLAT4} if short and columns % FINE_COLUMNS == 0 else own
+
+    def values(self, first: int, count: int) -> F32Array:
+        """See QuantizedMatrix."""
+        return self._grouped(first, count).values()
+
+    def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
+        """See QuantizedMatrix."""
+        return self._grouped(first, count).stored(kind)
+
+    def _grouped(self, first: int, count: int) -> GroupedRows:
+        scales, zeros = np.full((count, 1), self._scale(), np.float32), np.ones((count, 1), np.int16)
+        return GroupedRows(self._codes(first, count), scales, self.shape[1], 2, zeros=zeros)
+
+    def _codes(self, first: int, count: int) -> NDArray[np.uint8]:
+        """(count, columns), 1 more than the numbers."""
+        if self.scale is None:
+            steps = np.float32(1) / self._mean()
+            whole: F32Array = np.clip(np.rint(self.weight.floats(first, count) * steps), -1, 1)
+            return (whole + 1).astype(np.uint8)
+        height, found = self.weight.shape[0], []
+        while count:
+            quarter, row = divmod(first, height)
+            some = min(count, height - row)
+            codes = self.weight.rows(row, some) >> np.uint8(2 * quarter) & np.uint8(3)
+            if codes.max(initial=0) > 2:
+                raise self.weight.wrong("It holds a code that is not -1, 0 or 1.")
+            found.append(codes)
+            first, count = first + some, count - some
+        return np.concatenate(found)
+
+    def _scale(self) -> np.float32:
+        if self.scale is None:  # transformers rounds the numbers to the type of the tensor
+            return _as_stored(np.float32(1) / (np.float32(1) / self._mean()), self.weight.dtype)
+        said = np.float32(self.scale.floats().reshape(-1)[0])
+        if not said > 0:
+            raise self.scale.wrong("It must be larger than zero.")
+        return np.float32(1) / said if self.inverse else said
+
+    def _mean(self) -> np.float32:
+        """The mean magnitude."""
+
+        def read() -> np.float32:
+            rows = self.weight.shape[0]
+            blocks = (self.weight.floats(at, min(BLOCK_ROWS, rows - at)) for at in range(0, rows, BLOCK_ROWS))
+            total = sum(float(np.abs(block).sum(dtype=np.float64)) for block in blocks)
+            return np.float32(max(total / (rows * self.weight.shape[1]), LEAST))
+
+        return np.float32(self.held.get(self.weight.name, read))
+
+
+def _as_stored(value: np.float32, dtype: str) -> np.float32:
+    if dtype == "BF16":
+        return np.float32(bf16_to_f32(f32_to_bf16(np.array([value], np.float32)))[0])
+    return np.float32(np.float16(value)) if dtype == "F16" else value

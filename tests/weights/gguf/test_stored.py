@@ -28,7 +28,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
-from twostroke.weights.stored import expanded_sentence
+from twostroke.weights.stored import expanded_sentence, rows_in_file
 
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
     "Q8_0": (all_of(Type.Q8_0), {WeightKind.FLAT8}),
@@ -94,6 +94,22 @@ def test_bytes_do_not_depend_on_threads(made, monkeypatch):
         one, many = (load_weights(checkpoint, model, format_choice(STORED), p()) for p in (NumpyPacker, ManyThreads))
     for key, matrix in one.matrices.items():
         assert np.array_equal(matrix.data, many.matrices[key].data), key
+
+
+def test_a_tensors_rows_are_sought_once_however_many_its_pieces(made, monkeypatch):
+    sought: list[str] = []
+
+    def seek(part, checkpoint):
+        sought.append(part.name)
+        return rows_in_file(part, checkpoint)
+
+    monkeypatch.setattr(stored_packing, "PIECE_ELEMENTS", 1)
+    monkeypatch.setattr(stored_packing, "rows_in_file", seek)
+    folder = unfold(made("Q8_0", all_of(Type.Q8_0)), None)
+    model = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        load_weights(checkpoint, model, format_choice(STORED), NumpyPacker())
+    assert sorted(sought) == sorted(part.name for weight in model.program.weights for part in weight.parts)
 
 
 def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:

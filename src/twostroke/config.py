@@ -163,6 +163,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
     resolver.pick("threads", machine.cores, "cores this process may use")
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
+    resolver.pick("cache_limit", None, "half of what the disk would have free without the cache")
     resolver.pick("trace", None, "none asked for")
 
 

@@ -282,6 +282,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "auto; off for models with states",
     ),
     Option("cache", "FOLDER", parse_text, "Folder for packed weights; 'off' keeps none.", "$XDG_CACHE_HOME/twostroke"),
+    Option(
+        "cache_limit",
+        "SIZE",
+        parse_bytes,
+        "Most bytes of packed weights in that folder, such as 100GB. The files used longest ago are removed first, and "
+        "never one in use.",
+        "half of what the disk would have free without them",
+    ),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )
 

@@ -80,7 +80,7 @@ def listed(cache: Path) -> list[dict[str, Any]]:
 def test_files_are_listed_verified_and_removed(cache: Path, model: Path) -> None:
     [file] = listed(cache)
     assert (file["model"], file["state"], file["bytes"]) == (str(model), "unchecked", packed(cache).stat().st_size)
-    assert "INT8" in file["formats"]
+    assert "INT8" in file["formats"] and file["in_use"] is False and file["used"].startswith("20")
     whole = twostroke("cache", "verify", file["name"][:6], cache=cache)
     assert whole.returncode == 0 and "whole" in whole.stdout
     flip(packed(cache), unsampled(packed(cache)))

@@ -31,6 +31,7 @@ from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.cache import cached_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.tensors import wanted_tensors
 
 PUBLISHED: dict[str, Any] = {
@@ -140,8 +141,9 @@ def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path
     assert np.array_equal(Loaded(tmp_path, ReferenceOps()).run(ids, [TOKENS]), expected)
     model, whole = load_folder(tmp_path, F32)
     with Checkpoint.open(tmp_path) as checkpoint:
+        cache = KeptFolder(tmp_path / "cache")
         for _ in range(2):  # packed, then mapped
-            kept = cached_weights(tmp_path / "cache", checkpoint, model, lambda weight: F32, NumpyPacker()).weights
+            kept = cached_weights(cache, checkpoint, model, lambda weight: F32, NumpyPacker()).weights
             assert all(np.array_equal(kept.matrices[key].data, whole.matrices[key].data) for key in whole.matrices)
 
 

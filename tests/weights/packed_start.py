@@ -18,13 +18,14 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.cache import cache_entry, cached_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packed.room import KeptFolder
 
 INT8 = WeightFormat(WeightKind.INT8, 64)
 
 
 class Start:
     """One start of an engine on a folder, and what it did. config: None reads the folder's. finish: wait until a file
-    that this start makes has its name."""
+    that this start makes has its name. limit_bytes: of the cache."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Start:
         config: dict[str, Any] | None = None,
         weight_format: WeightFormat = INT8,
         finish: bool = True,
+        limit_bytes: int | None = None,
     ) -> None:
         self.spec = read_model(config or json.loads((model / "config.json").read_text()))
         self.choose = lambda weight: BF16 if weight.role == "embedding" else weight_format
@@ -40,8 +42,9 @@ class Start:
         self.warnings: list[str] = []
         with Checkpoint.open(model) as checkpoint:
             self.entry = cache_entry(cache, checkpoint, self.spec, self.choose)
+            folder = KeptFolder(cache, limit_bytes)
             loaded = cached_weights(
-                cache, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
+                folder, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
             )
         self.weights, self.file = loaded.weights, loaded.file
         if finish and self.file is not None:

@@ -15,8 +15,7 @@ from tests.weights.test_packed_cache import flip
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import EngineStopped
-from twostroke.weights.packed import background_check
-from twostroke.weights.packed import cache as packed_cache
+from twostroke.weights.packed import background_check, room
 from twostroke.weights.packed import file as packed_file
 from twostroke.weights.packed.background_check import BackgroundCheck
 
@@ -28,7 +27,7 @@ LARGE = {**CONFIG, "hidden_size": 768, "vocab_size": 4096}
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """A start from a file of several chunks, two blocks of which are looked at before."""
-    monkeypatch.setattr(packed_cache, "KEPT_FREE_BYTES", 0)
+    monkeypatch.setattr(room, "KEPT_FREE_BYTES", 0)
     monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 2)
     monkeypatch.setattr(packed_file, "CHUNK_BLOCKS", 4)
     monkeypatch.setattr(background_check, "DELAY_S", 60.0)

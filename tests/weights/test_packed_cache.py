@@ -26,6 +26,7 @@ from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed import cache as packed_cache
 from twostroke.weights.packed import file as packed_file
+from twostroke.weights.packed import room
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, SECTOR_BYTES, block_sums
 from twostroke.weights.packed.file import header_of, map_file, open_file
 from twostroke.weights.packed.fingerprint import fingerprint
@@ -56,7 +57,7 @@ def cache(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def a_small_disk_will_do(monkeypatch):
-    monkeypatch.setattr(packed_cache, "KEPT_FREE_BYTES", 0)
+    monkeypatch.setattr(room, "KEPT_FREE_BYTES", 0)
 
 
 @pytest.mark.parametrize("weight_format", [F32, BF16, INT8, INT4], ids=["f32", "bf16", "int8", "int4"])
@@ -344,8 +345,8 @@ CHILD = """
 import sys, hashlib
 from pathlib import Path
 from tests.weights.packed_start import Start, leaves
-from twostroke.weights.packed import cache as packed_cache
-packed_cache.KEPT_FREE_BYTES = 0
+from twostroke.weights.packed import room
+room.KEPT_FREE_BYTES = 0
 start = Start(Path(sys.argv[1]), Path(sys.argv[2]))
 digest = hashlib.sha256()
 for key, array in sorted(leaves(start.weights).items()):

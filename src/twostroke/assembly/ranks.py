@@ -47,7 +47,7 @@ TIMEOUT_S = 60.0
 
 SENT = ("weights", "kv_format", "context", "max_step_tokens", "max_sequences", "task", "cpu_level")
 """Settings that all ranks have in common."""
-SHARED_HERE = ("threads", "cache")
+SHARED_HERE = ("threads", "cache", "cache_limit")
 """The settings that members on this machine share with their leader."""
 
 
@@ -220,7 +220,7 @@ def start_group(
     )
     if places.addresses:
         return _reach(places, begin, level)
-    here = {name: str(resolved[name]) for name in SHARED_HERE}
+    here = {name: str(resolved[name]) for name in SHARED_HERE if resolved[name] is not None}
     begin = structs.replace(begin, options={**begin.options, **here})
     ranks = division.members
     shared = processes.shared_memory(memory_bytes(level, division.count, width))

@@ -25,6 +25,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
+from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
 from twostroke.weights.quantized.kv_scales import kv_scale_sentence
 from twostroke.weights.stored import tell_stored
@@ -56,8 +57,8 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
                 report(scales)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
-            cache_folder = Path(resolved["cache"]).expanduser() / PACKED
-            return cached_weights(cache_folder, checkpoint, spec, format_for, packer, progress, report)
+            packed_files = KeptFolder(Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"])
+            return cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
     finally:
         packer.close()
 

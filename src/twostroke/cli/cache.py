@@ -35,7 +35,8 @@ VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 @JSON
 @VERBOSE
 def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
-    """Show each file: size, formats, the model it was made from. Blocks are not compared; see `verify`."""
+    """Show each file: size, formats, the model it was made from, when it was used last and whether a process maps it
+    now. Blocks are not compared; see `verify`."""
     with clear_errors(verbose):
         from twostroke.weights.packed.cache_folder import cached_files
 
@@ -78,7 +79,8 @@ def verify(names: tuple[str, ...], cache: str | None, as_json: bool, verbose: bo
 @JSON
 @VERBOSE
 def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None, as_json: bool, verbose: bool) -> None:
-    """Delete files; running engines keep what they have mapped, and the next start packs again."""
+    """Delete files; the next start packs again. A process that maps a file keeps its bytes, and the disk has their room
+    when it ends."""
     with clear_errors(verbose):
         from twostroke.weights.packed.cache_folder import CacheState, chosen_files, remove, verified
 
@@ -118,7 +120,8 @@ def file_json(file: CachedFile) -> dict[str, Any]:
         "name": file.name,
         "path": str(file.path),
         "bytes": file.num_bytes,
-        "written": datetime.datetime.fromtimestamp(file.written_s, datetime.UTC).isoformat(timespec="seconds"),
+        "used": _at(file).isoformat(timespec="seconds"),
+        "in_use": file.in_use,
         "model": file.origin,
         "formats": file.formats,
         "state": str(file.state),
@@ -134,7 +137,12 @@ def _print(folder: Path, files: list[CachedFile], as_json: bool) -> None:
     click.echo(f"{folder}: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB")
     for file in files:
         state = str(file.state) + (f": {file.why}" if file.why else "")
-        click.echo(f"\n{file.name}  {file.num_bytes / 1e6:,.1f} MB  {state}")
+        used = "in use" if file.in_use else f"last used {_at(file).astimezone():%Y-%m-%d %H:%M}"
+        click.echo(f"\n{file.name}  {file.num_bytes / 1e6:,.1f} MB  {used}  {state}")
         if file.origin:
             click.echo(f"  of {file.origin}")
             click.echo(f"  {file.formats}")
+
+
+def _at(file: CachedFile) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(file.used_s, datetime.UTC)

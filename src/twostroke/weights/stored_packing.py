@@ -17,12 +17,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, U8Array
+from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored
 from twostroke.program.values import Tensor, Weight
 from twostroke.spec.formats import PANEL_ROWS, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.stored import bank_of, part_bytes, rows_in_file
 
@@ -80,13 +81,13 @@ class StoredPacking:
         this weight or one before."""
         panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
         step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
-        key = weight.key + ".data"
+        key, tensors = weight.key + ".data", _tensors(weight, self._checkpoint)
         for matrix in range(weight.matrices):
             for first in range(0, weight.rows, step):
                 count = min(step, weight.rows - first)
                 begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
                 area = self._target.area(key, begin, weight_format.data_bytes(count, weight.columns))
-                parts = list(_parts(weight, self._checkpoint, matrix * weight.rows + first, count))
+                parts = list(_parts(tensors, matrix * weight.rows + first, count))
                 read_bytes = self._pool.submit(self._pack, parts, weight.columns, weight_format, area)
                 self._under_way.append(_Piece(read_bytes, key, begin, area, done))
                 if len(self._under_way) > self._packer.num_threads:
@@ -104,13 +105,14 @@ class StoredPacking:
         checkpoint = self._checkpoint
         if not self._pack_blocks(parts, columns, weight_format, area):
             area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
-        return sum(each.rows * part_bytes(each.part, checkpoint) // max(1, each.part.length) for each in parts)
+        return sum(
+            (end - first) * part_bytes(part, checkpoint) // max(1, part.length) for (part, _), first, end in parts
+        )
 
     def _pack_blocks(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> bool:
         """The rows packed by the packer; False where one of their types is not its own, or a panel has rows of two."""
         found = []
-        for part, first, end in parts:
-            sought = rows_in_file(part, self._checkpoint)
+        for (part, sought), first, end in parts:
             if sought is None or not self._packer.block_types.issuperset(sought[0].block_names):
                 return False
             runs = sought[0].runs(sought[1][first:end])
@@ -131,38 +133,46 @@ class StoredPacking:
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
     """Rows [first, first + count) of a weight as the kind wants them. Raises CorruptModel."""
-    return _rows(list(_parts(weight, checkpoint, first, count)), checkpoint, kind)
+    return _rows(list(_parts(_tensors(weight, checkpoint), first, count)), checkpoint, kind)
+
+
+class _Tensor(NamedTuple):
+    """One tensor of a matrix. in_file: see `rows_in_file`; it is sought once, not for each piece of the matrix."""
+
+    part: Tensor
+    in_file: tuple[GgufTensor, I32Array] | None
 
 
 class _Part(NamedTuple):
     """Rows [first, end) of one tensor of a matrix."""
 
-    part: Tensor
+    tensor: _Tensor
     first: int
     end: int
 
-    @property
-    def rows(self) -> int:
-        return self.end - self.first
+
+def _tensors(weight: Weight, checkpoint: Checkpoint) -> list[_Tensor]:
+    return [_Tensor(part, rows_in_file(part, checkpoint)) for part in weight.parts]
 
 
-def _parts(weight: Weight, checkpoint: Checkpoint, first: int, count: int) -> Iterator[_Part]:
+def _parts(tensors: Sequence[_Tensor], first: int, count: int) -> Iterator[_Part]:
     """Rows [first, first + count) of all tensors one after the other."""
     part_first = 0
-    for part in weight.parts:
-        begin, end = max(first, part_first), min(first + count, part_first + part.length)
+    for tensor in tensors:
+        length = tensor.part.length
+        begin, end = max(first, part_first), min(first + count, part_first + length)
         if begin < end:
-            yield _Part(part, begin - part_first, end - part_first)
-        part_first += part.length
+            yield _Part(tensor, begin - part_first, end - part_first)
+        part_first += length
 
 
 def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
     """The rows as the kind wants them. Raises CorruptModel."""
     found = []
-    for part, first, end in parts:
-        values = _part_rows(part, checkpoint, first, end - first, kind)
+    for tensor, first, end in parts:
+        values = _part_rows(tensor, checkpoint, first, end - first, kind)
         if not _finite(values.scales) or not _finite(values.minimum_scales):
-            raise _bad_scales(part.name)
+            raise _bad_scales(tensor.part.name)
         found.append(canonical(values, kind))
     return StoredValues.joined(found)
 
@@ -175,8 +185,9 @@ def _bad_scales(name: str) -> CorruptModel:
     )
 
 
-def _part_rows(part: Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    bank, sought = bank_of(part, checkpoint), rows_in_file(part, checkpoint)
+def _part_rows(tensor: _Tensor, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
+    part, sought = tensor
+    bank = bank_of(part, checkpoint)
     if sought is not None:
         return sought[0].read_stored_rows(sought[1][first : first + count], kind)
     if bank is None or part.matrix is None:

@@ -25,11 +25,10 @@ from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import BF16, F32, WeightKind
 from twostroke.weights import stored_packing
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.gguf.block_types import BLOCK_TYPES
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
-from twostroke.weights.stored import HELD, expanded_sentence, stored_format
+from twostroke.weights.stored import HELD, expanded_sentence, rows_in_file, stored_format
 from twostroke.weights.tensor_source import TensorInfo
 
 MIXES: dict[str, tuple[TypeOf, set[WeightKind]]] = {
@@ -98,6 +97,22 @@ def test_bytes_do_not_depend_on_threads(made, monkeypatch):
         assert np.array_equal(matrix.data, many.matrices[key].data), key
 
 
+def test_a_tensors_rows_are_sought_once_however_many_its_pieces(made, monkeypatch):
+    sought: list[str] = []
+
+    def seek(part, checkpoint):
+        sought.append(part.name)
+        return rows_in_file(part, checkpoint)
+
+    monkeypatch.setattr(stored_packing, "PIECE_ELEMENTS", 1)
+    monkeypatch.setattr(stored_packing, "rows_in_file", seek)
+    folder = unfold(made("Q8_0", all_of(Type.Q8_0)), None)
+    model = read_folder(folder)
+    with Checkpoint.open(folder) as checkpoint:
+        load_weights(checkpoint, model, format_choice(STORED), NumpyPacker())
+    assert sorted(sought) == sorted(part.name for weight in model.program.weights for part in weight.parts)
+
+
 def logits(folder: Path, weights: str, ids: list[int]) -> np.ndarray:
     ops = CpuOps(None, 2)
     loaded = Loaded(folder, ops)
@@ -149,16 +164,15 @@ GUIDE = Path(__file__).parents[3] / "docs/guides/gguf.md"
 
 
 def test_the_guide_says_what_types_are_packed_as():
-    """Every type of blocks that the guide names alone in a row, its kind and its bits; every type that is kept has one."""
+    """The kind and the bits of every type of blocks that is kept, as a row of the guide's table has them."""
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in GUIDE.read_text().splitlines() if "|" in line]
-    told = {
-        name: (kind, float(bits.split("(")[0].split(",")[place if "," in bits.split("(")[0] else 0]))
-        for types, kinds, bits in (row for row in rows if len(row) == 3)
-        for place, name in enumerate(types.split(", "))
-        for kind in [kinds.split(", ")[place if "," in kinds else 0]]
-        if name in BLOCK_TYPES and kind in WeightKind.__members__
-    }
+    told: dict[str, tuple[str, float]] = {}
+    for types, kinds, bits in (row for row in rows if len(row) == 3):
+        names, packed = types.split(", "), kinds.split(", ")
+        if set(packed) <= set(WeightKind.__members__) and not types.startswith("matrices"):
+            numbers = [float(each) for each in bits.partition(" (")[0].split(", ")]
+            told |= dict(zip(names, zip(packed * len(names), numbers * len(names), strict=False), strict=False))
     assert set(told) == {name for _, held in HELD for name in held}
-    for name, (kind, bits) in told.items():
+    for name, (kind, number) in told.items():
         found = stored_format([TensorInfo("", (64, 256), 0, 0, name)], True)
-        assert (found.kind.name, round(found.bits_per_weight + 1e-9, 2)) == (kind, bits), name
+        assert (found.kind.name, round(found.bits_per_weight + 1e-9, 2)) == (kind, number), name

@@ -5,6 +5,8 @@ Knows: the life of a context of csrc/include/twostroke/abi.h. Must not know: wha
 
 from __future__ import annotations
 
+import threading
+
 from twostroke.backends.cpu.library import best_level, load_library
 from twostroke.types.errors import BackendError
 
@@ -17,6 +19,7 @@ class NativeContext:
     def __init__(self, level: str | None, num_threads: int) -> None:
         self.level = level or best_level()
         self.num_threads = num_threads
+        self._closing = threading.Lock()
         self._library = load_library(self.level)
         self._context = self._library.ts_context_create(num_threads) if 1 <= num_threads <= MAX_THREADS else None
         if not self._context:
@@ -26,8 +29,9 @@ class NativeContext:
             )
 
     def close(self) -> None:
-        """End the threads; the object cannot be used afterwards. Closing twice is harmless."""
-        context, self._context = self._context, None
+        """End the threads; the object cannot be used afterwards. Closing twice is harmless, also from two threads."""
+        with self._closing:
+            context, self._context = self._context, None
         if context:
             self._library.ts_context_destroy(context)
 

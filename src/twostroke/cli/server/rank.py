@@ -17,7 +17,7 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, exit_code
 from twostroke.options import BY_NAME, CLUSTER_OPTIONS
 from twostroke.types.errors import TwostrokeError
 
-OWN = tuple(BY_NAME[name] for name in ("revision", "threads", "cpu_level", "cache"))
+OWN = tuple(BY_NAME[name] for name in ("revision", "threads", "cpu_level", "cache", "cache_limit"))
 
 
 @click.command(cls=ExampleCommand, example="twostroke rank meta-llama/Llama-3.1-8B-Instruct --listen 10.0.0.6:8201")

@@ -4,8 +4,9 @@
     folder/<fingerprint>-<formats and layout>.pack
 
 Two processes that start at once both pack, each into a file of its own, and the last rename wins. Both files are whole,
-and a mapping keeps the bytes of the file it was made of. Files that are stale or broken are replaced. Where the folder
-cannot hold the file (no room, not writable), weights are packed into memory and the reason goes to `warn`.
+and a mapping keeps the bytes of the file it was made of. Files that are stale or broken are replaced. Where there is
+no room, files that are not in use are removed, those used longest ago first (room.py). Where the folder cannot hold the
+file even then, or is not writable, weights are packed into memory. Both are told to `warn`.
 
 Knows: when a file can stand for a checkpoint.
 Must not know: which folder a user wants, what a packer computes.
@@ -14,7 +15,6 @@ Must not know: which folder a user wants, what a packer computes.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -34,6 +34,7 @@ from twostroke.weights.packed.file import PackedFile, map_file, new_file, remove
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.fresh_file import FreshFile
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
+from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.tensors import check_tensors
 
 LAYOUT = "3"
@@ -44,9 +45,6 @@ NO_CACHE = "off"
 
 PACKED = "packed"
 """The part of the cache folder that is this module's."""
-
-KEPT_FREE_BYTES = 256 << 20
-"""Left free on the disk of the cache, for other programs."""
 
 
 def kept_folder(asked: str | None, usual: Path) -> Path | None:
@@ -89,7 +87,7 @@ def _role(weight: Weight) -> str:
 
 
 def cached_weights(
-    folder: Path,
+    folder: KeptFolder,
     checkpoint: Checkpoint,
     model: Model,
     format_for: FormatChoice,
@@ -103,7 +101,7 @@ def cached_weights(
     never an error, only a sentence for `warn`.
     """
     checkpoint = check_tensors(checkpoint, model)
-    entry = cache_entry(folder, checkpoint, model, format_for)
+    entry = cache_entry(folder.path, checkpoint, model, format_for)
     if entry.path.exists():
         try:
             file = map_file(entry.path, entry.plan)
@@ -111,8 +109,10 @@ def cached_weights(
         except StaleFile as reason:
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
     try:
-        remove_abandoned(folder)
-        _require_room(entry)
+        if entry.path.is_dir():
+            raise OSError("a folder has the name of their file")
+        remove_abandoned(folder.path)
+        folder.make_room(entry.path, entry.plan.file_bytes, warn)
         with ExitStack() as closing:
             target = closing.enter_context(new_file(entry.path, entry.plan, checkpoint.origin))
             pack_into(target, checkpoint, model, format_for, packer, progress)
@@ -121,23 +121,10 @@ def cached_weights(
             return _of_file(fresh, entry, model, format_for)
     except OSError as reason:
         words = getattr(reason, "strerror", None) or str(reason)
-        warn(f"Packed weights cannot be kept in {folder}: {words}. They are packed into memory, at every start.")
+        warn(f"Packed weights cannot be kept in {folder.path}: {words}. They are packed into memory, at every start.")
     return CachedWeights(load_weights(checkpoint, model, format_for, packer, progress))
 
 
 def _of_file(file: PackedFile | FreshFile, entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
     weights = weights_from_blobs(model, format_for, entry.plan.blobs(file.whole).__getitem__)
     return CachedWeights(replace(weights, mapped=file.whole), file)
-
-
-def _require_room(entry: CacheEntry) -> None:
-    folder = entry.path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    if entry.path.is_dir():
-        raise OSError("a folder has the name of their file")
-    free_bytes = shutil.disk_usage(folder).free
-    if entry.plan.file_bytes + KEPT_FREE_BYTES > free_bytes:
-        raise OSError(
-            f"they need {entry.plan.file_bytes / 1e9:.2f} GB and {KEPT_FREE_BYTES / 1e9:.2f} GB to spare,"
-            f" {free_bytes / 1e9:.2f} GB are free"
-        )

@@ -15,6 +15,7 @@ from pathlib import Path
 from twostroke.types.errors import ConfigError
 from twostroke.weights.packed.file import header_of, open_file
 from twostroke.weights.packed.header import StaleFile
+from twostroke.weights.packed.in_use import in_use
 
 SUFFIX = ".pack"
 
@@ -31,11 +32,12 @@ class CacheState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """name: without the ending. origin, formats: empty where the header cannot be read. why: of an unusable one."""
+    """used_s: when it was mapped or written last. origin, formats: empty where the header cannot be read. why: of an
+    unusable one."""
 
     path: Path
     num_bytes: int
-    written_s: float
+    used_s: float
     origin: str = ""
     formats: str = ""
     state: CacheState = CacheState.UNCHECKED
@@ -43,8 +45,13 @@ class CachedFile:
 
     @property
     def name(self) -> str:
-        """What the verbs call it."""
+        """What the verbs call it: without the ending."""
         return self.path.stem
+
+    @property
+    def in_use(self) -> bool | None:
+        """Whether a process maps it now; None where that cannot be known."""
+        return in_use(self.path)
 
 
 def cached_files(folder: Path) -> list[CachedFile]:
@@ -111,6 +118,6 @@ def _described(path: Path, state: CacheState = CacheState.UNCHECKED, why: str = 
     try:
         header = header_of(path)
     except StaleFile as reason:
-        return CachedFile(path, plain.num_bytes, plain.written_s, state=CacheState.UNUSABLE, why=why or str(reason))
+        return CachedFile(path, plain.num_bytes, plain.used_s, state=CacheState.UNUSABLE, why=why or str(reason))
     formats = header.key.get("formats", "")
-    return CachedFile(path, plain.num_bytes, plain.written_s, header.origin, formats, state, why)
+    return CachedFile(path, plain.num_bytes, plain.used_s, header.origin, formats, state, why)

@@ -43,6 +43,7 @@ from twostroke.weights.packed.header import (
     parse_header,
     preamble,
 )
+from twostroke.weights.packed.in_use import alone, mark_used, use
 from twostroke.weights.packed.writeback import begin_writing
 
 SAMPLED_BLOCKS = 32
@@ -87,12 +88,14 @@ class FileTarget:
         return np.frombuffer(mapping, np.uint8)
 
     def finish(self) -> None:
-        """Write the header, make everything durable, and let the file appear under its path. Raises OSError."""
+        """Write the header, make everything durable, and let the file appear under its path, in use by this process as
+        long as it is mapped. Raises OSError."""
         self._require_whole()
         header = encode(self._plan, self._read_sums(), self._origin)
         _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
         os.fsync(self._descriptor)
         os.replace(self._temporary, self.path)
+        use(self._descriptor)
         with contextlib.suppress(OSError):  # a lost rename only costs another packing
             sync_folder(self.path.parent)
 
@@ -164,7 +167,8 @@ class PackedFile:
         return True
 
     def close(self) -> None:
-        """Nothing to do: the bytes stay mapped."""
+        """The bytes stay mapped; this was their last use."""
+        mark_used(self.path)
 
     def discard(self) -> None:
         """Delete the file, unless another one has taken its name by now."""
@@ -191,12 +195,16 @@ def map_file(path: Path, plan: FilePlan) -> PackedFile:
     """The file, mapped read-only, a sample of it compared. Raises StaleFile where it is not as planned."""
     file = open_file(path, lambda header: header.require(plan))
     file.check_sample()
+    mark_used(path)
     return file
 
 
 def open_file(path: Path, require: Callable[[Header], None] = lambda header: None) -> PackedFile:
-    """Map a file that describes itself rightly and that `require` takes. Raises StaleFile."""
+    """Map a file that describes itself rightly and that `require` takes; it is in use until the mapping ends. Raises
+    StaleFile."""
     with _opened(path) as descriptor:
+        if not use(descriptor):
+            raise StaleFile("it was removed at this moment")
         status = os.fstat(descriptor)
         header = read_header(descriptor)
         require(header)
@@ -221,13 +229,9 @@ def header_of(path: Path) -> Header:
 def remove_abandoned(folder: Path) -> None:
     """Delete partial files whose writer is gone: a writer holds a lock on its file for as long as it lives."""
     for path in folder.glob("*.partial"):
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), alone(path) as abandoned:
+            if abandoned:
                 os.unlink(path)
-            finally:
-                os.close(descriptor)
 
 
 def _locked_temporary(path: Path) -> tuple[int, str]:

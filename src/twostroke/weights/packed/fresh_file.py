@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from twostroke.weights.packed.file import FileTarget
 from twostroke.weights.packed.header import StaleFile
+from twostroke.weights.packed.in_use import mark_used
 
 
 class FreshFile:
@@ -52,6 +53,7 @@ class FreshFile:
         """The same for an engine that ends: what the disk refuses is packed again by the next start."""
         with contextlib.suppress(StaleFile):
             self.check_all()
+        mark_used(self.path)
 
     def discard(self) -> None:
         """Nothing to do: a file that could not be finished has no name, and what was written of it is removed."""

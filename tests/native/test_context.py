@@ -1,0 +1,68 @@
+"""The life of a native context: its threads and memory are given back exactly once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any
+
+from twostroke.backends.cpu.context import NativeContext
+
+CLOSE: CodeType = NativeContext.close.__code__
+
+
+class Library:
+    """Counts what is freed."""
+
+    def __init__(self) -> None:
+        self.freed: list[int] = []
+
+    def ts_context_destroy(self, context: int) -> None:
+        self.freed.append(context)
+
+
+def closed_by_two(place: int) -> tuple[int, bool]:
+    """How often a context is freed where one thread that closes it stops before its instruction number `place` while
+    another one closes it too; and whether there is such an instruction."""
+    context, library = NativeContext(None, 1), Library()
+    destroy, found = context._library.ts_context_destroy, context._context
+    context._library = library
+    stopped, go_on, passed = threading.Event(), threading.Event(), []
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        if frame.f_code is not CLOSE:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            passed.append(frame.f_lasti)
+            if len(passed) == place + 1:
+                stopped.set()
+                go_on.wait(10)
+        return trace
+
+    def traced() -> None:
+        sys.settrace(trace)
+        context.close()
+        sys.settrace(None)
+        stopped.set()
+
+    first, second = threading.Thread(target=traced), threading.Thread(target=context.close)
+    first.start()
+    stopped.wait(10)
+    second.start()
+    second.join(0.02)
+    go_on.set()
+    first.join()
+    second.join()
+    destroy(found)
+    return len(library.freed), len(passed) > place
+
+
+def test_two_threads_that_close_at_once_free_it_once() -> None:
+    place, more = 0, True
+    while more:
+        freed, more = closed_by_two(place)
+        assert freed == 1, place
+        place += 1
+    assert place > 10

@@ -48,18 +48,24 @@ _NAMES: dict[str, str] = {
     "dense.phi3": "Phi3ForCausalLM Phi4MultimodalForCausalLM",
     "dense.seed_oss": "SeedOssForCausalLM",
     "dense.smollm3": "SmolLM3ForCausalLM",
+    "encoders.albert": "AlbertForMaskedLM AlbertForPreTraining AlbertForSequenceClassification AlbertModel",
     "encoders.bert": (
-        "BertForMaskedLM BertForSequenceClassification BertModel ElectraForMaskedLM ElectraForPreTraining "
+        "BertForMaskedLM BertForSequenceClassification BertModel CamembertForMaskedLM "
+        "CamembertForSequenceClassification CamembertModel ElectraForMaskedLM ElectraForPreTraining "
         "ElectraForSequenceClassification ElectraModel RobertaForMaskedLM RobertaForSequenceClassification "
         "RobertaModel XLMRobertaForMaskedLM XLMRobertaForSequenceClassification XLMRobertaModel "
     ),
+    "encoders.deberta_v2": "DebertaV2ForMaskedLM DebertaV2ForSequenceClassification DebertaV2Model",
     "encoders.distilbert": "DistilBertForMaskedLM DistilBertForSequenceClassification DistilBertModel",
     "encoders.eurobert": "EuroBertForMaskedLM EuroBertModel",
     "encoders.gte": "GteForMaskedLM GteForSequenceClassification GteModel",
+    "encoders.jina_bert": "JinaBertForMaskedLM JinaBertModel",
     "encoders.jina_embeddings_v3": "JinaEmbeddingsV3ForMaskedLM JinaEmbeddingsV3Model",
     "encoders.modernbert": "ModernBertForMaskedLM ModernBertForSequenceClassification ModernBertModel",
+    "encoders.mpnet": "MPNetForMaskedLM MPNetForSequenceClassification MPNetModel",
     "encoders.neobert": "NeoBERT NeoBERTLMHead NeoBERTModel",
     "encoders.nomic_bert": "NomicBertModel",
+    "encoders.t5": "MT5EncoderModel T5EncoderModel",
     "experts.afmoe": "AfmoeForCausalLM",
     "experts.aria": "AriaForConditionalGeneration AriaTextForCausalLM",
     "experts.dbrx": "DbrxForCausalLM",
@@ -98,13 +104,16 @@ _NAMES: dict[str, str] = {
     "llava": (
         "AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration "
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
-        "Exaone4_5_ForConditionalGeneration GotOcr2ForConditionalGeneration "
-        "GraniteSpeechForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
-        "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration InternVLForConditionalGeneration "
-        "JanusForConditionalGeneration Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
-        "LightOnOcrForConditionalGeneration LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
+        "DeepseekVLHybridForConditionalGeneration Exaone4_5_ForConditionalGeneration "
+        "FastVlmForConditionalGeneration GotOcr2ForConditionalGeneration "
+        "GraniteDoclingForConditionalGeneration GraniteSpeechForConditionalGeneration "
+        "HyperCLOVAXVisionV2ForConditionalGeneration Idefics2ForConditionalGeneration "
+        "Idefics3ForConditionalGeneration InternVLForConditionalGeneration JanusForConditionalGeneration "
+        "Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration LightOnOcrForConditionalGeneration "
+        "LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
         "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
-        "MiniCPMV4_6ForConditionalGeneration Mistral3ForConditionalGeneration "
+        "MiniCPMOcrForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
+        "MiniCPMV4_7ForConditionalGeneration Mistral3ForConditionalGeneration "
         "MossTranscribeDiarizeForConditionalGeneration Ovis2ForConditionalGeneration "
         "QianfanOCRForConditionalGeneration Qwen2AudioForConditionalGeneration "
         "SmolVLMForConditionalGeneration VideoLlama3ForConditionalGeneration "
@@ -134,6 +143,7 @@ _NAMES: dict[str, str] = {
         "Qwen3MoeForCausalLM Qwen3OmniMoeForConditionalGeneration Qwen3OmniMoeThinkerForConditionalGeneration "
         "Qwen3VLMoeForConditionalGeneration "
     ),
+    "remote.baichuan": "BaiChuanForCausalLM BaichuanForCausalLM",
     "remote.bailing_moe": "BailingMoeForCausalLM BailingMoeV2ForCausalLM",
     "remote.deepseek": "DeepseekForCausalLM",
     "remote.exaone": "ExaoneForCausalLM",
@@ -141,6 +151,7 @@ _NAMES: dict[str, str] = {
     "remote.minicpm": "MiniCPMForCausalLM",
     "remote.nemotron_nas": "DeciLMForCausalLM",
     "remote.orion": "OrionForCausalLM",
+    "remote.xverse": "XverseForCausalLM",
     "states.bamba": "BambaForCausalLM",
     "states.falcon_h1": "FalconH1ForCausalLM",
     "states.granite_hybrid": "GraniteMoeHybridForCausalLM",
@@ -177,6 +188,7 @@ _TYPES: dict[str, str] = {
     "ArceeForCausalLM": "arcee",
     "AriaForConditionalGeneration": "aria",
     "AriaTextForCausalLM": "aria_text",
+    "BaichuanForCausalLM": "baichuan",
     "BailingMoeV2ForCausalLM": "bailing_moe",
     "BambaForCausalLM": "bamba",
     "BioGptForCausalLM": "biogpt",
@@ -232,7 +244,7 @@ _TYPES: dict[str, str] = {
     "GlmMoeDsaForCausalLM": "glm_moe_dsa",
     "GlmOcrForConditionalGeneration": "glm_ocr",
     "GptOssForCausalLM": "gpt_oss",
-    "GraniteForCausalLM": "granite",
+    "GraniteForCausalLM": "granite granite_docling_text",
     "GraniteMoeForCausalLM": "granitemoe",
     "GraniteMoeHybridForCausalLM": "granitemoehybrid",
     "GraniteMoeSWAForCausalLM": "granitemoe_swa",
@@ -259,9 +271,10 @@ _TYPES: dict[str, str] = {
     "Llama4ForConditionalGeneration": "llama4",
     "LlamaForCausalLM": "llama",
     "LlavaForConditionalGeneration": (
-        "aya_vision cohere2_vision deepseek_vl exaone4_5 got_ocr2 hyperclovax_vision_v2 idefics2 idefics3 "
-        "internvl janus lfm2_vl lfm3_vl lighton_ocr llava llava_next llava_next_video llava_onevision "
-        "minicpmv4_6 mistral3 ovis2 qianfan_ocr smolvlm video_llama_3 video_llava vipllava "
+        "aya_vision cohere2_vision deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm got_ocr2 granite_docling "
+        "hyperclovax_vision_v2 idefics2 idefics3 internvl janus lfm2_vl lfm3_vl lighton_ocr llava llava_next "
+        "llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 ovis2 qianfan_ocr "
+        "smolvlm video_llama_3 video_llava vipllava "
     ),
     "LongcatFlashForCausalLM": "longcat_flash",
     "Mamba2ForCausalLM": "mamba2",
@@ -324,6 +337,7 @@ _TYPES: dict[str, str] = {
     "Starcoder2ForCausalLM": "starcoder2",
     "VaultGemmaForCausalLM": "vaultgemma",
     "VoxtralForConditionalGeneration": "voxtral",
+    "XverseForCausalLM": "xverse",
     "YoutuForCausalLM": "youtu",
     "Zamba2ForCausalLM": "zamba2",
     "ZambaForCausalLM": "zamba",

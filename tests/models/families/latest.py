@@ -11,7 +11,8 @@ from typing import Any
 import transformers
 
 from tests.models.families.dense import SMALL, Config, small
-from tests.models.families.wrapped import CLIP, TOWER, of_type, wrapped
+from tests.models.families.experts import nemotron_h_moe
+from tests.models.families.wrapped import CLIP, SIGLIP, TOWER, of_type, wrapped
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -38,6 +39,17 @@ def step(**changes: Any) -> Config:
     return wrapped("Step3p7", {**STEP, **changes}, vision_config=STEP_TOWER)
 
 
+def nemotron_omni() -> transformers.PretrainedConfig:
+    """The class has a name of its own kind, as in published files."""
+    tower = {**TOWER, "model_type": "radio", "video_temporal_patch_size": 2, "patch_size": 14, "image_size": 28}
+    return transformers.NemotronH_Omni_Reasoning_V3_Config(
+        text_config=nemotron_h_moe()().to_dict(),
+        vision_config={**tower, "max_img_size": 28},
+        **{"vision_hidden_size": 16, "projector_hidden_size": 24},
+        architectures=["NemotronH_Omni_Reasoning_V3"],
+    )
+
+
 LATEST: dict[str, Config] = {
     "step-3.7": step(),
     "step-3.7-plain": step(
@@ -48,5 +60,13 @@ LATEST: dict[str, Config] = {
     "ling-3-open-gate": bailing_hybrid(
         kda_safe_gate=False, layer_types=["full_attention", "linear_attention"] * 2, norm_topk_prob=False
     ),
-    "perception-lm": wrapped("PerceptionLM", of_type("llama"), vision_config=CLIP),
+    "nemotron-omni": nemotron_omni,
+    "granite-4-vision": wrapped(
+        "Granite4Vision",
+        {"embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.22},
+        vision_config={**SIGLIP, "hidden_size": 64, "patch_size": 7},
+        qformer_config={"num_hidden_layers": 1, "intermediate_size": 24},
+        **{"downsample_rate": "1/2", "deepstack_layer_map": [[0, 0]], "spatial_target_layers": [0, 1, 1, 1]},
+    ),
+    "perception-lm": wrapped("PerceptionLM", of_type("llama"), vision_config={**CLIP, "model_args": {"embed_dim": 16}}),
 }

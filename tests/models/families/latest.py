@@ -17,13 +17,20 @@ from tests.models.families.wrapped import CLIP, SIGLIP, TOWER, of_type, wrapped
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
     **{"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "share_expert_dim": 48},
-    **{"layer_types": ["full_attention", "sliding_attention"] * 2, "moe_router_scaling_factor": 1.7},
+    **{"layer_types": ["full_attention", "sliding_attention"] * 2, "moe_router_scaling_factor": 1.5},
     **{"mlp_layer_types": ["dense", "sparse", "sparse", "dense"], "swiglu_limits": [0.0, 0.5, None, 0.0]},
     "swiglu_limits_shared": [0.0, 0.0, 0.7, 0.9],
     "rope_parameters": {
         "full_attention": {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.5},
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
     },
+}
+SCALED_AT_FULL = {
+    "full_attention": {
+        **{"rope_type": "llama3", "rope_theta": 500000.0, "partial_rotary_factor": 0.5, "factor": 4.0},
+        **{"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
 }
 STEP_TOWER: dict[str, Any] = {**TOWER, "image_size": 28, "patch_size": 14, "max_position_embeddings": 4}
 bailing_hybrid = small(

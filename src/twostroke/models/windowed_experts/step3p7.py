@@ -50,9 +50,7 @@ ALWAYS = ("use_head_wise_attn_gate", "use_moe_router_bias", "norm_expert_weight"
 NAMES = AttentionNames(gate="self_attn.g_proj")
 
 
-@architecture(
-    "Step3p7ForConditionalGeneration", "Step3p5ForCausalLM", model_type="step3p7", other_types=("step3p5",)
-)
+@architecture("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration", model_type="step3p5", other_types=("step3p7",))
 def step3p7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images, or Step 3.5, which is that model alone."""
     entry = Architecture("Step3p7Text", "step3p5", _text, ("step3p7",))

@@ -1,9 +1,9 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
 Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Orion, XVERSE, Baichuan, Ling, DeepSeek MoE, Nemotron Super,
-BitNet, Jina 2, NeoBERT and Step 3.5, which were written down after its text, recorded from the converter itself (conversion/*.py
-of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this writer was equal to
-the converter's then, but for the last bit of exponentials).
+BitNet, Jina 2, NeoBERT and Step 3.5, which were written down after its text, recorded from the converter itself
+(conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this
+writer was equal to the converter's then, but for the last bit of exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
@@ -50,7 +50,10 @@ OWN = {
     "feed_forward.experts.w3": "ffn_up_exps.weight",
 }
 """Names that the package's map does not have."""
-NOT_READ = ("vision_model.", "vit_large_projector.", "pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+NOT_READ = (
+    *("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector."),
+    *("vision_model.", "vit_large_projector."),
+)
 """What the names of tensors begin with that the converter leaves out, or puts into a file of their own."""
 _EXPERT = re.compile(r"(.*\.experts|model\.altup_\w*projections)\.(\d+)\.(.+)")
 

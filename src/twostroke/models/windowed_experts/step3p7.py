@@ -50,7 +50,7 @@ ALWAYS = ("use_head_wise_attn_gate", "use_moe_router_bias", "norm_expert_weight"
 NAMES = AttentionNames(gate="self_attn.g_proj")
 
 
-@architecture("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration", model_type="step3p5", other_types=("step3p7",))
+@architecture("Step3p7ForConditionalGeneration", "Step3p5ForCausalLM", model_type="step3p5", other_types=("step3p7",))
 def step3p7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images, or Step 3.5, which is that model alone."""
     entry = Architecture("Step3p7Text", "step3p5", _text, ("step3p7",))
@@ -67,9 +67,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     windows = windows_by_layer(
         fields, layers, fields.optional_integer("sliding_window", 1, MAX_POSITIONS) or 0, (0,) * layers
     )
-    ropes = ropes_by_layer_type(
-        fields, parts.heads.head_dim, facts.max_positions, THETAS, FULL, partial=1.0
-    )
+    ropes = ropes_by_layer_type(fields, parts.heads.head_dim, facts.max_positions, THETAS, FULL, partial=1.0)
     kinds = _kinds(parts, windows)
     blocks = [_block(parts, limits) for limits in zip(*_limits(fields, layers), strict=True)]
     sparse = listed_blocks(fields, blocks[0][1], layers, 3)

@@ -4,8 +4,8 @@
                          f_e(weight_e * x) where weigh_inputs is not 0 (Llama 4);
     f_e(x) = down_e(act(gate_up_e(x)))
 
-act: the op `gate` with `activation`, `limit`, `shift` and `hold_values` where gate_up has twice as many rows as down has columns, else
-the op `activate` with `activation`.
+act: the op `gate` with `activation`, `limit`, `shift` and `hold_values` where gate_up has twice as many rows as down
+has columns, else the op `activate` with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 are of
 experts that this op leaves out: they add nothing (idle_share.py says what they count; weigh_inputs is 0 then). Another

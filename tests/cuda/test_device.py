@@ -25,9 +25,8 @@ def gpu() -> Iterator[CudaDevice]:
     made.close()
 
 
-WITHOUT_KERNELS = {"gather", "hand_over", "receive", "place_scores", "placed_attention", "round_rows"}
-"""Programs with these are refused on a device: ops of programs that several processes share, of encoders whose scores
-depend on places, and of BitNet's rounded activations."""
+WITHOUT_KERNELS = {"gather", "hand_over", "receive"}
+"""Programs with these are refused on a device: ops of programs that several processes share."""
 
 
 def test_every_op_of_one_process_has_kernels() -> None:

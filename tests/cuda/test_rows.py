@@ -11,11 +11,20 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 
 
+def unusual(x: np.ndarray) -> np.ndarray:
+    """Rows of which one is tiny, one has an infinity and one is not finite at all."""
+    found = x.copy()
+    found[1] *= np.float32(1e-8)
+    found[2, 0], found[3, -1] = np.inf, np.nan
+    return found
+
+
 @pytest.mark.parametrize("width", [1, 40, 300])
 def test_rows(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     x, like = numbers(7, width), numbers(7, width, seed=1)
     same_bits(cpu, gpu, "gaussian_cut", (x, 1.2))
     same_bits(cpu, gpu, "match_rms", (x, like, 1e-5))
+    same_bits(cpu, gpu, "round_rows", (np.zeros_like(x), unusual(x)), tolerance=None)
     same_bits(cpu, gpu, "scale_columns", (x, numbers(width, seed=2)))
     same_bits(cpu, gpu, "scale_columns", (x, numbers(1, seed=3)))
     same_bits(cpu, gpu, "xielu", (3 * x, np.array([0.3, -0.2, 0.5, -1e-6], np.float32)))

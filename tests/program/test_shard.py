@@ -115,7 +115,7 @@ def run(
             loaded = load_weights(checkpoint, model, format_for, NumpyPacker())
         memories.append(memory_of(model, loaded, kv, SIZES))
         forwards.append(OpByOp(program, RankOps(ops, exchange, rank), memories[-1]))
-    return together(forwards, memories, TOKENS, CHUNKS)
+    return together(forwards, memories, TOKENS, (len(TOKENS),) if whole.whole_prompts else CHUNKS)
 
 
 def factors_of(program: Program) -> dict[int, tuple[float, ...]]:

@@ -1,6 +1,7 @@
 // kv_write and attention. Slots and page tables are checked on the host, where the step was written.
 // Knows: ops' operands, kernels' arguments. Must not know: products.
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/machine/words.h"
 
@@ -130,7 +131,7 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way
 }
 
 int32_t start_attention(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
-  args.stage = stage_of(*a.layer);
+  if (args.places.place_of == nullptr) args.stage = stage_of(*a.layer);
   const bool whole = args.stage.stages > 0;
   const Way many = many_rows(a.layer->kind);
   Way few = few_rows(a.layer->kind);
@@ -146,6 +147,30 @@ int32_t start_attention(ts_context& device, const ts_attention_args& a, Attentio
   int32_t status = TS_OK;
   if (any_many) status = whole ? start_whole(device, a, many, args) : start_segments(device, a, many, args);
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
+}
+
+int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places& places) {
+  int32_t status = check_attention(a);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  status = check_pages(a.batch, *a.layer, a.q.rows, a.window);
+  if (status != TS_OK) return status;
+  AttentionArgs args = {};
+  args.layer = *a.layer;
+  args.out = a.out.data;
+  args.q = a.q.data;
+  args.sinks = a.sinks.data;
+  args.slopes = a.slopes.data;
+  args.q_stride = a.q.stride;
+  args.out_stride = a.out.stride;
+  args.heads = a.q.heads;
+  args.scale = static_cast<float>(a.scale);
+  args.soft_cap = static_cast<float>(a.soft_cap);
+  args.window = static_cast<int32_t>(a.window);
+  args.ahead = static_cast<int32_t>(a.ahead);
+  args.places = places;
+  status = mirror_sequences(device, a.batch, &args);
+  if (status != TS_OK) return status;
+  return start_attention(device, a, args);
 }
 
 }  // namespace
@@ -182,27 +207,24 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
   return start(device, kKernel_kv_write, a.k.rows * a.k.heads, kGroupThreads, &args);
 }
 
-int32_t launch(ts_context& device, const ts_attention_args& a) {
-  int32_t status = check_attention(a);
-  if (status != TS_OK || a.batch.count == 0) return status;
-  status = check_pages(a.batch, *a.layer, a.q.rows, a.window);
+int32_t launch(ts_context& device, const ts_attention_args& a) { return launch_with(device, a, {}); }
+
+// What lies on the device is not looked at: a kernel makes NaN of a score whose place is none.
+int32_t launch(ts_context& device, const ts_placed_attention_args& a) {
+  int32_t status = check_layer(a.layer);
+  if (status == TS_OK) status = check_shapes(a);
   if (status != TS_OK) return status;
-  AttentionArgs args = {};
-  args.layer = *a.layer;
-  args.out = a.out.data;
-  args.q = a.q.data;
-  args.sinks = a.sinks.data;
-  args.slopes = a.slopes.data;
-  args.q_stride = a.q.stride;
-  args.out_stride = a.out.stride;
-  args.heads = a.q.heads;
-  args.scale = static_cast<float>(a.scale);
-  args.soft_cap = static_cast<float>(a.soft_cap);
-  args.window = static_cast<int32_t>(a.window);
-  args.ahead = static_cast<int32_t>(a.ahead);
-  status = mirror_sequences(device, a.batch, &args);
+  const Places places = {a.places.data, a.table.data, a.by_row.data, a.by_key.data, a.places.length / 2, places_of(a), a.by_row.stride, a.by_key.stride};
+  return launch_with(device, {a.out, a.q, a.layer, a.batch, a.scale, 0, 0.0, {}, {}, a.ahead}, places);
+}
+
+int32_t launch(ts_context& device, const ts_place_scores_args& a) {
+  const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  return start_attention(device, a, args);
+  if (a.x.dim > kMostDim) return TS_BAD_SHAPE;
+  const int64_t parts = parts_of(a.out.dim);
+  const PlaceScoreArgs args = {a.out.data, a.x.data, a.table.data, a.out.stride, a.x.stride, a.x.rows, a.x.heads, a.x.dim, a.out.dim, parts};
+  return start(device, kKernel_place_scores, divide_up(a.x.rows, kPlaceRows) * a.x.heads * parts, kThreads, &args);
 }
 
 }  // namespace cuda

@@ -147,6 +147,12 @@ int32_t launch(ts_context& device, const ts_gaussian_cut_args& a) {
   return start(device, kKernel_gaussian_cut, a.out.rows, row_threads(args.columns), &args);
 }
 
+int32_t launch(ts_context& device, const ts_round_rows_args& a) {
+  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
+  const NormArgs args = {a.out.data, a.x.data, nullptr, nullptr, a.out.stride, a.x.stride, a.out.rows, 1, width_of(a.out), 0.0f};
+  return start(device, kKernel_round_rows, a.out.rows, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_match_rms_args& a) {
   if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
   const NormArgs args = {a.out.data, a.like.data, nullptr, nullptr, a.out.stride, a.like.stride, a.out.rows, 1, width_of(a.out), static_cast<float>(a.least)};

@@ -1,5 +1,6 @@
-// What some families alone have: experts, states, latents, entries, streams. One translation unit: see kernels.cpp.
+// What some families alone have: experts, states, latents, entries, streams, places. One translation unit: see kernels.cpp.
 // Knows: which files there are. Must not know: what they compute.
+#include "../kernels/attention/place_scores.cpp"
 #include "../kernels/entries/entry_attention.cpp"
 #include "../kernels/entries/entry_select.cpp"
 #include "../kernels/entries/entry_write.cpp"
@@ -14,6 +15,7 @@
 #include "../kernels/rows/gaussian_cut.cpp"
 #include "../kernels/rows/match_rms.cpp"
 #include "../kernels/rows/mix_streams.cpp"
+#include "../kernels/rows/round_rows.cpp"
 #include "../kernels/rows/scale_columns.cpp"
 #include "../kernels/rows/stream_shares.cpp"
 #include "../kernels/rows/weigh_streams.cpp"

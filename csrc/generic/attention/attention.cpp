@@ -145,7 +145,7 @@ void merge_task(void* opaque, int64_t index, int32_t thread) {
 int32_t check(const AttentionJob& job) {
   const ts_kv_layer* layer = job.layer;
   const int64_t behind = job.q_behind == nullptr ? 0 : layer->head_dim - layer->value_dim;
-  if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMaxGroup) return TS_BAD_SHAPE;
+  if (job.heads < 1 || job.heads % layer->kv_heads != 0 || job.heads / layer->kv_heads > kMostQueryHeads) return TS_BAD_SHAPE;
   if (job.q_stride < job.heads * (layer->head_dim - behind) || job.out_stride < job.heads * layer->value_dim) return TS_BAD_SHAPE;
   if (job.behind_stride < job.heads * behind || job.sequences < 0 || job.window == INT32_MIN || job.ahead < 0) return TS_BAD_SHAPE;
   if (!(job.soft_cap >= 0.0f)) return TS_BAD_VALUE;

@@ -1,6 +1,7 @@
 // place_scores: each head's vector times a vector of every place. A task is one head of a few rows, so that a head's table stays in a
-// first- or second-level cache; each sum goes over the dimensions in order.
+// first- or second-level cache. Each sum is one chain of products over the dimensions, in order.
 // Knows: rows, the thread pool, simd.h. Must not know: what a place is.
+#include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
@@ -30,15 +31,15 @@ void score_part(const ts_place_scores_args& a, int64_t row, int64_t rows, int64_
     for (int64_t v = 0; v < kCount; ++v) store(a.out.data + (row + r) * a.out.stride + head * places + b + v * kLanes, sums[r][v]);
 }
 
+// The last places of a row, fewer than a vector has.
 void score_last(const ts_place_scores_args& a, int64_t row, int64_t head, int64_t b) {
-  const int64_t dim = a.x.dim, places = a.out.dim;
+  const int64_t dim = a.x.dim, places = a.out.dim, count = places - b;
+  if (count == 0) return;
   const float* x = a.x.data + row * a.x.stride + head * dim;
-  const float* table = a.table.data + head * dim * places;
-  for (; b < places; ++b) {
-    float sum = 0.0f;
-    for (int64_t d = 0; d < dim; ++d) sum += x[d] * table[d * places + b];
-    a.out.data[row * a.out.stride + head * places + b] = sum;
-  }
+  const float* table = a.table.data + head * dim * places + b;
+  Vec sum = zero();
+  for (int64_t d = 0; d < dim; ++d) sum = fma(set1(x[d]), load_part(table + d * places, count, 0.0f), sum);
+  store_part(a.out.data + row * a.out.stride + head * places + b, count, sum);
 }
 
 void score_rows(void* opaque, int64_t index, int32_t) {
@@ -57,8 +58,8 @@ void score_rows(void* opaque, int64_t index, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_place_scores_args& a) {
-  if (a.out.rows != a.x.rows || a.out.heads != a.x.heads || a.x.heads < 1) return TS_BAD_SHAPE;
-  if (a.table.data == nullptr || a.table.length != a.x.heads * a.x.dim * a.out.dim) return TS_BAD_SHAPE;
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
   ts_parallel(context, (a.x.rows + kTaskRows - 1) / kTaskRows * a.x.heads, score_rows, const_cast<ts_place_scores_args*>(&a));
   return TS_OK;
 }

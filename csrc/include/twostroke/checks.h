@@ -119,4 +119,33 @@ inline int32_t check_shapes(const ts_low_rank_args& a) {
   return TS_OK;
 }
 
+// Places that each of the numbers beside the scores is of.
+inline int64_t places_of(const ts_placed_attention_args& a) {
+  return a.by_row.data != nullptr ? a.by_row.dim : a.by_key.data != nullptr ? a.by_key.dim : a.q.heads > 0 ? a.table.length / a.q.heads : 0;
+}
+
+// And the sequences' rows; not the places of distances, which may lie on a device.
+inline int32_t check_shapes(const ts_placed_attention_args& a) {
+  if (a.layer == nullptr || a.layer->latent != 0 || a.q.heads < 1 || a.out.rows != a.q.rows || a.out.heads != a.q.heads) return TS_BAD_SHAPE;
+  if (a.q.dim != a.layer->head_dim || a.out.dim != a.layer->value_dim || a.ahead < 0 || a.ahead > INT32_MAX) return TS_BAD_SHAPE;
+  const ts_sequences& s = a.batch;
+  if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
+  if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
+  const int64_t count = places_of(a);
+  if (a.places.data == nullptr || a.places.length % 2 == 0 || count < 1) return TS_BAD_SHAPE;
+  if (a.table.data != nullptr && a.table.length != a.q.heads * count) return TS_BAD_SHAPE;
+  const ts_value both[] = {a.by_row, a.by_key};
+  for (const ts_value& each : both)
+    if (each.data != nullptr && (each.rows != a.q.rows || each.heads != a.q.heads || each.dim != count)) return TS_BAD_SHAPE;
+  if (a.by_key.data != nullptr)  // a key's row is a row of the step
+    for (int64_t i = 0; i < s.count; ++i)
+      if (s.context_tokens[i] != s.row_starts[i + 1] - s.row_starts[i]) return TS_BAD_SHAPE;
+  return TS_OK;
+}
+
+inline int32_t check_shapes(const ts_place_scores_args& a) {
+  if (a.out.rows != a.x.rows || a.out.heads != a.x.heads || a.x.heads < 1) return TS_BAD_SHAPE;
+  return a.table.data == nullptr || a.table.length != a.x.heads * a.x.dim * a.out.dim ? TS_BAD_SHAPE : TS_OK;
+}
+
 }  // namespace twostroke

@@ -90,8 +90,9 @@ def test_numbers_and_logits_are_those_of_transformers(own: dict[str, Any], tmp_p
         weights = load_weights(checkpoint, model, format_choice(STORED), NumpyPacker())
         for weight in model.program.weights:
             if weight.parts[0].name.endswith("_proj.weight"):
-                kept = WeightKind.BF16 if weight.columns % 32 else WeightKind.FLAT4
-                kept = WeightKind.AFFINE4_64 if own == INVERSE and kept is WeightKind.FLAT4 else kept
+                # One over what is stored, or the mean of float32 numbers, is no number of 16 bits.
+                kept = WeightKind.FLAT4 if own == PACKED else WeightKind.AFFINE4_64
+                kept = WeightKind.BF16 if weight.columns % 32 else kept
                 assert weight.stored is not None and weight.stored.kind is kept
                 whole = np.concatenate([checkpoint.read(part.name) for part in weight.parts])
                 near = 0.004 if kept is WeightKind.BF16 else 1e-6

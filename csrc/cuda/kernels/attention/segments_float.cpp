@@ -17,6 +17,7 @@ TS_SHARED(float, float_rescales, kSegmentTiles* kFloatColumns);
 TS_SHARED(float, float_totals, kSegmentTiles* kFloatColumns* kLanes);
 TS_SHARED(float, float_inverses, kFloatColumns);
 TS_SHARED(int32_t, column_heads, kFloatColumns);
+TS_SHARED(int32_t, column_rows, kFloatColumns);    // of the step
 TS_SHARED(int32_t, column_aways, kFloatColumns);   // the segment's first position less the row's
 TS_SHARED(int32_t, column_firsts, kFloatColumns);  // what the row sees of the segment
 TS_SHARED(int32_t, column_lasts, kFloatColumns);
@@ -69,9 +70,11 @@ TS_DEVICE_INLINE void load_queries(const AttentionArgs& args, const SegmentBlock
   }
   if (thread >= Work::kColumns) return;
   const bool there = thread < block.columns;
-  const Seen seen = block.tile.seen(args, there ? block.row(thread) : 0);
+  const int32_t row = there ? block.row(thread) : 0;
+  const Seen seen = block.tile.seen(args, row);
   const int32_t start = block.segment * kSegment;
   column_heads[thread] = block.head(there ? thread : 0);
+  column_rows[thread] = block.tile.first + row;
   column_aways[thread] = start - seen.position;
   column_firsts[thread] = there ? SeenPart::place(seen.begin - start) : kSegment;
   column_lasts[thread] = there ? SeenPart::place(seen.end - start) : 0;
@@ -133,7 +136,7 @@ struct FloatScores {
     for (; first < Pages::key_words(dim); first += Work::kWords) add(keys, dim, first, Perhaps{});
   }
   TS_MEMBER_INLINE void store(const AttentionArgs& args) const {
-    const bool adjusts = args.soft_cap > 0.0f || args.slopes != nullptr;
+    const bool adjusts = args.soft_cap > 0.0f || args.slopes != nullptr, has_places = args.places.place_of != nullptr;
     TS_EVERY_LANE
     for (int i = 0; i < Work::kPositions; ++i) {
       const int32_t place = thread_index() + i * Work::kBlock;
@@ -145,12 +148,18 @@ struct FloatScores {
         float_room[place * Work::kQuads + quad] = own;
       }
     }
-    if (!adjusts) return;
+    if (!adjusts && !has_places) return;
     for (int32_t i = 0; i < Work::kPositions * Work::kQuads; ++i) {
       const int32_t place = thread_index() + i / Work::kQuads * Work::kBlock, quad = i % Work::kQuads;
       Words4 own = float_room[place * Work::kQuads + quad];
       TS_EVERY_LANE
-      for (int c = 0; c < 4; ++c) own[c] = bits_of(adjusted(args, column_heads[quad * 4 + c], column_aways[quad * 4 + c] + place, float_of(own[c])));
+      for (int c = 0; c < 4; ++c) {
+        const int32_t column = quad * 4 + c, away = column_aways[column] + place;
+        float score = float_of(own[c]);
+        if (adjusts) score = adjusted(args, column_heads[column], away, score);
+        if (has_places && column_sees(column, place)) score = placed(args, column_heads[column], column_rows[column], away, score);
+        own[c] = bits_of(score);
+      }
       float_room[place * Work::kQuads + quad] = own;
     }
   }

@@ -131,16 +131,20 @@ TS_DEVICE_INLINE WholeTile score_tile(const AttentionArgs& args, const SegmentBl
   multiply_keys<Pages>(args, block, tile, sums);
   const bool there = g < block.columns;
   const int32_t start = block.segment * kSegment + tile * kTile, head = block.head(there ? g : 0);
-  const Seen seen = block.tile.seen(args, there ? block.row(g) : 0);
+  const int32_t row = there ? block.row(g) : 0;
+  const Seen seen = block.tile.seen(args, row);
   found.first = there ? clipped(seen.begin - start) : kTile;
   found.last = there ? clipped(seen.end - start) : 0;
   const int32_t zeros = query_starts[g];
   const float scale = query_scales[g];
-  const bool adjusts = args.soft_cap > 0.0f || args.slopes != nullptr;
+  const bool adjusts = args.soft_cap > 0.0f || args.slopes != nullptr, has_places = args.places.place_of != nullptr;
   TS_EVERY_SCORE {
+    const int32_t away = start + (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j - seen.position;
+    const bool sees = found.sees(t, pair, j, side);
     float score = static_cast<float>(sums[pair][j][side] + zeros) * scale * key_scales[pair][side][j];
-    if (adjusts) score = adjusted(args, head, start + (2 * pair + side) * TS_PAGE_TOKENS + 4 * t + j - seen.position, score);
-    found.scores[pair][j][side] = found.sees(t, pair, j, side) ? score : kLowest;
+    if (adjusts) score = adjusted(args, head, away, score);
+    if (has_places && sees) score = placed(args, head, block.tile.first + row, away, score);
+    found.scores[pair][j][side] = sees ? score : kLowest;
   }
   return found;
 }

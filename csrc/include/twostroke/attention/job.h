@@ -5,6 +5,7 @@
 
 #include "twostroke/attention/integer.h"
 #include "twostroke/attention/matrix.h"
+#include "twostroke/attention/places.h"
 #include "twostroke/attention/rows.h"
 #include "twostroke/attention/words.h"
 
@@ -13,7 +14,7 @@ namespace twostroke {
 constexpr int64_t kBlockRows = 192;     // enough to pay for widening K and V once a block; a multiple of kWideRows
 constexpr int64_t kLatentBlockRows = 96;  // of several hundred dimensions: with a widened tile they fit a second-level cache of 1 MiB
 constexpr int64_t kThinBlockRows = 8;   // up to here K and V are widened on the way to the multiplier
-constexpr int64_t kMaxGroup = 512;
+constexpr int64_t kMostQueryHeads = 512;  // of one KV head
 constexpr int64_t kSegment = 512;       // positions; a multiple of kTile
 constexpr int64_t kTasksPerThread = 3;  // below this a block is shared out by segments
 
@@ -25,13 +26,6 @@ inline int64_t whole_vectors(int64_t rows) { return divide_up(rows, kLanes) * kL
 // Where a sequence's tasks and partial results begin; one entry more than there are sequences.
 struct Starts {
   int64_t task, merge, partial;
-};
-
-// What scores have beside the products, by the place of a row and a position (placed_attention).
-struct Places {
-  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing beside
-  const float *table, *by_row, *by_key;  // (heads, count); (rows, heads, count), rows `stride` apart; each may be NULL
-  int64_t reach, count, row_stride, key_stride;
 };
 
 struct AttentionJob {
@@ -180,7 +174,7 @@ struct Tile {
   uint8_t* keys[kTilePages];
   int64_t ahead[kTilePages];     // bytes to where it begins in what is read next, the next head or `after`; 0 where nothing is
   const uint8_t* after[kTilePages];  // K of the next tile's first head, or NULL
-  Span spans[kMaxGroup > kBlockRows ? kMaxGroup : kBlockRows];
+  Span spans[kMostQueryHeads > kBlockRows ? kMostQueryHeads : kBlockRows];
 };
 
 inline int64_t first_seen(const AttentionJob* job, int64_t position) {

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/attention/places.h"
 #include "twostroke/cuda/arguments/entries.h"
 #include "twostroke/cuda/arguments/rows.h"
 #include "twostroke/cuda/arguments/samples.h"
@@ -44,6 +45,7 @@ constexpr int kMostStateRows = 512;  // of a head's state in delta_rule
 constexpr int kWholeColumns = 8;     // pairs of a row and a query head that a block of attention has, over int8 and int4
 constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
 constexpr int kOneRowColumns = 4;
+constexpr int kPlaceRows = 8;         // of a block of place_scores
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
 struct ElementArgs {  // add, activate, clamp, gate, multiply, scale, soft_cap
@@ -151,6 +153,7 @@ struct AttentionArgs {
   int64_t first_tile, prompt_blocks;
   int32_t together, chunks, segments, above, few, one_each;  // one_each: 1 where each sequence has one row
   StageShape stage;
+  Places places;  // not in prompts' kernels of whole numbers
 };
 
 // index_scores, entry_scores: scores (rows, positions) of rows from first_row on; index_choose: their largest `count` to out. A score is of
@@ -245,12 +248,14 @@ struct FollowArgs {
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(place_pairs, PlaceArgs)           \
+  K(place_scores, PlaceScoreArgs)     \
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
   K(rg_lru, RgLruArgs)                \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
+  K(round_rows, NormArgs)             \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \
   K(sample_best, SampleArgs)          \

@@ -1,4 +1,4 @@
-// Arguments of kernels for experts, adapters and orders of columns; see arguments.h.
+// Arguments of kernels for experts, adapters, orders of columns, streams and places; see arguments.h.
 // Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
@@ -54,6 +54,12 @@ struct TakeArgs {  // take_columns: `width` of `from` columns
   float* out;
   const float *x, *order;
   int64_t out_stride, x_stride, width, from, parts;
+};
+
+struct PlaceScoreArgs {  // place_scores: x (rows, heads, dim) by table (heads, dim, places)
+  float* out;
+  const float *x, *table;
+  int64_t out_stride, x_stride, rows, heads, dim, places, parts;
 };
 
 struct MixArgs {  // mix_streams, weigh_streams: rows of `made` streams of `width`, of `read` others

@@ -41,6 +41,19 @@ TS_DEVICE_INLINE float adjusted(const AttentionArgs& args, int32_t head, int32_t
   return fma(args.slopes[head] * kLog2E, static_cast<float>(away), score);
 }
 
+// The score with what its place counts, as attention/scores.h adds it. row: of the step; away: the key's position less the row's. A key's row
+// is as far from it. NaN where the place is none.
+TS_DEVICE_INLINE float placed(const AttentionArgs& args, int32_t head, int32_t row, int32_t away, float score) {
+  const Places& at = args.places;
+  const int64_t reach = at.reach, within = away < -reach ? -reach : away < reach ? away : reach;
+  const float found = at.place_of[within + reach], scale = args.scale * kLog2E;
+  if (!(found >= 0.0f && found < static_cast<float>(at.count))) return score + float_of(0x7fc00000u);
+  const int64_t place = head * at.count + static_cast<int64_t>(found);
+  if (at.by_row != nullptr) score = score + at.by_row[row * at.row_stride + place] * scale;
+  if (at.by_key != nullptr) score = score + at.by_key[(row + away) * at.key_stride + place] * scale;
+  return at.table != nullptr ? score + at.table[place] * kLog2E : score;
+}
+
 // 1 over the sum of the weights; the sink is a score without a value (gpt-oss). total: of the row, relative to its peak.
 TS_DEVICE_INLINE float inverse_of(const AttentionArgs& args, int32_t head, float peak, float total) {
   if (args.sinks == nullptr) return 1.0f / total;

@@ -1,0 +1,46 @@
+// place_scores: each head's vector times a vector of every place. A block has some rows, one head and kThreads places, a thread one place.
+// Each sum is one chain of products over the dimensions, in order.
+// Knows: arithmetic.h. Must not know: what a place is.
+#include "twostroke/cuda/arguments.h"
+#include "twostroke/cuda/machine/arithmetic.h"
+#include "twostroke/cuda/machine/words.h"
+
+namespace twostroke {
+namespace cuda {
+
+constexpr int kPlaceQuads = kPlaceRows / 4;
+
+TS_SHARED(Words4, place_rows, kMostDim* kPlaceQuads);  // of each dimension, the numbers of all rows
+
+TS_KERNEL(place_scores, PlaceScoreArgs) {
+  const int64_t index = block_index() / args.parts, head = index % args.heads, first = index / args.heads * kPlaceRows;
+  const float* x = args.x + head * args.dim;
+  for (int64_t i = thread_index(); i < args.dim * kPlaceQuads; i += kThreads) {
+    const int64_t d = i / kPlaceQuads, row = first + i % kPlaceQuads * 4;
+    Words4 four;
+    TS_EVERY_LANE
+    for (int j = 0; j < 4; ++j) four[j] = row + j < args.rows ? bits_of(x[(row + j) * args.x_stride + d]) : 0;
+    place_rows[i] = four;
+  }
+  barrier();
+  const int64_t place = block_index() % args.parts * kThreads + thread_index();
+  if (place >= args.places) return;
+  const float* table = args.table + head * args.dim * args.places + place;
+  float sums[kPlaceRows] = {};
+  for (int64_t d = 0; d < args.dim; ++d) {
+    const float number = table[d * args.places];
+    TS_EVERY_LANE
+    for (int quad = 0; quad < kPlaceQuads; ++quad) {
+      const Words4 four = place_rows[d * kPlaceQuads + quad];
+      TS_EVERY_LANE
+      for (int j = 0; j < 4; ++j) sums[4 * quad + j] = fma(float_of(four[j]), number, sums[4 * quad + j]);
+    }
+  }
+  float* out = args.out + first * args.out_stride + head * args.places + place;
+  TS_EVERY_LANE
+  for (int r = 0; r < kPlaceRows; ++r)
+    if (first + r < args.rows) out[r * args.out_stride] = sums[r];
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,21 @@
+// round_rows: each row to whole numbers of 8 bits, and back. A block a row.
+// Knows: block.h. Must not know: what is multiplied by them.
+#include "twostroke/cuda/machine/block.h"
+
+namespace twostroke {
+namespace cuda {
+
+TS_KERNEL(round_rows, NormArgs) {
+  float* out = args.out + block_index() * args.out_stride;
+  const float* x = args.x + block_index() * args.x_stride;
+  uint32_t own = bits_of(1e-5f);  // bits of magnitudes rise with them; those of NaN are above all
+  for (int64_t i = thread_index(); i < args.columns; i += kThreads) own = larger_bits(own, bits_of(x[i]) & 0x7fffffffu);
+  const float steps = 127.0f / float_of(static_cast<uint32_t>(block_most(own)));
+  for (int64_t i = thread_index(); i < args.columns; i += kThreads) {
+    const float whole = __builtin_rintf(x[i] * steps);
+    out[i] = (whole > 127.0f ? 127.0f : whole < -128.0f ? -128.0f : whole) / steps;
+  }
+}
+
+}  // namespace cuda
+}  // namespace twostroke

@@ -1,0 +1,14 @@
+// What scores have beside the products, by the place of a row and a position (placed_attention).
+// Knows: where the numbers lie. Must not know: what adds them.
+#pragma once
+#include <stdint.h>
+
+namespace twostroke {
+
+struct Places {
+  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing beside
+  const float *table, *by_row, *by_key;  // (heads, count); (rows, heads, count), rows `stride` apart; each may be NULL
+  int64_t reach, count, row_stride, key_stride;
+};
+
+}  // namespace twostroke

@@ -96,7 +96,10 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
     biased = fields.boolean("attention_bias", False)
     heads = replace(
         usual,
-        **{"qkv_bias": biased, "output_bias": biased, "head_norm": parts.norm, "names": NAMES},
+        qkv_bias=biased,
+        output_bias=biased,
+        head_norm=parts.norm,
+        names=NAMES,
         scale=fields.number("query_pre_attn_scalar", 1e-6, 1e6, default=float(usual.head_dim)) ** -0.5,
     )
     each = {FULL: usual.num_heads, SLIDING: count}

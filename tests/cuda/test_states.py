@@ -91,12 +91,13 @@ def test_rg_lru(cpu: CpuOps, gpu: CudaDevice, channels: int) -> None:
     check(cpu, gpu, "rg_lru", channels, (channels,), x, *gates, numbers(channels, seed=3), ())
 
 
-DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), (1.0, 2.0)))
+RULES = ((1.0,), (2.0,), (1.0, -5.0))
+DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), RULES))
 
 
-@pytest.mark.parametrize(("shared", "rows", "width", "each", "strength"), thinned(DELTAS, "delta_rule on a device"))
+@pytest.mark.parametrize(("shared", "rows", "width", "each", "rule"), thinned(DELTAS, "delta_rule on a device"))
 def test_delta_rule(
-    cpu: CpuOps, gpu: CudaDevice, shared: tuple[int, int], rows: int, width: int, each: bool, strength: float
+    cpu: CpuOps, gpu: CudaDevice, shared: tuple[int, int], rows: int, width: int, each: bool, rule: tuple[float, ...]
 ) -> None:
     heads, key_heads = shared
     gates = heads * rows if each else heads
@@ -107,7 +108,7 @@ def test_delta_rule(
     )
     a, b = numbers(ROWS, gates, seed=3), numbers(ROWS, heads, seed=4)
     inputs = (q, k, v, a, b, -np.exp(numbers(heads, seed=5)), numbers(gates, seed=6))
-    check(cpu, gpu, "delta_rule", heads * rows * width, (heads, width), *inputs, [strength])
+    check(cpu, gpu, "delta_rule", heads * rows * width, (heads, width), *inputs, rule)
 
 
 @pytest.mark.parametrize("gate_first", [0, 1])

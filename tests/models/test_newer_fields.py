@@ -50,6 +50,27 @@ def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> No
     assert longest == {"sparse": 3 * 16, "whole": config["text_config"]["max_position_embeddings"]}
 
 
+def test_published_names_of_step_mean_what_transformers_names_mean() -> None:
+    """Lists go on with the layers that predict further tokens. Step 3.5 has the language model's fields alone."""
+    config = FAMILIES["step-3.7"]().to_dict()["text_config"]
+    left_out = ("layer_types", "rope_parameters", "mlp_layer_types", "num_sliding_attention_heads", "per_layer_config")
+    own = {name: value for name, value in config.items() if name not in left_out}
+    own |= {"num_attention_groups": own.pop("num_key_value_heads"), "moe_num_experts": own.pop("n_routed_experts")}
+    own |= {"moe_top_k": own.pop("num_experts_per_tok"), "share_expert_dims": own.pop("share_expert_dim")}
+    own |= {"num_nextn_predict_layers": 1, "layer_types": [*config["layer_types"], "sliding_attention"]}
+    own |= {"rope_theta": [500000.0, 10000.0] * 2 + [10000.0], "partial_rotary_factors": [0.5, 1.0] * 2 + [1.0]}
+    own |= {"moe_layers_enum": "1,2,4", "attention_other_setting": {"num_attention_heads": 6, "head_dim": 24}}
+    own |= {name: [*config[name], 0.0] for name in ("swiglu_limits", "swiglu_limits_shared")}
+    own |= {"use_head_wise_attn_gate": True, "zero_centered": True, "architectures": ["Step3p5ForCausalLM"]}
+    assert program_of(own) == program_of(FAMILIES["step-3.7"]().to_dict())
+
+
+def test_nemotron_omni_has_its_language_model_in_a_group_of_one_of_two_names() -> None:
+    config = FAMILIES["nemotron-omni"]().to_dict()
+    published = {name: value for name, value in config.items() if name != "text_config"}
+    assert program_of({**published, "llm_config": config["text_config"]}) == program_of(config)
+
+
 def test_doge_has_as_many_positions_as_need_no_choice_among_keys() -> None:
     assert read_model(changed("doge", keep_window_size=48)).max_positions == 48
 
@@ -113,6 +134,19 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
         ("lfm3", {"layer_types": ["conv", "mamba", "conv", "conv", "conv"]}, "layer_types"),
         ("lfm3", {"sliding_window": None}, "sliding_window"),
         ("codegen", {"n_head": 2}, "n_head"),
+        ("step-3.7", {"swiglu_limits": [0.0]}, "swiglu_limits"),
+        ("step-3.7", {"mlp_bias": True}, "mlp_bias"),
+        ("step-3.7", {"use_head_wise_attn_gate": False}, "use_head_wise_attn_gate"),
+        ("step-3.7", {"moe_router_activation": "softmax"}, "moe_router_activation"),
+        ("step-3.7", {"per_layer_config": {"0": {"num_attention_heads": 6}}}, "per_layer_config"),
+        ("step-3.7", {"num_sliding_attention_heads": 5}, "num_sliding_attention_heads"),
+        ("step-3.7", {"rope_parameters": None, "rope_theta": [1e4]}, "rope_theta"),
+        ("ling-3", {"q_lora_rank": 24}, "q_lora_rank"),
+        ("ling-3", {"attention_bias": True}, "attention_bias"),
+        ("ling-3", {"scoring_func": "softmax"}, "scoring_func"),
+        ("ling-3", {"kda_lower_bound": 1.0}, "kda_lower_bound"),
+        ("ling-3", {"rope_interleave": False}, "rope_interleave"),
+        ("ling-3", {"layer_types": ["conv"]}, "layer_types"),
         ("laguna", {"gating": "per-layer"}, "gating"),
         ("laguna", {"moe_apply_router_weight_on_input": True}, "moe_apply_router_weight_on_input"),
         ("laguna", {"num_attention_heads_per_layer": [4, 4]}, "num_attention_heads_per_layer"),

@@ -260,10 +260,11 @@ def test_a_step_of_several_waves_is_as_its_rows_alone(ops: CpuOps, weight_format
         assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
 
 
-KINDS = [  # rows of the first product for each of the second's columns, activation, limit, shift, weigh_inputs
+KINDS = [  # rows of the first product for each of the second's columns, then what the op takes, from activation on
     (2, Activation.QUICK_GELU, 1.5, 1.0, 0),
     (2, Activation.GELU_TANH, 0.0, 0.0, 0),
     (2, Activation.SILU, 2.0, 0.0, 0),
+    (2, Activation.SILU, 0.6, 0.0, 0, 0, 1),
     (2, Activation.SILU, 0.0, 0.0, 1),
     (1, Activation.RELU2, 0.0, 0.0, 0),
 ]
@@ -272,7 +273,7 @@ KINDS = [  # rows of the first product for each of the second's columns, activat
 @pytest.mark.parametrize("weight_format", [F32, INT8], ids=format_id)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_each_kind_of_expert_is_the_references(ops: CpuOps, kind: tuple[Any, ...], weight_format: WeightFormat) -> None:
-    times, activation, limit, shift, weigh_inputs = kind
+    times, activation, limit, *_ = kind
     gate_up, down = bank(6, times * 65, 130, weight_format, True), bank(6, 130, 65, weight_format, True)
     middle = 65 * (2 if times == 2 and (activation != Activation.SILU or limit) else 1)
     x, routes = np.ascontiguousarray(random_rows(ROWS, 130)), routes_of(ROWS, 6, 2)

@@ -175,11 +175,15 @@ def test_rg_lru(ops: CpuOps, channels: int, begins: bool) -> None:
     check(native, law, channels, channels, 3e-6)
 
 
-RULES = list(itertools.product(((1, 1), (4, 2), (6, 1)), (1, 16, 20, 64, 72), (1, 16, 33), (False, True), (1.0, 2.0)))
+GATES = ((1.0,), (2.0,), (1.0, -5.0))
+RULES = list(itertools.product(((1, 1), (4, 2), (6, 1)), (1, 16, 20, 64, 72), (1, 16, 33), (False, True), GATES))
 
 
-@pytest.mark.parametrize(("shared", "width", "rows", "by_row", "strength"), thinned(RULES, "delta_rule"))
-def test_delta_rule(ops: CpuOps, shared: tuple[int, int], width: int, rows: int, by_row: bool, strength: float) -> None:
+@pytest.mark.parametrize(("shared", "width", "rows", "by_row", "rule"), thinned(RULES, "delta_rule"))
+def test_delta_rule(
+    ops: CpuOps, shared: tuple[int, int], width: int, rows: int, by_row: bool, rule: tuple[float, ...]
+) -> None:
+    """rule: what the update is multiplied by, and the lowest logarithm of a decay."""
     heads, groups = shared
     v = heads_of(random_rows(43, heads * width), heads)
     q, k = (heads_of(random_rows(43, groups * rows + extra)[:, extra:], groups) for extra in (0, 1))
@@ -189,11 +193,11 @@ def test_delta_rule(ops: CpuOps, shared: tuple[int, int], width: int, rows: int,
 
     def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
         inputs = (heads_of(out, heads), q[rows], k[rows], v[rows], a[rows], b[rows], decay, dt_bias)
-        ops.delta_rule(*inputs, state, slots, batch, strength)
+        ops.delta_rule(*inputs, state, slots, batch, *rule)
 
     def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
         inputs = (heads_of(out, heads), q[rows], k[rows], v[rows], a[rows], b[rows], decay, dt_bias)
-        delta_rule.reference(*inputs, state, slots, batch, strength)
+        delta_rule.reference(*inputs, state, slots, batch, *rule)
 
     check(native, law, heads * width, heads * width * rows, 2e-5)
 

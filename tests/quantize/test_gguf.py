@@ -117,7 +117,7 @@ REFUSED = {
     **dict.fromkeys(("bailing-moe-v2", "bitnet-tied", "deepseek", "exaone", "internlm2"), "cannot be written as GGUF"),
     **dict.fromkeys(("minicpm", "nemotron-nas-without-products", "baichuan"), "cannot be written as GGUF"),
     **dict.fromkeys(("bailing-moe-sparse", "jina-bert", "neobert", "orion"), "cannot be written as GGUF"),
-    "xverse": "cannot be written as GGUF",
+    **dict.fromkeys(("xverse", "step-3.7", "step-3.7-scaled"), "cannot be written as GGUF"),
 }
 OTHERWISE = {
     "block_count", "context_length", "nextn_predict_layers", "feed_forward_length", "rope.scaling.type",

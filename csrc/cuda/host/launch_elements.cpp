@@ -66,6 +66,7 @@ int32_t launch(ts_context& device, const ts_gate_args& a) {
   args.activation = a.activation;
   args.limit = static_cast<float>(a.limit);
   args.shift = static_cast<float>(a.shift);
+  args.hold_values = a.hold_values != 0 && a.limit > 0.0;
   return start_elements(device, kKernel_gate, a.out, args);
 }
 

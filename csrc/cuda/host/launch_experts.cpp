@@ -81,7 +81,7 @@ struct SomeRows {
 int32_t activate_pairs(ts_context& device, const ts_experts_args& a, float* middle, int64_t rows) {
   const ts_value both = {middle, a.gate_up->rows, rows, 1, a.gate_up->rows}, inner = {middle, both.stride, rows, 1, a.down->columns};
   if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
-  return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift});
+  return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift, a.hold_values});
 }
 
 int32_t add_pairs(ts_context& device, const ts_experts_args& a, int64_t first, int64_t count, const PairResults& results) {

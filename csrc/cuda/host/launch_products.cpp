@@ -107,7 +107,7 @@ int32_t gated_product(ts_context& device, const ts_value& out, const ts_value& x
     }
     status = start_product(device, *weight, scratch, kGatedRows, {rows, x.stride, count, both, weight->rows, false, nullptr});
     if (status != TS_OK) return status;
-    const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0};
+    const ts_gate_args gate = {some, {both, weight->rows, count, 1, weight->rows}, 0, 0.0, 0.0, 0};
     status = launch(device, gate);
   }
   return status;

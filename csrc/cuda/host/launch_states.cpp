@@ -139,7 +139,7 @@ int32_t launch(ts_context& device, const ts_delta_rule_args& a) {
   DeltaArgs args = {{},         a.out.data, a.q.data,   a.k.data, a.v.data,  a.a.data, a.b.data, a.decay.data,  a.dt_bias.data, a.out.stride, a.q.stride,
                     a.k.stride, a.v.stride, a.a.stride, a.b.stride, heads, a.k.heads, a.k.dim,  a.v.dim,       gates / heads, divide_up(a.v.dim, kWarp),
                     static_cast<float>(a.strength),
-                    1.0f / __builtin_sqrtf(static_cast<float>(a.k.dim))};
+                    1.0f / __builtin_sqrtf(static_cast<float>(a.k.dim)), static_cast<float>(a.lowest)};
   const int32_t status = fill(device, a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim, &args.state);
   return status != TS_OK ? status : start(device, kKernel_delta_rule, a.batch.count * heads * args.parts, kWarp, &args);
 }

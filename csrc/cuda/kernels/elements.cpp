@@ -37,11 +37,12 @@ TS_KERNEL(gate, ElementArgs) {
   if (args.limit > 0.0f || args.shift != 0.0f) {  // NaN stays: it is the second operand
     const float most = args.limit > 0.0f ? args.limit : __builtin_inff();
     TS_EACH_OF_FOUR {
-      gate.v[i] = smaller(most, gate.v[i]);
+      if (!args.hold_values) gate.v[i] = smaller(most, gate.v[i]);
       up.v[i] = larger(0.0f - most, smaller(most, up.v[i])) + args.shift;
     }
   }
   activate_four(args.activation, gate);
+  if (args.hold_values) TS_EACH_OF_FOUR gate.v[i] = smaller(args.limit, gate.v[i]);
   TS_EACH_OF_FOUR gate.v[i] = gate.v[i] * up.v[i];
   store_four(args.out + e.row * args.out_stride + e.at, gate, e.count);
 }

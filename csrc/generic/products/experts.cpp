@@ -240,7 +240,7 @@ void middle_task(void* arg, int64_t index, int32_t) {
   float* middle = part.gate_up.out + row * job.x_stride;
   if (!is_silu(all.a)) {  // shapes and kinds were checked
     const ts_value inner = corner(middle, job.x_stride, rows, job.w.columns), both = corner(middle, job.x_stride, rows, job.x_stride);
-    if (has_gate(all.a)) run(all.context, ts_gate_args{inner, both, all.a.activation, all.a.limit, all.a.shift});
+    if (has_gate(all.a)) run(all.context, ts_gate_args{inner, both, all.a.activation, all.a.limit, all.a.shift, all.a.hold_values});
     else run(all.context, ts_activate_args{inner, all.a.activation});
   }
   if (!is_integer_kind(job.w.kind)) return;

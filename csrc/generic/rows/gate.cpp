@@ -33,6 +33,10 @@ void gate_task(void* arg, int64_t row, int32_t) {
   const Vec least = zero() - most;
   with_activation(a.activation, [&](const auto& act) {
     // NaN stays: it is the second operand.
+    if (a.hold_values != 0) {
+      gate_row(gate, gate + width, width, out, [&](Vec g, Vec u) { return min(most, act(g)) * (max(least, min(most, u)) + shift); });
+      return;
+    }
     gate_row(gate, gate + width, width, out, [&](Vec g, Vec u) { return act(min(most, g)) * (max(least, min(most, u)) + shift); });
   });
 }

@@ -43,11 +43,12 @@ void prepare(const ts_delta_rule_args& a, int64_t head, int64_t row, Tokens* t, 
   unit(a.k.data + row * a.k.stride + group * rows, rows, 1.0f, t->key[i]);
   unit(a.q.data + row * a.q.stride + group * rows, rows, 1.0f / sqrtf(static_cast<float>(rows)), t->query[i]);
   const float* gate = a.a.data + row * a.a.stride + head * gates;
-  const Vec decay = set1(a.decay.data[head]);
+  const Vec decay = set1(a.decay.data[head]), growth = zero() - decay, lowest = set1(static_cast<float>(a.lowest));
   for (int64_t g = 0; g < gates; g += kLanes) {
     const int64_t count = gates - g < kLanes ? gates - g : kLanes;
-    const Vec step = softplus(load_part(gate + g, count, 0.0f) + load_part(a.dt_bias.data + head * gates + g, count, 0.0f));
-    store_part(t->left[i] + g, count, exp(decay * step) + nan_unless_finite(step));
+    const Vec raw = load_part(gate + g, count, 0.0f) + load_part(a.dt_bias.data + head * gates + g, count, 0.0f);
+    const Vec power = a.lowest < 0 ? lowest * sigmoid(growth * raw) : decay * softplus(raw);
+    store_part(t->left[i] + g, count, exp(power) + nan_unless_finite(raw));
   }
   for (int64_t g = gates; g < rows; ++g) t->left[i][g] = t->left[i][0];
   const Vec b = set1(a.b.data[row * a.b.stride + head]);

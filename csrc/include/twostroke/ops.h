@@ -63,14 +63,14 @@ typedef int64_t ts_integer;
   OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
   OP(clamp, F(value, out) F(number, limit))                                                                              \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \
-  OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength)) \
+  OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength) F(number, lowest)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
   OP(entry_attention, F(value, out) F(value, q) F(value, chosen) F(value, before) F(cache, layer) F(sequences, batch) F(vector, sinks) F(number, scale) F(integer, rate) F(integer, window)) \
   OP(entry_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch) F(integer, rate)) \
   OP(entry_write, F(cache, layer) F(value, rows) F(indices, slots) F(indices, positions) F(integer, rate)) \
-  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs) F(integer, idle)) \
+  OP(experts, F(value, out) F(value, x) F(value, routes) F(weight, gate_up) F(weight, down) F(value, rows) F(value, middle) F(value, pairs) F(integer, activation) F(number, limit) F(number, shift) F(integer, weigh_inputs) F(integer, idle) F(integer, hold_values)) \
   OP(feed_forward, F(value, out) F(value, x) F(weight, gate_up) F(weight, down) F(value, middle))                        \
-  OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift))                           \
+  OP(gate, F(value, out) F(value, x) F(integer, activation) F(number, limit) F(number, shift) F(integer, hold_values))    \
   OP(gated_norm, F(value, out) F(value, x) F(value, gate) F(vector, weight) F(number, eps) F(integer, groups) F(integer, activation) F(integer, gate_first)) \
   OP(gaussian_cut, F(value, out) F(number, factor))                                                                      \
   OP(gather, F(value, out) F(value, part) F(weight, reader) F(integer, first))                                           \

@@ -18,7 +18,7 @@ USUAL = {
     **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
-    **{"fast_vlm": "qwen2", "granite_docling": "granite"},
+    **{"fast_vlm": "qwen2", "granite_docling": "granite", "granite4_vision": "granite"},
     **{"minicpmv4_7": "qwen3_5_text", "minicpm_ocr": "qwen3_5_text"},
     MOSS: "qwen3",
 }
@@ -62,6 +62,8 @@ SPEAKING = {
     "GraniteDoclingForConditionalGeneration",
     "MiniCPMV4_7ForConditionalGeneration",
     "MiniCPMOcrForConditionalGeneration",
+    "PerceptionLMForConditionalGeneration",
+    "Granite4VisionForConditionalGeneration",
     model_type="llava",
     other_types=(
         *("llava_next", "llava_next_video", "llava_onevision", "video_llava", "vipllava", "mistral3", "internvl"),
@@ -69,7 +71,7 @@ SPEAKING = {
         "lfm3_vl",
         *("got_ocr2", "ovis2", "video_llama_3", "exaone4_5", "minicpmv4_6", "deepseek_vl", "janus"),
         *("hyperclovax_vision_v2", "fast_vlm", "deepseek_vl_hybrid"),
-        *("granite_docling", "minicpmv4_7", "minicpm_ocr"),
+        *("granite_docling", "minicpmv4_7", "minicpm_ocr", "perception_lm", "granite4_vision"),
     ),
 )
 def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:

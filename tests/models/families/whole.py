@@ -21,6 +21,7 @@ from tests.models.families.dense import SIZES as SMALL
 from tests.models.families.encoders import ENCODERS
 from tests.models.families.experts import EXPERTS
 from tests.models.families.latent import LATENT
+from tests.models.families.latest import LATEST
 from tests.models.families.near_llama import NEAR
 from tests.models.families.newer import NEWER
 from tests.models.families.other import OTHER
@@ -124,6 +125,7 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     **ENCODERS,
     **EXPERTS,
     **LATENT,
+    **LATEST,
     **NEAR,
     **INSIDE,
     **WRAPPED,

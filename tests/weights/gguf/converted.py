@@ -1,9 +1,9 @@
 """Checkpoint folders as the GGUF files that llama.cpp's converter makes of them: our own writer, by its rules.
 
 Keys: but for those of InternLM 2, EXAONE 3, MiniCPM, Orion, XVERSE, Baichuan, Ling, DeepSeek MoE, Nemotron Super,
-BitNet, Jina 2 and NeoBERT, which were written down after its text, recorded from the converter itself (conversion/*.py
-of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this writer was equal to
-the converter's then, but for the last bit of exponentials).
+BitNet, Jina 2, NeoBERT and Step 3.5, which were written down after its text, recorded from the converter itself
+(conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this
+writer was equal to the converter's then, but for the last bit of exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
 
 Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
@@ -50,7 +50,10 @@ OWN = {
     "feed_forward.experts.w3": "ffn_up_exps.weight",
 }
 """Names that the package's map does not have."""
-NOT_READ = ("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector.")
+NOT_READ = (
+    *("pooler.", "cls.", "model.visual.", "visual.", "model.vit.", "vit.", "mlp_AR.", "model.projector."),
+    *("vision_model.", "vit_large_projector."),
+)
 """What the names of tensors begin with that the converter leaves out, or puts into a file of their own."""
 _EXPERT = re.compile(r"(.*\.experts|model\.altup_\w*projections)\.(\d+)\.(.+)")
 
@@ -163,6 +166,10 @@ def stacked(tensors: dict[str, np.ndarray]) -> Named:
 def rotation_divisors(arch: str, config: dict[str, Any]) -> Named:
     """Factors of longrope for short and for long contexts."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    full = rope.get("full_attention", rope) if arch == "step35" else {}
+    if full.get("rope_type") == "llama3":
+        half = llama3_divisors(full, int(config["head_dim"] * full["partial_rotary_factor"]))
+        yield "rope_freqs.weight", np.pad(half, (0, config["head_dim"] // 2 - len(half)), constant_values=1.0)
     if rope.get("rope_type") == "llama3":
         yield "rope_freqs.weight", llama3_divisors(rope, config["hidden_size"] // config["num_attention_heads"])
     if arch == "gemma4":

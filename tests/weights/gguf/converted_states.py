@@ -158,7 +158,13 @@ def rules(states: Rule, latent: Rule) -> dict[str, Rule]:
         stack = name.endswith(("experts.gate_up_proj", "experts.down_proj"))
         yield from latent(f"{name}.weight" if stack else name, values, config)
 
+    def step35(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
+        """Norms are stored as w - 1."""
+        grown = values + 1 if name.endswith("norm.weight") else values
+        yield from states(f"{name}.bias" if name.endswith("router_bias") else name, grown, config)
+
     return {
+        "step35": step35,
         "deepseek4": _deepseek4,
         "apertus": _without_numbers,
         "grok": _grok,

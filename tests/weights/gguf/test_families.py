@@ -44,6 +44,7 @@ ROUNDED = {
     "gemma3n",
     "apertus",
     "minicpm",
+    "step-3.7-scaled",
 }
 """The file has factors as float32 where config.json has decimal numbers, or factors that went into weights."""
 YOUNGER = {"deepseek32", "deepseek4", "hy_v3"}

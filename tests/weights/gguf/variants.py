@@ -15,6 +15,7 @@ import transformers
 
 from tests.models.families.classic import starcoder2
 from tests.models.families.dense import LINEAR_AT_FULL, gemma3
+from tests.models.families.latest import SCALED_AT_FULL, step
 from tests.models.families.remote import bailing_moe, block, nemotron_nas
 from tests.models.families.whole import FAMILIES, LINEAR
 
@@ -48,6 +49,7 @@ GROWING = {
 SPARSE = {"mlp_only_layers": [], "decoder_sparse_step": 1}
 
 VARIANTS: dict[str, Make] = {
+    "step-3.7-scaled": step(rope_parameters=SCALED_AT_FULL),
     "gemma3-sixth": gemma3(sliding_window_pattern=6, num_hidden_layers=7, rope_parameters=LINEAR_AT_FULL),
     "starcoder2-no-window": starcoder2(sliding_window=None),
     "mistral-linear": changed("mistral-no-window", rope_parameters=LINEAR),

@@ -44,8 +44,9 @@ TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) 
     delta_key[i] = delta_key[i] * key_scale;
     delta_query[i] = delta_query[i] * query_scale;
     const int64_t gate = head * args.gates + (args.gates == 1 ? 0 : i);
-    const float step = softplus(args.a[row * args.a_stride + gate] + args.dt_bias[gate]);
-    delta_left[i] = exp(args.decay[head] * step) + nan_unless_finite(step);
+    const float raw = args.a[row * args.a_stride + gate] + args.dt_bias[gate], decay = args.decay[head];
+    const float power = args.lowest < 0.0f ? args.lowest * sigmoid((0.0f - decay) * raw) : decay * softplus(raw);
+    delta_left[i] = exp(power) + nan_unless_finite(raw);
   }
   if (thread == 0) {
     const float b = args.b[row * args.b_stride + head];

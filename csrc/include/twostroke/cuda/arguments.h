@@ -55,6 +55,7 @@ struct ElementArgs {  // add, activate, clamp, gate, multiply, scale, soft_cap
   int64_t shared;  // elements of x that share a gate
   float factor;
   float limit, shift;  // of gate, where a limit of 0 is none; limit of clamp
+  bool hold_values;    // of gate: act(gate) is held below the limit, not gate
 };
 
 struct GatherArgs {

@@ -106,18 +106,19 @@ _NAMES: dict[str, str] = {
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
         "DeepseekVLHybridForConditionalGeneration Exaone4_5_ForConditionalGeneration "
         "FastVlmForConditionalGeneration GotOcr2ForConditionalGeneration "
-        "GraniteDoclingForConditionalGeneration GraniteSpeechForConditionalGeneration "
-        "HyperCLOVAXVisionV2ForConditionalGeneration Idefics2ForConditionalGeneration "
-        "Idefics3ForConditionalGeneration InternVLForConditionalGeneration JanusForConditionalGeneration "
-        "Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration LightOnOcrForConditionalGeneration "
-        "LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
+        "Granite4VisionForConditionalGeneration GraniteDoclingForConditionalGeneration "
+        "GraniteSpeechForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
+        "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration InternVLForConditionalGeneration "
+        "JanusForConditionalGeneration Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
+        "LightOnOcrForConditionalGeneration LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
         "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
         "MiniCPMOcrForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
         "MiniCPMV4_7ForConditionalGeneration Mistral3ForConditionalGeneration "
         "MossTranscribeDiarizeForConditionalGeneration Ovis2ForConditionalGeneration "
-        "QianfanOCRForConditionalGeneration Qwen2AudioForConditionalGeneration "
-        "SmolVLMForConditionalGeneration VideoLlama3ForConditionalGeneration "
-        "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration VoxtralForConditionalGeneration "
+        "PerceptionLMForConditionalGeneration QianfanOCRForConditionalGeneration "
+        "Qwen2AudioForConditionalGeneration SmolVLMForConditionalGeneration "
+        "VideoLlama3ForConditionalGeneration VideoLlavaForConditionalGeneration "
+        "VipLlavaForConditionalGeneration VoxtralForConditionalGeneration "
     ),
     "mistral": "MinistralForCausalLM MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -152,6 +153,7 @@ _NAMES: dict[str, str] = {
     "remote.nemotron_nas": "DeciLMForCausalLM",
     "remote.orion": "OrionForCausalLM",
     "remote.xverse": "XverseForCausalLM",
+    "states.bailing_hybrid": "BailingHybridForCausalLM",
     "states.bamba": "BambaForCausalLM",
     "states.falcon_h1": "FalconH1ForCausalLM",
     "states.granite_hybrid": "GraniteMoeHybridForCausalLM",
@@ -162,7 +164,7 @@ _NAMES: dict[str, str] = {
     "states.mamba": "FalconMambaForCausalLM MambaForCausalLM",
     "states.mamba2": "Mamba2ForCausalLM",
     "states.minimax": "MiniMaxForCausalLM MiniMaxText01ForCausalLM",
-    "states.nemotron_h": "NemotronHForCausalLM",
+    "states.nemotron_h": "NemotronHForCausalLM NemotronH_Omni_Reasoning_V3",
     "states.olmo_hybrid": "OlmoHybridForCausalLM",
     "states.qwen3_next": (
         "Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5ForConditionalGeneration Qwen3_5MoeForCausalLM "
@@ -178,6 +180,7 @@ _NAMES: dict[str, str] = {
     "windowed_experts.laguna": "LagunaForCausalLM",
     "windowed_experts.mellum": "MellumForCausalLM",
     "windowed_experts.mimo_v2_flash": "MiMoV2FlashForCausalLM",
+    "windowed_experts.step3p7": "Step3p5ForCausalLM Step3p7ForConditionalGeneration",
 }
 """Module below `twostroke.models` -> what config.json calls its models."""
 
@@ -189,6 +192,7 @@ _TYPES: dict[str, str] = {
     "AriaForConditionalGeneration": "aria",
     "AriaTextForCausalLM": "aria_text",
     "BaichuanForCausalLM": "baichuan",
+    "BailingHybridForCausalLM": "bailing_hybrid",
     "BailingMoeV2ForCausalLM": "bailing_moe",
     "BambaForCausalLM": "bamba",
     "BioGptForCausalLM": "biogpt",
@@ -244,7 +248,7 @@ _TYPES: dict[str, str] = {
     "GlmMoeDsaForCausalLM": "glm_moe_dsa",
     "GlmOcrForConditionalGeneration": "glm_ocr",
     "GptOssForCausalLM": "gpt_oss",
-    "GraniteForCausalLM": "granite granite_docling_text",
+    "GraniteForCausalLM": "granite granite4_vision_text granite_docling_text",
     "GraniteMoeForCausalLM": "granitemoe",
     "GraniteMoeHybridForCausalLM": "granitemoehybrid",
     "GraniteMoeSWAForCausalLM": "granitemoe_swa",
@@ -271,10 +275,10 @@ _TYPES: dict[str, str] = {
     "Llama4ForConditionalGeneration": "llama4",
     "LlamaForCausalLM": "llama",
     "LlavaForConditionalGeneration": (
-        "aya_vision cohere2_vision deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm got_ocr2 granite_docling "
-        "hyperclovax_vision_v2 idefics2 idefics3 internvl janus lfm2_vl lfm3_vl lighton_ocr llava llava_next "
-        "llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 ovis2 qianfan_ocr "
-        "smolvlm video_llama_3 video_llava vipllava "
+        "aya_vision cohere2_vision deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm got_ocr2 granite4_vision "
+        "granite_docling hyperclovax_vision_v2 idefics2 idefics3 internvl janus lfm2_vl lfm3_vl lighton_ocr "
+        "llava llava_next llava_next_video llava_onevision minicpm_ocr minicpmv4_6 minicpmv4_7 mistral3 ovis2 "
+        "perception_lm qianfan_ocr smolvlm video_llama_3 video_llava vipllava "
     ),
     "LongcatFlashForCausalLM": "longcat_flash",
     "Mamba2ForCausalLM": "mamba2",
@@ -298,6 +302,7 @@ _TYPES: dict[str, str] = {
     "NanoChatForCausalLM": "nanochat",
     "NemotronForCausalLM": "nemotron",
     "NemotronHForCausalLM": "nemotron_h",
+    "NemotronH_Omni_Reasoning_V3": "nemotron_h_omni",
     "OPTForCausalLM": "opt",
     "Olmo2ForCausalLM": "olmo2",
     "Olmo3ForCausalLM": "olmo3",
@@ -335,6 +340,7 @@ _TYPES: dict[str, str] = {
     "SolarOpenForCausalLM": "solar_open",
     "StableLmForCausalLM": "stablelm",
     "Starcoder2ForCausalLM": "starcoder2",
+    "Step3p7ForConditionalGeneration": "step3p5 step3p7",
     "VaultGemmaForCausalLM": "vaultgemma",
     "VoxtralForConditionalGeneration": "voxtral",
     "XverseForCausalLM": "xverse",

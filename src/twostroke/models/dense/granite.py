@@ -17,7 +17,7 @@ SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6
 
 
-@architecture("GraniteForCausalLM", model_type="granite", other_types=("granite_docling_text",))
+@architecture("GraniteForCausalLM", model_type="granite", other_types=("granite_docling_text", "granite4_vision_text"))
 def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_multiplier is the scale of the scores itself; logits are divided by logits_scaling."""
     parts = read_parts(fields, SILENT)

@@ -9,23 +9,21 @@ Knows: its config fields, the names of its tensors. Must not know: which backend
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.encoder import BlockText
-from twostroke.models.common.blocks.mixture import LinearRouter, Mixture
+from twostroke.models.common.blocks.mixture import ClampedFeed, LinearRouter, Mixture
 from twostroke.models.common.fields.mixture import LARGEST, expert_count
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
-from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.ops.rows.gate import gate
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
@@ -42,23 +40,6 @@ FULL, SPARSE = "full_attention", "minimax_m3_sparse"
 INDEX = ("index_q_proj.", "index_k_proj.", "index_q_norm.", "index_k_norm.")
 """Names of the tensors of a layer's choice of blocks."""
 MOE = "block_sparse_moe"
-
-
-@dataclass(frozen=True, slots=True)
-class ClampedFeed:
-    """A gated block whose gate and factor are held within a limit. name: begins the names of its tensors."""
-
-    hidden_size: int
-    inner_size: int
-    rule: ExpertRule
-    name: str
-
-    def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
-        inner, width = self.inner_size, self.hidden_size
-        both = t.matrix("gate_up", {f"{self.name}.gate_proj": inner, f"{self.name}.up_proj": inner}, width)
-        middle = gate(linear(h, both), self.rule.activation, self.rule.limit, self.rule.shift)
-        return linear(middle, t.matrix("down", {f"{self.name}.down_proj": width}, inner))
 
 
 @architecture("MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl")

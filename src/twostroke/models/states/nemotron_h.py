@@ -21,9 +21,11 @@ from twostroke.models.common.fields.fields import (
     kv_heads,
     read_facts,
     refuse_setting,
+    usual_names,
     with_silent,
 )
 from twostroke.models.common.fields.mixture import expert_count, sigmoid_rule
+from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
@@ -73,6 +75,14 @@ def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual = decoder_of(shape.facts, norm, shape.tied)
     decoder = replace(usual, embedding="model.embeddings", last_norm="model.norm_f")
     return replace(shape.facts, stored_prefixes=PREFIXES), decoder_program(decoder, layer)
+
+
+@architecture("NemotronH_Omni_Reasoning_V3", model_type="nemotron_h_omni")
+def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees and hears. Published configs call its group llm_config."""
+    facts, text = language_model(usual_names(fields, {"llm_config": "text_config"}), "NemotronHForCausalLM")
+    inside = tuple((f"language_model.{stored}", usual) for stored, usual in PREFIXES)
+    return replace(facts, stored_prefixes=(*inside, *facts.stored_prefixes)), text
 
 
 @predicts("NemotronHForCausalLM")

@@ -4,8 +4,8 @@
                          f_e(weight_e * x) where weigh_inputs is not 0 (Llama 4);
     f_e(x) = down_e(act(gate_up_e(x)))
 
-act: the op `gate` with `activation`, `limit` and `shift` where gate_up has twice as many rows as down has columns, else
-the op `activate` with `activation`.
+act: the op `gate` with `activation`, `limit`, `shift` and `hold_values` where gate_up has twice as many rows as down
+has columns, else the op `activate` with `activation`.
 
 routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 are of
 experts that this op leaves out: they add nothing (idle_share.py says what they count; weigh_inputs is 0 then). Another
@@ -54,6 +54,7 @@ def reference(
     shift: float = 0.0,
     weigh_inputs: int = 0,
     idle: int = 0,
+    hold_values: int = 0,
 ) -> None:
     """See the module. Raises ValueError for numbers that are no expert's."""
     weights, numbers = np.split(routes, 2, axis=1)
@@ -67,7 +68,7 @@ def reference(
         pairs[:count, 0], pairs[:count, 1] = met, weights[met, place]
         rows[:count] = x[met] * pairs[:count, 1:] if weigh_inputs else x[met]
         matrix, inner = gate_up.expert(expert), middle[:count, : down.columns]
-        activated(inner, rows[:count], matrix, middle[:count], activation, limit, shift)
+        activated(inner, rows[:count], matrix, middle[:count], (activation, limit, shift, hold_values))
         made = rows[:count, : out.shape[1]]
         linear.reference(made, inner, down.expert(expert))
         out[met] += made if weigh_inputs else pairs[:count, 1:] * made
@@ -78,19 +79,18 @@ def activated(
     rows: F32Array,
     matrix: PackedWeight,
     middle: F32Array,
-    activation: int,
-    limit: float,
-    shift: float,
+    act: tuple[int, float, float, int],
 ) -> None:
-    """inner (n, F) = act(gate_up(rows)) of one expert, whose gate_up is `matrix`. middle: room, as in the module."""
+    """inner (n, F) = act(gate_up(rows)) of one expert, whose gate_up is `matrix`. middle: room, as in the module. act:
+    activation, limit, shift, hold_values."""
     if matrix.rows == inner.shape[1]:
         linear.reference(inner, rows, matrix)
-        activate.reference(inner, activation)
+        activate.reference(inner, act[0])
     elif middle.shape[1] == inner.shape[1]:
         linear_silu.reference(inner, rows, matrix)
     else:
         linear.reference(middle, rows, matrix)
-        gate.reference(inner, middle, activation, limit, shift)
+        gate.reference(inner, middle, *act)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -126,6 +126,7 @@ class Experts(Op):
     shift: float = 0.0
     weigh_inputs: int = 0
     idle: int = 0
+    hold_values: int = 0
 
     @property
     def experts_of_a_row(self) -> int:
@@ -144,13 +145,14 @@ class Experts(Op):
 @dataclass(frozen=True, slots=True)
 class ExpertRule:
     """What an expert makes of its products, and where the router's weight comes in: see the module. idle: how many
-    experts that compute nothing the router may choose beside those of the banks."""
+    experts that compute nothing the router may choose beside those of the banks. hold_values: see ops/rows/gate.py."""
 
     activation: Activation = Activation.SILU
     limit: float = 0.0
     shift: float = 0.0
     weigh_inputs: bool = False
     idle: int = 0
+    hold_values: bool = False
 
 
 SWIGLU = ExpertRule()
@@ -165,6 +167,7 @@ def experts(x: Value, routes: Value, gate_up: Weight, down: Weight, rule: Expert
     plain = gate_up.rows == inner or (rule.activation == Activation.SILU and not rule.limit and not rule.shift)
     out = x.fresh()
     room = x.fresh(x.width), x.fresh(inner if plain else 2 * inner), x.fresh(2)
-    act, first = int(rule.activation), int(rule.weigh_inputs)
-    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, act, rule.limit, rule.shift, first, rule.idle))
+    act = int(rule.activation), rule.limit, rule.shift
+    more = int(rule.weigh_inputs), rule.idle, int(rule.hold_values)
+    x.trace.record(Experts(out, x.flat(), routes, gate_up, down, *room, *act, *more))
     return out

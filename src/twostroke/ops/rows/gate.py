@@ -1,8 +1,9 @@
 """gate: the gate of a gated feed-forward block (Shazeer 2020).
 
     out (T, F) float32 = act(gate) * (up + shift), [gate | up] = x (T, 2 F) float32; act by its number in
-                         activation.py. Where limit is above 0, gate is first held below it, and up between -limit
-                         and limit (gpt-oss).
+                         activation.py. Where limit is above 0, up is held between -limit and limit, and gate is
+                         held below it before act is taken (gpt-oss), or where hold_values is not 0 act(gate)
+                         is (Step 3.5).
 
 out may lie over the first half of x.
 
@@ -25,14 +26,17 @@ from twostroke.program.values import Value
 __all__ = ["Activation", "GateProduct", "gate", "reference"]
 
 
-def reference(out: F32Array, x: F32Array, activation: int, limit: float = 0.0, shift: float = 0.0) -> None:
+def reference(
+    out: F32Array, x: F32Array, activation: int, limit: float = 0.0, shift: float = 0.0, hold_values: int = 0
+) -> None:
     """See the module."""
     half = x.shape[1] // 2
     gates, ups = x[:, :half], x[:, half:]
-    if limit > 0:
-        gates, ups = np.minimum(gates, np.float32(limit)), np.clip(ups, np.float32(-limit), np.float32(limit))
+    most = np.float32(limit if limit > 0 else np.inf)
+    first, behind = (np.float32(np.inf), most) if hold_values else (most, np.float32(np.inf))
     with np.errstate(over="ignore"):
-        out[...] = (activated(gates, activation) * (ups + np.float32(shift))).astype(np.float32)
+        values = np.minimum(activated(np.minimum(gates, first), activation), behind)
+        out[...] = (values * (np.clip(ups, -most, most) + np.float32(shift))).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,6 +53,7 @@ class GateProduct(Op):
     activation: int
     limit: float = 0.0
     shift: float = 0.0
+    hold_values: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """The function and a product for each output element; two reads and a write."""
@@ -56,8 +61,10 @@ class GateProduct(Op):
         return OpCost(per_row=Work(FLOPS * width, activation_bytes=12 * width))
 
 
-def gate(x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0) -> Value:
-    """act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none."""
+def gate(
+    x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0, *, hold_values: bool = False
+) -> Value:
+    """act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none. hold_values: see the module."""
     out = x.fresh(x.width // 2)
-    x.trace.record(GateProduct(out, x, int(activation), limit, shift))
+    x.trace.record(GateProduct(out, x, int(activation), limit, shift, int(hold_values)))
     return out

@@ -2,7 +2,8 @@
 
     out, v (T, H, V), q, k (T, G, K), a (T, H) or (T, H * K), b (T, H) float32; head h reads q and k of group
     h // (H / G). For each token, in order, with unit(x) = x / sqrt(sum(x^2) + 1e-6):
-        left = exp(decay * softplus(a + dt_bias)), one number a head, or one for each of its K rows of the state
+        left = exp(decay * softplus(a + dt_bias)), one number a head, or one for each of its K rows of the state;
+               where lowest is below 0, exp(lowest * sigmoid(-decay * (a + dt_bias))) (Ling 3)
         state (K, V) = left * state
         state = state + unit(k) (outer) strength * sigmoid(b) * (v - unit(k) @ state)
         out = unit(q) / sqrt(K) @ state
@@ -47,6 +48,7 @@ def reference(
     slots: I32Array,
     batch: AttentionBatch,
     strength: float,
+    lowest: float = 0.0,
 ) -> None:
     """See the module."""
     heads, width, rows = v.shape[1], v.shape[2], k.shape[2]
@@ -55,8 +57,11 @@ def reference(
         np.repeat(x / np.sqrt((x.astype(np.float64) ** 2).sum(axis=-1, keepdims=True) + UNIT_EPS), shared, axis=1)
         for x in (q, k)
     ]
-    steps = np.logaddexp(0.0, a.astype(np.float64).reshape(len(a), -1) + dt_bias).reshape(len(a), heads, -1)
-    left = np.exp(decay[:, None] * steps)[..., None]
+    raw = (a.astype(np.float64).reshape(len(a), -1) + dt_bias).reshape(len(a), heads, -1)
+    if lowest < 0:
+        left = np.exp(lowest / (1.0 + np.exp(decay[:, None] * raw)))[..., None]
+    else:
+        left = np.exp(decay[:, None] * np.logaddexp(0.0, raw))[..., None]
     beta = strength / (1.0 + np.exp(-b.astype(np.float64)))[..., None]
     for s, slot in enumerate(slots):
         h = state[slot].reshape(heads, rows, width).astype(np.float64)
@@ -92,6 +97,7 @@ class DeltaRule(Op):
     slots: Indices
     batch: Sequences
     strength: float
+    lowest: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """7 FLOPs for each number of the state; it is read and written once for each sequence."""
@@ -103,7 +109,16 @@ class DeltaRule(Op):
 
 
 def delta_rule(
-    q: Value, k: Value, v: Value, a: Value, b: Value, *, decay: Vector, dt_bias: Vector, strength: float = 1.0
+    q: Value,
+    k: Value,
+    v: Value,
+    a: Value,
+    b: Value,
+    *,
+    decay: Vector,
+    dt_bias: Vector,
+    strength: float = 1.0,
+    lowest: float = 0.0,
 ) -> Value:
     """The scan of v (T, H, V), with a state of its own. Raises ValueError where the shapes do not fit."""
     (heads, width), (groups, rows) = v.shape, k.shape
@@ -111,5 +126,6 @@ def delta_rule(
         raise ValueError(f"{heads} heads of {width}, {groups} groups of {rows}, {a.width} gates do not fit")
     out = v.fresh()
     state = v.trace.state(heads * rows * width)
-    v.trace.record(DeltaRule(out, q, k, v, a.flat(), b, decay, dt_bias, state, STATE_SLOTS, SEQUENCES, strength))
+    gates = a.flat(), b, decay, dt_bias
+    v.trace.record(DeltaRule(out, q, k, v, *gates, state, STATE_SLOTS, SEQUENCES, strength, lowest))
     return out

@@ -27,5 +27,6 @@ def expert_rows(
         yield expert, call.gate_up, rows
         inner = np.empty((len(rows), call.down.columns), np.float32)
         middle = np.empty((len(rows), call.middle.width), np.float32)
-        activated(inner, rows, gate_up.expert(expert), middle, call.activation, call.limit, call.shift)
+        act = call.activation, call.limit, call.shift, call.hold_values
+        activated(inner, rows, gate_up.expert(expert), middle, act)
         yield expert, call.down, inner

@@ -57,7 +57,7 @@ struct DeltaArgs {  // delta_rule
   float* out;
   const float *q, *k, *v, *a, *b, *decay, *dt_bias;
   int64_t out_stride, q_stride, k_stride, v_stride, a_stride, b_stride, heads, key_heads, rows, width, gates, parts;
-  float strength, query_factor;
+  float strength, query_factor, lowest;
 };
 
 struct WkvArgs {  // wkv6, wkv7

@@ -106,6 +106,28 @@ class RowsOfExperts:
 
 
 @dataclass(frozen=True, slots=True)
+class StackEach:
+    """One tensor (experts, rows, columns) for each of the three matrices. Full names behind the layer's prefix."""
+
+    gate: str
+    up: str
+    second: str
+
+    def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        count, rows, columns = shape.experts, shape.inner_size, shape.hidden_size
+        stacks = [tuple(_matrices(t.name(name), (count, rows, columns), False, None)) for name in (self.gate, self.up)]
+        parts = tuple(matrix for both in zip(*stacks, strict=True) for matrix in both)
+        return t.weight(GATE_UP, 2 * rows, columns, parts, experts=count)
+
+    def down(self, t: Tracer, shape: BankShape) -> Weight:
+        """See Banks."""
+        count, rows, columns = shape.experts, shape.hidden_size, shape.inner_size
+        parts = tuple(_matrices(t.name(self.second), (count, rows, columns), False, None))
+        return t.weight(DOWN, rows, columns, parts, experts=count)
+
+
+@dataclass(frozen=True, slots=True)
 class Stacks:
     """One tensor for each bank, (experts, rows, columns), or (experts, columns, rows) where `transposed`.
 

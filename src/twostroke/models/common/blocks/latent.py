@@ -18,6 +18,8 @@ from twostroke.ops.attention.latent_write import latent_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
@@ -34,8 +36,9 @@ class LatentHeads:
     value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of keys are still
     shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that read
     and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm of
-    their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. name: how the names of the
-    block's tensors begin.
+    their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name of a product of
+    one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name: how the names of
+    the block's tensors begin; out: of the last product.
     """
 
     hidden_size: int
@@ -51,7 +54,9 @@ class LatentHeads:
     bias: bool = False
     query_growth: float = 0.0
     latent_scale: float = 1.0
+    gate: str = ""
     name: str = "self_attn"
+    out: str = "o_proj"
 
     @property
     def pairs(self) -> int:
@@ -63,7 +68,11 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     """The block's output for the normed rows h, not yet added."""
     cache = keep_latents(t, shape, h)
     asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
-    return output(t, shape, latent_attention(asked, turned, cache, shape.scale))
+    seen = latent_attention(asked, turned, cache, shape.scale)
+    if not shape.gate:
+        return output(t, shape, seen)
+    outputs = {f"{shape.name}.{shape.gate}": shape.num_heads}
+    return output(t, shape, seen, linear(h, t.matrix("gate", outputs, shape.hidden_size)))
 
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
@@ -104,10 +113,11 @@ def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]
     return head_linear(plain, _keys_up(t, shape)), rope(turned, Rope(turn), t.positions)
 
 
-def output(t: Tracer, shape: LatentHeads, seen: Value) -> Value:
-    """The block's output, of what heads see (T, H, rank)."""
+def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None) -> Value:
+    """The block's output, of what heads see (T, H, rank). gate: see LatentHeads."""
     made = head_linear(seen, _values_up(t, shape)).flat()
-    return linear(made, t.matrix("o", {f"{shape.name}.o_proj": shape.hidden_size}, made.width, bias=shape.bias))
+    made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
+    return linear(made, t.matrix("o", {f"{shape.name}.{shape.out}": shape.hidden_size}, made.width, bias=shape.bias))
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:

@@ -17,6 +17,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
+from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.soft_cap import soft_cap
@@ -74,6 +75,23 @@ class Shared:
             return made
         share = linear(h, t.matrix("router", {self.gate: 1}, h.width))
         return multiply(made, share, Activation.SIGMOID)
+
+
+@dataclass(frozen=True, slots=True)
+class ClampedFeed:
+    """A gated block whose gate and factor are held within a limit. name: begins the names of its tensors."""
+
+    hidden_size: int
+    inner_size: int
+    rule: ExpertRule
+    name: str
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        inner, width, rule = self.inner_size, self.hidden_size, self.rule
+        both = t.matrix("gate_up", {f"{self.name}.gate_proj": inner, f"{self.name}.up_proj": inner}, width)
+        middle = gate(linear(h, both), rule.activation, rule.limit, rule.shift, hold_values=rule.hold_values)
+        return linear(middle, t.matrix("down", {f"{self.name}.down_proj": width}, inner))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from twostroke.weights.gguf.families import (
     remote,
     rwkv,
     states,
+    step35,
     text_inside,
 )
 from twostroke.weights.gguf.families.family import Family
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Family] = {
     **dbrx.FAMILIES,
     **latent.FAMILIES,
     **states.FAMILIES,
+    **step35.FAMILIES,
     **delta.FAMILIES,
     **deepseek4.FAMILIES,
     **kimi_linear.FAMILIES,

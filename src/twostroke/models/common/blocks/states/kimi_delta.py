@@ -20,13 +20,20 @@ from twostroke.program.values import Tensor, Value, VectorForm
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaShape:
-    """head_dim: of q, k and v alike, and of the latents that decay and gate are made of. taps: of the convolutions."""
+    """head_dim: of q, k and v alike, and of the latents that decay and gate are made of. taps: of the convolutions.
+
+    direct: decay and gate are made of the rows themselves, by f_proj and g_proj. lowest: see ops/states/delta_rule.py.
+    out: the name of the last product.
+    """
 
     hidden_size: int
     heads: int
     head_dim: int
     taps: int
     eps: float
+    direct: bool = False
+    lowest: float = 0.0
+    out: str = "o_proj"
 
     @property
     def inner(self) -> int:
@@ -37,7 +44,8 @@ class KimiDeltaShape:
 def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
     """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
     inner, heads, dim = shape.inner, shape.heads, shape.head_dim
-    outputs = {**{f"{name}_proj": inner for name in "qkv"}, "f_a_proj": dim, "g_a_proj": dim, "b_proj": heads}
+    gates = {"f_proj": inner, "g_proj": inner} if shape.direct else {"f_a_proj": dim, "g_a_proj": dim}
+    outputs = {**{f"{name}_proj": inner for name in "qkv"}, **gates, "b_proj": heads}
     *parts, decay, gate, strength = linear(x, t.matrix("states_in", outputs, shape.hidden_size)).split(
         *outputs.values()
     )
@@ -45,16 +53,21 @@ def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
         short_conv(part, conv_taps(t, f"{name}_conv1d", inner, shape.taps), None, Activation.SILU).heads(heads)
         for name, part in zip("qkv", parts, strict=True)
     )
+    if not shape.direct:
+        decay = linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim))
+    sizes = (heads,) if shape.direct else (1, 1, heads, 1)
     scanned = delta_rule(
         q,
         k,
         v,
-        linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim)),
+        decay,
         strength,
-        decay=t.vector_of((Tensor(t.name("A_log"), (1, 1, heads, 1)),), heads, form=VectorForm.NEGATED_EXP),
+        decay=t.vector_of((Tensor(t.name("A_log"), sizes),), heads, form=VectorForm.NEGATED_EXP),
         dt_bias=t.vector("dt_bias", inner, suffix=""),
+        lowest=shape.lowest,
     )
-    gate = linear(gate, t.matrix("gate", {"g_b_proj": inner}, dim))
+    if not shape.direct:
+        gate = linear(gate, t.matrix("gate", {"g_b_proj": inner}, dim))
     weight = t.vector("o_norm", dim)
     normed = gated_norm(scanned, gate, weight, shape.eps, heads, activation=Activation.SIGMOID, gate_first=False)
-    return linear(normed, t.matrix("states_out", {"o_proj": shape.hidden_size}, inner))
+    return linear(normed, t.matrix("states_out", {shape.out: shape.hidden_size}, inner))

@@ -1,0 +1,89 @@
+"""Ling 3: several layers of Kimi delta attention for one of latent attention, which has a gate a head (Ant 2026).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.latent import attend_latents
+from twostroke.models.common.blocks.states.kimi_delta import KimiDeltaShape, kimi_delta
+from twostroke.models.common.fields.deepseek import prediction_layers, require
+from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names, with_silent
+from twostroke.models.common.fields.hybrid import attention_layers
+from twostroke.models.common.fields.latent import read_latent
+from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.rows.add import add
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {
+    **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-6, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
+    **{"qk_nope_head_dim": 128, "v_head_dim": 128, "num_experts": 512, "n_shared_experts": 1, "n_group": 8},
+    **{"num_experts_per_tok": 8, "topk_group": 4, "routed_scaling_factor": 2.5, "moe_intermediate_size": 768},
+    **{"rope_theta": 6_000_000.0, "short_conv_kernel_size": 4, "layer_group_size": 6, "kda_lower_bound": -5.0},
+    **{"first_k_dense_replace": 2, "head_dim": 128, "kda_safe_gate": True},
+}
+OWN_NAMES = {
+    **{"model_max_length": "max_position_embeddings", "moe_renormalize": "norm_topk_prob"},
+    **{"num_expert_group": "n_group", "num_experts_per_token": "num_experts_per_tok"},
+    **{"num_shared_experts": "n_shared_experts", "num_mtp_layers": "num_nextn_predict_layers"},
+    "linear_conv_kernel_dim": "short_conv_kernel_size",
+}
+BLOCK, OUT = "attention", "dense"
+"""How the names of an attention block's tensors begin, and what its last product is called."""
+
+
+@architecture("BailingHybridForCausalLM", model_type="bailing_hybrid")
+def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The last layer of every layer_group_size attends, or what layer_types says."""
+    silu_only(fields)
+    fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
+    _check(fields)
+    parts = read_latent(fields, {}, interleaved=True, ignored=prediction_layers(fields))
+    heads = replace(parts.heads, gate="g_proj", name=BLOCK, out=OUT)
+    fields, layers, hidden = parts.fields, parts.facts.num_layers, parts.facts.hidden_size
+    group = fields.integer("layer_group_size", 1, 4096)
+    attending = attention_layers(fields, layers, tuple((index + 1) % group == 0 for index in range(layers)))
+    shape = KimiDeltaShape(
+        hidden,
+        fields.integer("linear_num_heads", 1, 4096, default=heads.num_heads),
+        fields.integer("linear_head_dim", 1, 512, default=fields.integer("head_dim", 1, 512)),
+        fields.integer("short_conv_kernel_size", 2, 64),
+        parts.norm.eps,
+        direct=True,
+        lowest=fields.number("kda_lower_bound", -1e3, -1e-3) if fields.boolean("kda_safe_gate", True) else 0.0,
+        out=OUT,
+    )
+    experts = sigmoid_mixture(fields, hidden, "mlp.gate.expert_bias")
+    blocks = listed_blocks(fields, experts, layers, fields.integer("first_k_dense_replace", 0, layers))
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        h = parts.norm(t, "input_layernorm", x)
+        if attending[index]:
+            x = add(x, attend_latents(t, heads, h))
+        else:
+            with t.layer(f"{BLOCK}."):
+                x = add(x, kimi_delta(t, shape, h))
+        h, block = parts.norm(t, "post_attention_layernorm", x), blocks[index]
+        return block(t, x, h) if block else add(x, parts.feed(t, h))
+
+    return parts.facts, decoder_program(replace(parts.decoder, embedding="model.word_embeddings"), layer)
+
+
+def _check(fields: Fields) -> None:
+    require(fields, "scoring_func", "sigmoid")
+    require(fields, "score_function", "sigmoid")
+    refuse_setting(fields, "q_lora_rank", "Queries of this family are made of the rows themselves.")
+    refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
+    if not fields.boolean("rope_interleave", True):
+        raise UnsupportedModel(
+            f"{fields.place}: rope_interleave is false.",
+            why="Rotary pairs of this family lie side by side, in transformers too.",
+            fix="Use a model of this family whose pairs lie so.",
+        )

@@ -1,0 +1,79 @@
+"""Tiny configs of families of the autumn of 2026, by the names that tests call them.
+
+Knows: transformers configs.
+Must not know: Twostroke.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+
+from tests.models.families.dense import SMALL, Config, small
+from tests.models.families.experts import nemotron_h_moe
+from tests.models.families.wrapped import CLIP, SIGLIP, TOWER, of_type, wrapped
+
+STEP: dict[str, Any] = {
+    **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
+    **{"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "share_expert_dim": 48},
+    **{"layer_types": ["full_attention", "sliding_attention"] * 2, "moe_router_scaling_factor": 1.5},
+    **{"mlp_layer_types": ["dense", "sparse", "sparse", "dense"], "swiglu_limits": [0.0, 0.5, None, 0.0]},
+    "swiglu_limits_shared": [0.0, 0.0, 0.7, 0.9],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+}
+SCALED_AT_FULL = {
+    "full_attention": {
+        **{"rope_type": "llama3", "rope_theta": 500000.0, "partial_rotary_factor": 0.5, "factor": 4.0},
+        **{"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+    },
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+STEP_TOWER: dict[str, Any] = {**TOWER, "image_size": 28, "patch_size": 14, "max_position_embeddings": 4}
+bailing_hybrid = small(
+    transformers.BailingHybridConfig,
+    **{"num_hidden_layers": 4, "layer_group_size": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4},
+    **{"num_local_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "moe_intermediate_size": 24},
+    **{"kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 16, "head_dim": 20},
+    **{"pad_token_id": None, "routed_scaling_factor": 1.7},
+)
+
+
+def step(**changes: Any) -> Config:
+    return wrapped("Step3p7", {**STEP, **changes}, vision_config=STEP_TOWER)
+
+
+def nemotron_omni() -> transformers.PretrainedConfig:
+    """The class has a name of its own kind, as in published files."""
+    tower = {**TOWER, "model_type": "radio", "video_temporal_patch_size": 2, "patch_size": 14, "image_size": 28}
+    return transformers.NemotronH_Omni_Reasoning_V3_Config(
+        text_config=nemotron_h_moe()().to_dict(),
+        vision_config={**tower, "max_img_size": 28},
+        **{"vision_hidden_size": 16, "projector_hidden_size": 24},
+        architectures=["NemotronH_Omni_Reasoning_V3"],
+    )
+
+
+LATEST: dict[str, Config] = {
+    "step-3.7": step(),
+    "step-3.7-plain": step(
+        **{"swiglu_limits": None, "swiglu_limits_shared": None, "num_sliding_attention_heads": None},
+        **{"attention_bias": True, "query_pre_attn_scalar": 20, "moe_router_scaling_factor": 1.0},
+    ),
+    "ling-3": bailing_hybrid(),
+    "ling-3-open-gate": bailing_hybrid(
+        kda_safe_gate=False, layer_types=["full_attention", "linear_attention"] * 2, norm_topk_prob=False
+    ),
+    "nemotron-omni": nemotron_omni,
+    "granite-4-vision": wrapped(
+        "Granite4Vision",
+        {"embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.22},
+        vision_config={**SIGLIP, "hidden_size": 64, "patch_size": 7},
+        qformer_config={"num_hidden_layers": 1, "intermediate_size": 24},
+        **{"downsample_rate": "1/2", "deepstack_layer_map": [[0, 0]], "spatial_target_layers": [0, 1, 1, 1]},
+    ),
+    "perception-lm": wrapped("PerceptionLM", of_type("llama"), vision_config={**CLIP, "model_args": {"embed_dim": 16}}),
+}

@@ -54,13 +54,18 @@ TS_INLINE void add_oct(int o, __m256i low, __m256i high, __m256i low_q, __m256i 
   if (o == Source::kUnit / 8 - 1) integers = _mm256_add_epi32(integers, widened(pairs));
 }
 
+// Those of row r. Kinds without them have no memory to point into.
+template <class Source>
+TS_INLINE const int32_t* centres_at(const int32_t* centres, int r) {
+  return Source::kCentre == 0 ? nullptr : centres + r * (kStoredGroup / 4);
+}
+
 // One unit of nibbles. q: the rows at the unit's first column; centres: of each row, centres_of, kStoredGroup / 4 apart. Of the codes and the
 // rows, the fewer stay in registers.
 template <class Source, int kRows, int kAcross, class Lines>
 TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const int32_t* centres, const Lines& ahead,
                         Integers<kRows, kAcross>& integers) {
   constexpr int kOcts = Source::kUnit / 8, kLines = static_cast<int>(Source::kUnitBytes / kQuadBytes);
-  constexpr int64_t kApart = kStoredGroup / 4;
   Integers<kRows, kAcross> pairs;
   TS_UNROLL
   for (int o = 0; o < kOcts; ++o, q += 8) {
@@ -79,7 +84,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
         Source::split(from + v * kRegisterBytes, o, low, high);
         TS_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          add_oct<Source>(o, low, high, low_q[r], high_q[r], centres + r * kApart, pairs[r][v], integers[r][v]);
+          add_oct<Source>(o, low, high, low_q[r], high_q[r], centres_at<Source>(centres, r), pairs[r][v], integers[r][v]);
         }
       }
     } else {
@@ -91,7 +96,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
         const __m256i low_q = broadcast_quad(q + r * stride), high_q = broadcast_quad(q + r * stride + 4);
         TS_UNROLL
         for (int v = 0; v < kAcross; ++v) {
-          add_oct<Source>(o, low[v], high[v], low_q, high_q, centres + r * kApart, pairs[r][v], integers[r][v]);
+          add_oct<Source>(o, low[v], high[v], low_q, high_q, centres_at<Source>(centres, r), pairs[r][v], integers[r][v]);
         }
       }
     }

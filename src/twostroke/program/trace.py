@@ -182,7 +182,7 @@ class Tracer:
 
         numbers: what the form needs beside.
         """
-        key = (parts, plus, form)
+        key = (parts, plus, form, numbers)
         found = self._vectors.get(key)
         if found is None:
             name = parts[0].name.removesuffix(".weight")

@@ -20,9 +20,10 @@ from transformers.integrations.bitnet import (
 )
 from transformers.utils.quantization_config import BitNetQuantConfig
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import Loaded, relative_error
 from twostroke.backends.cpu import CpuOps
+from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import unpack
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
@@ -128,3 +129,9 @@ def test_what_is_not_understood_is_refused(
         model = read_folder(tmp_path)
         with Checkpoint.open(tmp_path) as checkpoint:
             load_weights(checkpoint, model, format_choice("f32"), NumpyPacker())
+
+
+def test_experts_are_refused() -> None:
+    config = FAMILIES["qwen3-moe-dense-layers"]().to_dict()
+    with pytest.raises(UnsupportedModel, match=r"experts.*BitNet"):
+        read_model({**config, "quantization_config": {"quant_method": "bitnet", **PACKED}})

@@ -15,11 +15,12 @@ from twostroke.ops.rows.round_rows import RoundRows
 from twostroke.program.op import Op
 from twostroke.program.program import Program
 from twostroke.program.values import Value, Weight
+from twostroke.types.errors import UnsupportedModel
 
 
 def with_rounded_rows(program: Program, chosen: Callable[[Weight], bool]) -> Program:
-    """Add the calls. Products of one value share its rounded form. Raises ValueError where an op that is not a product
-    of a row reads a chosen matrix."""
+    """Add the calls. Products of one value share its rounded form. Raises UnsupportedModel where an op that is not a
+    product of a row reads a chosen matrix: experts."""
     calls: list[Op] = []
     rounded: dict[Value, Value] = {}
     for call in program.calls:
@@ -28,7 +29,11 @@ def with_rounded_rows(program: Program, chosen: Callable[[Weight], bool]) -> Pro
             calls.append(call)
             continue
         if not isinstance(call, Linear):
-            raise ValueError(f"{call.NAME} reads {mine[0].key}, whose inputs are to be rounded")
+            raise UnsupportedModel(
+                f"{mine[0].parts[0].name} is quantized by BitNet's rule.",
+                why=f"The inputs of {call.NAME} cannot be rounded as that rule wants it.",
+                fix="Use a model without experts, or one that is quantized in another way.",
+            )
         if call.x not in rounded:
             rounded[call.x] = call.x.fresh(call.x.width)
             calls.append(RoundRows(rounded[call.x], call.x))

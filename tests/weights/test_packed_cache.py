@@ -337,7 +337,10 @@ def test_unfinished_blobs_never_become_a_file(model, cache):
     with pytest.raises(ValueError, match="were written"), packed_file.new_file(other, entry.plan) as target:
         target.finish()
     with pytest.raises(ValueError, match="out of order"), packed_file.new_file(other, entry.plan) as target:
-        target.put(entry.plan.extents[0].key, 64, np.zeros(64, np.uint8))
+        target.area(entry.plan.extents[0].key, 64, 64)
+    extent = entry.plan.extents[0]
+    with pytest.raises(ValueError, match="too many"), packed_file.new_file(other, entry.plan) as target:
+        target.put(extent.key, 64, np.zeros(extent.num_bytes, np.uint8))
     assert not other.exists() and not list(cache.glob("*.partial"))
 
 

@@ -46,14 +46,19 @@ class BlockPacker(Protocol):
 
 
 class _Piece(NamedTuple):
-    """Some panels of a matrix that are being packed into `area`, which is bytes from `begin` on of a blob. read_bytes:
-    what it returns, the bytes of the checkpoint. done: called with them."""
+    """Some panels of a matrix that are being packed. read_bytes: what it returns, the bytes of the checkpoint. done:
+    called with them."""
 
     read_bytes: Future[int]
+    done: Callable[[int], None]
+
+
+class _Place(NamedTuple):
+    """Where a piece goes: `area` is bytes from `begin` on of the blob `key`."""
+
     key: str
     begin: int
     area: U8Array
-    done: Callable[[int], None]
 
 
 class StoredPacking:
@@ -87,24 +92,24 @@ class StoredPacking:
                 count = min(step, weight.rows - first)
                 begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
                 area = self._target.area(key, begin, weight_format.data_bytes(count, weight.columns))
+                place = _Place(key, begin, area)
                 parts = list(_parts(tensors, matrix * weight.rows + first, count))
-                read_bytes = self._pool.submit(self._pack, parts, weight.columns, weight_format, area)
-                self._under_way.append(_Piece(read_bytes, key, begin, area, done))
+                read_bytes = self._pool.submit(self._pack, parts, weight.columns, weight_format, place)
+                self._under_way.append(_Piece(read_bytes, done))
                 if len(self._under_way) > self._packer.num_threads:
                     self._hand_over()
 
     def _hand_over(self) -> None:
-        """The piece that was added first. Threads are ahead by one piece each, so that little memory is taken."""
+        """Wait for the piece that was added first. One waits for each thread, so that little memory is taken."""
         piece = self._under_way.popleft()
-        read_bytes = piece.read_bytes.result()
-        self._target.put(piece.key, piece.begin, piece.area)
-        piece.done(read_bytes)
+        piece.done(piece.read_bytes.result())
 
-    def _pack(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> int:
-        """Pack the rows into `area`; returns the bytes read."""
-        checkpoint = self._checkpoint
+    def _pack(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, place: _Place) -> int:
+        """Pack the rows and put them in their place: a file is written by all threads too. Returns the bytes read."""
+        checkpoint, area = self._checkpoint, place.area
         if not self._pack_blocks(parts, columns, weight_format, area):
             area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
+        self._target.put(*place)
         return sum(
             (end - first) * part_bytes(part, checkpoint) // max(1, part.length) for (part, _), first, end in parts
         )

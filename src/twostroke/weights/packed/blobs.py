@@ -34,10 +34,12 @@ class BlobTarget(Protocol):
     """Where blobs are made: in place, or in passing on the way to a file."""
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
-        """Memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not zeroed."""
+        """Memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not zeroed. A
+        blob's areas are asked for in order, without gaps, by one thread."""
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """`area` is filled. A blob's areas come in order, without gaps. Raises OSError where a disk is full."""
+        """`area` is filled. Any thread may say so, of areas in any order, of each once. Raises OSError where a disk is
+        full."""
 
 
 class MemoryTarget:

@@ -26,6 +26,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,20 +67,27 @@ class FileTarget:
         self._descriptor = descriptor
         self._temporary = temporary
         self._extents = {extent.key: extent for extent in plan.extents}
-        self._written = {extent.key: 0 for extent in plan.extents}
+        self._asked = {extent.key: 0 for extent in plan.extents}
+        self._written = dict(self._asked)
+        self._counting = threading.Lock()
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
         """See BlobTarget."""
+        if first_byte != self._asked[key]:
+            raise ValueError(f"{key}: bytes from {first_byte} on are out of order")
+        self._asked[key] += num_bytes
         return aligned_bytes(num_bytes)
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
         """See BlobTarget. Raises OSError where the disk is full."""
         extent = self._extents[key]
-        if first_byte != self._written[key] or first_byte + area.size > extent.num_bytes:
-            raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) out of order or too many")
-        _write_all(self._descriptor, area.data, extent.offset + first_byte)
-        begin_writing(self._descriptor, extent.offset + first_byte, area.size)
-        self._written[key] += area.size
+        if first_byte + area.size > extent.num_bytes:
+            raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) are too many")
+        offset = extent.offset + first_byte
+        _write_all(self._descriptor, area.data, offset)
+        begin_writing(self._descriptor, offset, area.size)
+        with self._counting:
+            self._written[key] += area.size
 
     def map(self) -> U8Array:
         """All bytes of the file, read-only; they stay valid whatever becomes of it. Raises OSError."""

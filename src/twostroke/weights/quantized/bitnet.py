@@ -100,7 +100,7 @@ class TernaryMatrix:
         """(count, columns), 1 more than the numbers."""
         if self.scale is None:
             steps = np.float32(1) / self._mean()
-            whole = np.clip(np.rint(self.weight.floats(first, count) * steps), -1, 1)
+            whole: F32Array = np.clip(np.rint(self.weight.floats(first, count) * steps), -1, 1)
             return (whole + 1).astype(np.uint8)
         height, found = self.weight.shape[0], []
         while count:

@@ -183,9 +183,10 @@ def machine() -> str:
 
 
 def sources(target: str) -> list[Path]:
-    """Every translation unit for one architecture; each guards itself by level."""
+    """Every translation unit for one architecture; each guards itself by level. The architecture's own are the largest:
+    they come first, so that no core waits for one of them at the end."""
     own = {"x86_64": "x86", "aarch64": "arm"}[target]
-    return sorted(path for folder in ("generic", own) for path in (ROOT / "csrc" / folder).rglob("*.cpp"))
+    return [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
 
 
 def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RELEASE) -> tuple[str, ...]:

@@ -182,6 +182,12 @@ def test_a_server_without_a_list_of_models_is_asked_by_name() -> None:
     assert run(fake, closed_loop(1, Lengths(20), Lengths(2)), 1, model="hidden").facts.model == "hidden"
 
 
+def test_a_model_without_a_chat_template_is_asked_for_completions() -> None:
+    fake = Fake(models={"data": [{"id": "base", "has_chat_template": False}]})
+    run(fake, closed_loop(1, Lengths(20), Lengths(2)), 1)
+    assert "prompt" in fake.bodies[0] and "messages" not in fake.bodies[0]
+
+
 def test_a_server_that_is_not_there() -> None:
     async def main() -> None:
         async with serving(Fake()) as fake:

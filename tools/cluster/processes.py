@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 TWOSTROKE = (sys.executable, "-P", "-m", "twostroke")
 END_S, ANSWER_S, START_S = 30.0, 300.0, 300.0
@@ -118,28 +119,34 @@ def processor_s(pid: int) -> float:
 @contextmanager
 def started(words: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A `twostroke` process and the facts that it prints. It ends with the block."""
-    process = subprocess.Popen(
-        [*TWOSTROKE, *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        yield process, _facts(process, words)
-    finally:
-        process.send_signal(signal.SIGTERM)
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*TWOSTROKE, *words, "--json"], stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield process, _facts(process, words, errors)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-def _facts(process: subprocess.Popen[str], words: Sequence[str]) -> dict[str, Any]:
+def _facts(process: subprocess.Popen[str], words: Sequence[str], errors: IO[str]) -> dict[str, Any]:
     lines = ""
     while line := process.stdout.readline() if process.stdout is not None else "":
         lines += line
         with contextlib.suppress(ValueError):
             facts: dict[str, Any] = json.loads(lines)
             return facts
-    raise SystemExit(f"`twostroke {' '.join(words)}` has ended; run it to see why")
+    process.wait(END_S)
+    errors.seek(0)
+    raise SystemExit(f"`twostroke {' '.join(words)}` has ended: {last_lines(errors.read())}")
+
+
+def last_lines(text: str, most: int = 3) -> str:
+    """The last lines of what a program printed, in one line."""
+    return " / ".join(text.strip().splitlines()[-most:]) or "it printed no error"
 
 
 @contextmanager
@@ -175,9 +182,9 @@ def front(model: str, addresses: Sequence[str]) -> Iterator[Server]:
 def bench_serve(server: Server, *words: str) -> dict[str, Any]:
     """The report of `twostroke bench serve` on a server."""
     command = [*TWOSTROKE, "bench", "serve", server.url, "--json", *words]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
-        raise SystemExit(f"`{' '.join(command[3:])}` has failed; run it to see why")
+        raise SystemExit(f"`{' '.join(command[3:])}` has failed: {last_lines(ended.stderr)}")
     report: dict[str, Any] = json.loads(ended.stdout)
     return report
 

@@ -40,6 +40,13 @@ def _half(value: float) -> Octets:
     return np.array([value], np.float16).view(np.uint8)
 
 
+def _q4_0(generator: np.random.Generator, blocks: int, std: float) -> Octets:
+    made = np.empty((blocks, 18), np.uint8)
+    made[:, :2] = _half(std / 4.61)
+    made[:, 2:] = _octets(generator, blocks, 16)
+    return made
+
+
 def _q5_0(generator: np.random.Generator, blocks: int, std: float) -> Octets:
     made = np.empty((blocks, 22), np.uint8)
     made[:, :2] = _half(std / 9.23)
@@ -83,6 +90,7 @@ def _mxfp4(generator: np.random.Generator, blocks: int, std: float) -> Octets:
 
 
 BLOCKS: Mapping[str, RandomBlock] = {
+    "Q4_0": RandomBlock(2, 32, 18, _q4_0),
     "Q5_0": RandomBlock(6, 32, 22, _q5_0),
     "Q8_0": RandomBlock(8, 32, 34, _q8_0),
     "Q4_K": RandomBlock(12, 256, 144, _q4_k),

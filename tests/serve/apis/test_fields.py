@@ -108,3 +108,4 @@ def test_the_list_of_models_says_whether_keys_are_calibrated() -> None:
     parts = dataclasses.replace(fake_parts(), view=EngineView(about={"settings": settings}))
     (shown,) = model_list(parts)["data"]
     assert (shown["weights"], shown["kv_format"], shown["key_factors"]) == ("int8", "int4", "0123")
+    assert shown["has_chat_template"] is (parts.template is not None)

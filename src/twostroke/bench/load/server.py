@@ -22,11 +22,13 @@ MAX_BODY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """model: the id to ask for. context_tokens: prompt and answer together, None where the server does not say."""
+    """model: the id to ask for. context_tokens: prompt and answer together, None where the server does not say.
+    base: the server says that the model has no chat template."""
 
     base_url: str
     model: str
     context_tokens: int | None
+    base: bool = False
 
 
 def base_url(asked: str) -> str:
@@ -69,7 +71,8 @@ async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | Non
         raise unknown_model(wanted, names)
     chosen = models[names.index(wanted)] if wanted is not None else models[0]
     context = chosen.get("max_model_len")
-    return Facts(address, str(chosen["id"]), context if isinstance(context, int) and context > 0 else None)
+    known = context if isinstance(context, int) and context > 0 else None
+    return Facts(address, str(chosen["id"]), known, chosen.get("has_chat_template") is False)
 
 
 def unknown_model(wanted: str, names: list[str]) -> ConfigError:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.bench.load.client import CHAT, Asking, LoadClient
+from twostroke.bench.load.client import CHAT, COMPLETIONS, Asking, LoadClient
 from twostroke.bench.load.connections import Connections, open_connections
 from twostroke.bench.load.counting import require_answer, word_list
 from twostroke.bench.load.drive import Drive, Progress
@@ -36,12 +36,13 @@ Watch = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server to ask, and how. silence_s: how long it may send nothing. tokenizer: of the model, or None."""
+    """The server to ask, and how. route: None for chat, or completions where the server says that the model has no chat
+    template. silence_s: how long it may send nothing. tokenizer: of the model, or None."""
 
     url: str
     model: str | None = None
     api_key: str | None = None
-    route: str = CHAT
+    route: str | None = None
     exact: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
     silence_s: float = 600.0
@@ -128,7 +129,8 @@ async def open_session(target: Target, clock: Callable[[], float], count_words: 
     address = base_url(target.url)
     async with open_connections(target.api_key, target.silence_s) as connections:
         facts = await find_model(connections.kept, address, target.model)
-        asking = Asking(address, facts.model, target.route, target.exact, target.extra)
+        route = target.route or (COMPLETIONS if facts.base else CHAT)
+        asking = Asking(address, facts.model, route, target.exact, target.extra)
         words = WordList((OPENING,), 0)
         if count_words:
             words = await word_list(LoadClient(connections, asking, clock), address, target.tokenizer)

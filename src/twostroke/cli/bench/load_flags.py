@@ -39,7 +39,10 @@ NUMBERS = reading(number_list)
 TARGET_FLAGS = (
     click.option("--model", metavar="NAME", default=None, help="Model to ask for [default: the first that is served]."),
     click.option(
-        "--route", type=click.Choice(["chat", "completions"]), default="chat", help="What is asked [default: chat]."
+        "--route",
+        type=click.Choice(["chat", "completions"]),
+        default=None,
+        help="What is asked [default: chat; completions of a model without a chat template].",
     ),
     click.option("--api-key", metavar="KEY", default=None, help="Sent as a bearer token [env: TWOSTROKE_API_KEY]."),
     click.option(

@@ -50,6 +50,7 @@ def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
         "created": parts.created_s,
         "owned_by": "twostroke",
         "max_model_len": parts.context_tokens,
+        "has_chat_template": parts.template is not None,
         **{name: settings[name] for name in ARITHMETIC if name in settings},
         "type": "model",
         "display_name": name,

@@ -42,6 +42,7 @@ _EMBEDDING = object_of(
 )
 _MODEL = object_of(id=TEXT, object=_const("model"), created=COUNT, owned_by=TEXT, max_model_len=COUNT)
 _MODEL["properties"] |= dict.fromkeys(("weights", "kv_format", "key_factors"), TEXT)
+_MODEL["properties"]["has_chat_template"] = {"type": "boolean"}
 _CHAT_CHOICE = object_of(
     index=COUNT,
     message=object_of(role=_const("assistant"), content=or_null("string"), refusal=or_null("string")),

@@ -10,7 +10,7 @@ import pytest
 from tests.fleet.invented import PAGE_TOKENS, PagedModel
 from twostroke.cache.manager import CacheManager
 from twostroke.replica import page_exchange
-from twostroke.replica.page_exchange import PageExchange
+from twostroke.replica.page_exchange import PageExchange, hash_of
 from twostroke.wire.frames import PagesAsked, WirePage
 
 PAGES = 40
@@ -55,15 +55,24 @@ def test_an_answer_costs_its_own_pages_however_long_the_prompt_is(monkeypatch: p
     source = sender.source_of(PagesAsked(1, target.at, 1, "", TOKENS))
     answers = 0
     while count := receiver.room(target):
-        assert receiver.keep("pull", target, sender.read(source, count))
+        pages = sender.read(source, count)
+        assert receiver.keep("pull", target, pages, [hash_of(page.data) for page in pages])
         answers += 1
     assert answers == PAGES / 2
     assert walked[0] == 1
-    assert hashed[0] <= 4 * PAGES + 2, "a place and a digest of each page, on both sides"
+    assert hashed[0] <= 6 * PAGES + 2, "a place, a hash and a digest of each page, on both sides"
     receiver.close("pull")
     assert len(cache.match("", TOKENS)) == PAGES
     assert sorted(model.pages.values()) == [list(TOKENS[at : at + PAGE_TOKENS]) for at in range(0, 160, PAGE_TOKENS)]
     cache.check()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_last_full_page_comes_where_more_tokens_follow(more: int) -> None:
+    tokens = TOKENS[: 3 * PAGE_TOKENS + more]
+    _, _, receiver = side()
+    assert receiver.room(receiver.open("ahead", "", tokens, goes_on=True)) == 3
+    assert receiver.room(receiver.open("all", "", tokens)) == 2 + more
 
 
 def test_pages_are_sent_as_they_are_computed() -> None:
@@ -98,5 +107,5 @@ def test_damaged_pages_are_not_kept(change: str) -> None:
         pages[2] = WirePage(pages[2].data[1:], pages[2].digest)
     else:
         pages = pages[:2] + [pages[1]] * (2 * PAGES)
-    assert not receiver.keep("pull", target, pages)
+    assert not receiver.keep("pull", target, pages, [hash_of(page.data) for page in pages])
     assert target.at == 2

@@ -25,7 +25,7 @@ from twostroke.fleet.fleet import ReplicaFleet
 from twostroke.fleet.moving import Sooner
 from twostroke.fleet.router import LeastSeconds
 from twostroke.replica.core import ReplicaCore
-from twostroke.replica.page_exchange import PageExchange
+from twostroke.replica.page_exchange import PageExchange, hash_of
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.objectives.objective_policy import objective_policy
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
@@ -245,7 +245,7 @@ class World:
         del self._page_asks[id(core), number]
         self.pages_kept += 0 if sent is None else len(sent.pages)
         self.pages_ahead += 0 if sent is None or len(core.pulls) else len(sent.pages)
-        core.pages_came(number, sent)
+        core.pages_came(number, sent, [hash_of(page.data) for page in sent.pages] if sent else ())
         self._empty(name, core)
 
     def _beat(self, name: str, core: ReplicaCore) -> None:

@@ -319,6 +319,10 @@ int main() {
   packed_blocks(11, 512, 220, TS_W_SUPER4_16, 18688);    // Q3_K
   packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K
   packed_blocks(14, 512, 420, TS_W_SUPER6, 26880);       // Q6_K
+  packed_blocks(20, 480, 270, TS_W_FLAT8, 34816);        // IQ4_NL
+  packed_blocks(23, 512, 272, TS_W_SUPER8, 35072);       // IQ4_XS
+  packed_blocks(39, 512, 272, TS_W_E2M1_32, 20480);      // MXFP4
+  packed_blocks(40, 512, 288, TS_W_E2M1_16, 24576);      // NVFP4
   const int64_t dims[3] = {20, 33, 64};
   for (int32_t kind = TS_KV_F32; kind <= TS_KV_INT4; ++kind) {
     for (int64_t dim : dims) attention(three, one, kind, dim, dim);

@@ -23,10 +23,16 @@ INT8 = WeightFormat(WeightKind.INT8, 64)
 
 
 class Start:
-    """One start of an engine on a folder, and what it did. config: None reads the folder's."""
+    """One start of an engine on a folder, and what it did. config: None reads the folder's. finish: wait until a file
+    that this start makes has its name."""
 
     def __init__(
-        self, model: Path, cache: Path, config: dict[str, Any] | None = None, weight_format: WeightFormat = INT8
+        self,
+        model: Path,
+        cache: Path,
+        config: dict[str, Any] | None = None,
+        weight_format: WeightFormat = INT8,
+        finish: bool = True,
     ) -> None:
         self.spec = read_model(config or json.loads((model / "config.json").read_text()))
         self.choose = lambda weight: BF16 if weight.role == "embedding" else weight_format
@@ -38,6 +44,8 @@ class Start:
                 cache, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
             )
         self.weights, self.file = loaded.weights, loaded.file
+        if finish and self.file is not None:
+            self.file.close()
 
     def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
         self.packed_bytes = done_bytes

@@ -172,7 +172,7 @@ def test_a_full_check_sees_damage_that_the_sample_left_out(tmp_path, cache, monk
     entry = Start(model, cache, LARGE).entry
     assert open_file(entry.path).num_blocks > 6
     flip(entry.path, entry.plan.data_start + 3 * BLOCK_BYTES + 4099)
-    file, _ = map_file(entry.path, entry.plan)
+    file = map_file(entry.path, entry.plan)
     with pytest.raises(StaleFile, match="checksum"):
         file.check_all()
     assert file.check_all(lambda: False) is False, "nothing was compared"
@@ -263,6 +263,35 @@ def test_a_disk_that_fills_up_while_packing(model, cache, monkeypatch):
     assert "No space left on device" in start.warnings[0]
     assert not list(cache.iterdir())
     assert_equal(start.weights, good_weights(model))
+
+
+def test_weights_are_used_before_their_file_has_a_name(model, cache):
+    first = Start(model, cache, finish=False)
+    assert [path.suffix for path in cache.iterdir()] == [".partial"] and not first.warnings
+    assert_equal(first.weights, good_weights(model))
+    assert Start(model, cache, finish=False).packed_bytes > 0, "another start packs for itself"
+    first.file.check_all()
+    assert first.entry.path.exists() and map_file(first.entry.path, first.entry.plan).check_all()
+    first.file.discard()
+    first.file.close()
+    second = Start(model, cache)
+    assert second.packed_bytes == 0
+    assert_equal(first.weights, second.weights)
+
+
+def test_a_disk_that_refuses_what_was_packed(model, cache, monkeypatch):
+    first = Start(model, cache, finish=False)
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StaleFile, match="cannot be written to the disk: Input/output error"):
+        first.file.check_all()
+    assert not list(cache.iterdir())
+    first.file.close()
+    Start(model, cache).file.close()
+    assert not list(cache.iterdir()), "an engine that ends says nothing, and the next start packs again"
 
 
 def test_a_folder_that_cannot_be_made(model, tmp_path):

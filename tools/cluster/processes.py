@@ -85,9 +85,9 @@ class Server:
                 raise SystemExit(f"{count} replicas were not ready within {START_S:g} s")
             time.sleep(0.2)
 
-    def kill_the_busy_replica(self) -> bool:
-        """End the replica that has a stream, with SIGKILL. -> was there one?"""
-        name = next((str(each["name"]) for each in self.replicas() if each["running"]), "")
+    def kill_a_replica(self, busy: bool) -> bool:
+        """End a replica with SIGKILL that has a stream, or one that has none. -> was there one?"""
+        name = next((str(each["name"]) for each in self.replicas() if bool(each["running"]) is busy), "")
         for pid in children(self.process.pid):
             with contextlib.suppress(OSError):
                 if name and name in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):

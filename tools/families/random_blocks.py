@@ -41,8 +41,9 @@ def _half(value: float) -> Octets:
 
 
 def _q4_0(generator: np.random.Generator, blocks: int, std: float) -> Octets:
+    """Codes reach from -8 to 7. Every other scale is negative, so that the mean is near zero."""
     made = np.empty((blocks, 18), np.uint8)
-    made[:, :2] = _half(std / 4.61)
+    made[::2, :2], made[1::2, :2] = _half(std / 4.61), _half(-std / 4.61)
     made[:, 2:] = _octets(generator, blocks, 16)
     return made
 

@@ -26,8 +26,10 @@ bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows&
     RowOfGroup& row = group.row[r];
     memset(&row, 0, sizeof(row));
     int64_t filled = 0;
-    if (r < group.rows && group.block.elements == 32) {
-      for (; filled < group.there; filled += 32) block_of_32(type, raw + filled / 32 * group.block.bytes, filled / 32, row);
+    if (r < group.rows && group.block.elements < kStoredGroup) {
+      for (int64_t block = 0; filled < group.there; ++block, filled += group.block.elements) {
+        small_block(type, raw + block * group.block.bytes, block, row);
+      }
     } else if (r < group.rows) {
       block_of_256(type, raw, row);
       filled = kStoredGroup;
@@ -54,6 +56,7 @@ uint8_t* write_lanes(const GroupOfRows& group, int64_t units, int64_t same, cons
 uint8_t* write_head(const GroupOfRows& group, uint8_t* to) {
   const StoredShape& shape = group.shape;
   const int64_t steps = group.columns / shape.sub, scales = shape.super ? 1 : steps;
+  if (shape.table) return write_lanes<float>(group, steps, group.block.floats / shape.sub, [](const RowOfGroup& row) { return row.floats; }, to);
   to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.scales; }, to);
   if (shape.minimum) to = write_lanes<uint16_t>(group, scales, 1, [](const RowOfGroup& row) { return row.least; }, to);
   if (!shape.super) return to;
@@ -106,7 +109,8 @@ int32_t check_blocks(int32_t kind, const BlockShape& block, int64_t rows, int64_
   if (!is_stored_kind(kind) || kind > TS_W_LAST || block.elements == 0) return TS_BAD_FORMAT;
   const StoredShape shape = stored_shape(kind);
   const int64_t more = shape.offset - block.offset, most = shape.nibbles ? 16 << shape.high : 256;
-  if (shape.floats || shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
+  if (shape.floats != shape.table || shape.table != (block.floats > 0) || (shape.table && block.floats < shape.sub)) return TS_BAD_FORMAT;
+  if (shape.super != (block.units > 0) || (block.minimum && !shape.minimum)) return TS_BAD_FORMAT;
   if (more < 0 || block.codes + more > most) return TS_BAD_FORMAT;
   if (shape.super && kStoredGroup / shape.sub < block.units) return TS_BAD_FORMAT;
   return rows < 0 || columns <= 0 || columns % block.elements != 0 || columns % shape.whole != 0 ? TS_BAD_SHAPE : TS_OK;

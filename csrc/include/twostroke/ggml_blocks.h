@@ -10,13 +10,18 @@
 namespace twostroke {
 
 // The numbers of ggml's types.
-enum BlockType { kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8, kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14 };
+enum BlockType {
+  kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8, kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kIQ4_NL = 20,
+  kIQ4_XS = 23, kMXFP4 = 39, kNVFP4 = 40,
+};
 
 // elements, bytes: of a block. offset: how many more than meant the codes are, all below `codes`. units: columns that have a multiplier are
-// 256 / units; 0 where a block has a scale alone. minimum: something is taken off.
+// 256 / units; 0 where a block has a scale alone. minimum: something is taken off. floats: columns that share a scale of float32, where codes
+// are the bits of E2M1; else 0.
 struct BlockShape {
   int64_t elements, bytes, offset, codes, units;
   bool minimum;
+  int64_t floats = 0;
 };
 
 // elements: 0 for a type that is not here.
@@ -32,16 +37,24 @@ constexpr BlockShape block_shape(int32_t type) {
     case kQ4_K: return {256, 144, 0, 16, 8, true};
     case kQ5_K: return {256, 176, 0, 32, 8, true};
     case kQ6_K: return {256, 210, 32, 64, 16, false};
+    case kIQ4_NL: return {32, 18, 128, 256, 0, false};
+    case kIQ4_XS: return {256, 136, 128, 256, 8, false};
+    case kMXFP4: return {32, 17, 0, 16, 0, false, 32};
+    case kNVFP4: return {64, 36, 0, 16, 0, false, 16};
     default: return {0, 0, 0, 0, 0, false};
   }
 }
 
-// 256 columns of a row. scales, least: bits of float16, one for each block. multipliers, minima: one for each unit.
+// What the codes of IQ4_NL and IQ4_XS mean, and 128 more.
+constexpr uint8_t kIQ4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+
+// 256 columns of a row. scales, least: bits of float16, one for each block. multipliers, minima: one for each unit. floats: scales of E2M1.
 struct RowOfGroup {
   uint8_t codes[kStoredGroup];
   uint16_t scales[kStoredGroup / 32], least[kStoredGroup / 32];
   int8_t multipliers[16];
   uint8_t minima[16];
+  float floats[kStoredGroup / 16];
 };
 
 inline uint16_t half_at(const uint8_t* raw) {
@@ -65,10 +78,52 @@ inline void add_bits(const uint8_t* raw, int place, uint8_t* codes) {
   }
 }
 
-// Block number `index` of 32 columns.
-inline void block_of_32(int32_t type, const uint8_t* raw, int64_t index, RowOfGroup& row) {
+inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+// Half of 2^(e - 127): codes of E2M1 are doubled.
+inline float half_power(uint8_t e) { return float_of(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23); }
+
+// Half of a float of 4 bits of exponent and 3 of mantissa, without a sign; its NaN counts as 0.
+inline float half_ue4m3(uint8_t raw) {
+  const uint32_t exponent = raw >> 3 & 15, mantissa = raw & 7;
+  if (raw == 127) return 0;
+  if (exponent == 0) return static_cast<float>(mantissa) * 0.0009765625f;
+  return float_of((exponent + 119) << 23 | mantissa << 20);
+}
+
+// `count` bytes of the bits of E2M1: low halves, then high ones. A negative zero is the zero.
+inline void e2m1_bits(const uint8_t* raw, int64_t count, uint8_t* to) {
+  fields_of<4>(raw, count, to);
+  for (int64_t i = 0; i < 2 * count; ++i) to[i] = to[i] == 8 ? 0 : to[i];
+}
+
+inline void block_mxfp4(const uint8_t* raw, int64_t index, RowOfGroup& row) {
+  row.floats[index] = half_power(raw[0]);
+  e2m1_bits(raw + 1, 16, row.codes + 32 * index);
+}
+
+inline void block_nvfp4(const uint8_t* raw, int64_t index, RowOfGroup& row) {
+  for (int64_t part = 0; part < 4; ++part) {
+    row.floats[4 * index + part] = half_ue4m3(raw[part]);
+    e2m1_bits(raw + 4 + 8 * part, 8, row.codes + 64 * index + 16 * part);
+  }
+}
+
+// Block number `index` of a type whose blocks have fewer than 256 columns.
+inline void small_block(int32_t type, const uint8_t* raw, int64_t index, RowOfGroup& row) {
+  if (type == kMXFP4) return block_mxfp4(raw, index, row);
+  if (type == kNVFP4) return block_nvfp4(raw, index, row);
   uint8_t* codes = row.codes + 32 * index;
   row.scales[index] = half_at(raw);
+  if (type == kIQ4_NL) {
+    fields_of<4>(raw + 2, 16, codes);
+    for (int64_t i = 0; i < 32; ++i) codes[i] = kIQ4Codes[codes[i]];
+    return;
+  }
   if (type == kQ8_0) {
     for (int64_t i = 0; i < 32; ++i) codes[i] = raw[2 + i] ^ 0x80;
     return;
@@ -130,12 +185,23 @@ inline void block_q6(const uint8_t* raw, RowOfGroup& row) {
   row.scales[0] = half_at(raw + 208);
 }
 
+inline void block_iq4_xs(const uint8_t* raw, RowOfGroup& row) {
+  for (int64_t part = 0; part < 8; ++part) fields_of<4>(raw + 8 + 16 * part, 16, row.codes + 32 * part);
+  for (int64_t i = 0; i < kStoredGroup; ++i) row.codes[i] = kIQ4Codes[row.codes[i]];
+  for (int64_t i = 0; i < 8; ++i) {
+    const uint8_t low = raw[4 + i / 2] >> i % 2 * 4 & 15, high = raw[2 + i / 4] >> i % 4 * 2 & 3;
+    row.multipliers[i] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+  row.scales[0] = half_at(raw);
+}
+
 inline void block_of_256(int32_t type, const uint8_t* raw, RowOfGroup& row) {
   switch (type) {
     case kQ2_K: return block_q2(raw, row);
     case kQ3_K: return block_q3(raw, row);
     case kQ4_K: return block_q4_or_q5(false, raw, row);
     case kQ5_K: return block_q4_or_q5(true, raw, row);
+    case kIQ4_XS: return block_iq4_xs(raw, row);
     default: return block_q6(raw, row);
   }
 }

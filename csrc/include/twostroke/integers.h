@@ -35,6 +35,7 @@ constexpr float kRounder = 12582912.0f;            // 1.5 * 2^23: adding it roun
 
 // What offset_bytes leaves of a zero.
 #if defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_AVXVNNI)
+#define TS_WORD_PRODUCTS  // products of words take fewer instructions than those of bytes: attention/words.h
 constexpr int32_t kByteZero = 0;
 #elif !defined(TS_LEVEL_NEON)
 constexpr int32_t kByteZero = 128;

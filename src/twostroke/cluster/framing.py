@@ -59,19 +59,23 @@ class FrameReader:
                 (size,) = _LENGTH.unpack_from(self._held, start)
                 if size > self._most_bytes:
                     raise WireError(f"a frame of {size:,} bytes is announced; at most {self._most_bytes:,} are read")
-                end = start + _LENGTH.size + size
+                start, end = start + _LENGTH.size, start + _LENGTH.size + size
                 if len(self._held) < end:
+                    start -= _LENGTH.size
                     return
-                body = bytes(self._held[start + _LENGTH.size : end])
+                with memoryview(self._held) as held:  # pages are large: they are copied once, into the frame
+                    frame = _decoded(held[start:end])
                 start = end
-                yield _decoded(body)
+                yield frame
         finally:
             del self._held[:start]
 
 
-def _decoded(body: bytes) -> Frame:
+def _decoded(body: memoryview) -> Frame:
     try:
         frame: Frame = _decoder.decode(body)
     except Exception as error:  # values inside are checked by classes of ours, which raise errors of their own
         raise WireError(f"a frame cannot be read: {error}") from error
+    finally:
+        body.release()
     return frame

@@ -1,4 +1,4 @@
-"""What steps a front: frames of replicas in, pieces of answers out. The async engine drives it as it drives an engine.
+"""What steps a front: frames of replicas in, pieces of answers out. An event loop drives it by LoopEngine.
 
 Replicas are called at their addresses, again and again until they answer; one whose facts differ from the first one's
 is refused with the difference. The list of addresses may change while the front runs.
@@ -18,6 +18,7 @@ from typing import Any
 from twostroke.cache.page_group import PageState
 from twostroke.cluster.arithmetic import difference
 from twostroke.cluster.link import FrameLink, LinkLost
+from twostroke.cluster.lookup import Lookup
 from twostroke.cluster.records import RecordCalls
 from twostroke.cluster.waker import Waker
 from twostroke.cost.explain.explanation import Explanation
@@ -31,8 +32,6 @@ from twostroke.types.output import Delta, Prompt
 from twostroke.wire.frames import Frame, RecordSent, ReplicaFacts, ReplicaLoad
 
 WAIT_S = 0.05
-GAUGES_S = 0.02
-"""The engine asks for gauges after each step, and readers ask a few times a second."""
 CALL_AGAIN_S = 0.3
 CALL_S = 3.0
 NOT_CALLED = "not called yet"
@@ -49,6 +48,7 @@ class _Caller:
     """One address. state: what is known of it, for people. try_at_s: when it is called next; name: of its replica."""
 
     address: Address
+    lookup: Lookup | None = None
     link: FrameLink | None = None
     sock: socket.socket | None = None
     name: str = ""
@@ -58,7 +58,7 @@ class _Caller:
 
 
 class FrontStepper:
-    """The side of Stepper that AsyncEngine uses, with replicas in place of a scheduler and an executor.
+    """Satisfies PolledSteps, with replicas in place of a scheduler and an executor. One thread at a time.
 
     session, fleet: the session's book is the fleet; it is set before the first `step`. facts: of the first replica; all
     others must be equal to it.
@@ -83,8 +83,7 @@ class FrontStepper:
         self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._early: list[Event] = []
-        self._gauges: Gauges | None = None
-        self._gauges_s = self._look_at_s = 0.0
+        self._look_at_s = 0.0
         self._records = RecordCalls(self._waker.wake)
         self.facts: ReplicaFacts | None = None
         self.fleet = ReplicaFleet(page_tokens)
@@ -126,18 +125,12 @@ class FrontStepper:
         """Always: replicas are listened to, idle or not."""
         return True
 
-    def wake(self) -> None:
-        """See Steps."""
-        self._waker.wake()
+    def fileno(self) -> int:
+        """See PolledSteps."""
+        return self._selector.fileno()
 
     def gauges(self) -> Gauges:
-        """The sums over all replicas, at most GAUGES_S old. Requests that no replica has yet count as waiting."""
-        now = self.clock()
-        if self._gauges is None or now - self._gauges_s > GAUGES_S:
-            self._gauges, self._gauges_s = self._sums(), now
-        return self._gauges
-
-    def _sums(self) -> Gauges:
+        """The sums over all replicas. Requests that no replica has yet count as waiting. Any thread may ask."""
         loads = [member.load for member in self.fleet.members]
         total: dict[str, Any] = {
             "running": sum(load.running for load in loads),
@@ -154,7 +147,7 @@ class FrontStepper:
 
     def pages(self) -> bytes:
         """A PageState for each page of all replicas: in use, then cached, then free."""
-        gauges = self._sums()
+        gauges = self.gauges()
         counts = ((PageState.OWN, gauges.pages_used), (PageState.CACHED, gauges.pages_cached))
         return b"".join(bytes([state]) * count for state, count in (*counts, (PageState.FREE, gauges.pages_free)))
 
@@ -174,9 +167,13 @@ class FrontStepper:
         self._flush()
         return deltas
 
-    def step(self) -> list[Delta]:
-        """Wait a little for frames of replicas; the pieces that they give readers."""
-        self._exchange()
+    def poll(self) -> list[Delta]:
+        """Take the frames that have come; the pieces that they give readers."""
+        return self.step(0.0)
+
+    def step(self, wait_s: float = WAIT_S) -> list[Delta]:
+        """Wait for frames of replicas, and take them; the pieces that they give readers."""
+        self._exchange(wait_s)
         events, self._early = self._early, []
         deltas = self.session.consume(events, self.clock()) if events else []
         self._flush()
@@ -189,13 +186,13 @@ class FrontStepper:
         self._selector.close()
         self._waker.close()
 
-    def _exchange(self) -> None:
+    def _exchange(self, wait_s: float = WAIT_S) -> None:
         now = self.clock()
         looks = now >= self._look_at_s
         if looks:  # several times a second, not with every frame
             self._look_at_s = now + WAIT_S
             self._call_all(now)
-        for key, events in self._selector.select(WAIT_S):
+        for key, events in self._selector.select(wait_s):
             if key.data is None:
                 self._waker.clear()
             else:
@@ -221,15 +218,17 @@ class FrontStepper:
             self._callers = kept + [_Caller(address) for address in wanted if address not in known]
 
     def _call(self, caller: _Caller, now: float) -> None:
-        host, port = caller.address
+        caller.lookup = caller.lookup or Lookup(*caller.address)
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            sock = socket.socket(family, kind, protocol)
+            if (found := caller.lookup.answer()) is None:
+                return
+            caller.lookup = None
+            sock = socket.socket(*found[:3])
             sock.setblocking(False)
-            sock.connect_ex(address)
+            sock.connect_ex(found[3])
             self._selector.register(sock, selectors.EVENT_WRITE, caller)
         except OSError as error:
-            caller.state, caller.try_at_s = f"cannot be called: {error}", now + CALL_AGAIN_S
+            caller.lookup, caller.state, caller.try_at_s = None, f"cannot be called: {error}", now + CALL_AGAIN_S
             return
         caller.sock, caller.since_s = sock, now
 

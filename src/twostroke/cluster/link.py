@@ -1,5 +1,7 @@
 """One connection that sends and takes frames, never waiting: what cannot be sent now is held, up to a bound.
 
+Any thread may send; one thread receives.
+
 Both sides begin with Hello and Proof: each proves that it knows the secret by a keyed hash of the other's nonce.
 
 Knows: sockets, frames, the secret.
@@ -14,6 +16,7 @@ import hmac
 import secrets
 import selectors
 import socket
+import threading
 
 from twostroke.cluster.framing import FrameReader, WireError, encode
 from twostroke.wire.frames import NONCE_BYTES, WIRE_VERSION, Frame, Hello, Proof
@@ -50,17 +53,21 @@ class FrameLink:
         self._reader = FrameReader(GREETING_BYTES)
         self._room = memoryview(bytearray(READ_BYTES))
         self._unsent = bytearray()
+        self._sending = threading.Lock()
         self._greeted = False
         self._selector: selectors.BaseSelector | None = None
+        self._watched = 0
+        self._data: object = None
         self.send(Hello(WIRE_VERSION, self._nonce))
 
     def watch(self, selector: selectors.BaseSelector, data: object = None) -> None:
         """Let a selector, until `close`, wait for what can be done: its events are for `exchange`. Raises LinkLost."""
-        try:
-            selector.register(self.sock, self._events, data)
-        except OSError as error:
-            raise _gone(error) from error
-        self._selector = selector
+        with self._sending:
+            try:
+                selector.register(self.sock, self._events, data)
+            except OSError as error:
+                raise _gone(error) from error
+            self._selector, self._watched, self._data = selector, self._events, data
 
     @property
     def _events(self) -> int:
@@ -78,12 +85,14 @@ class FrameLink:
 
     def send(self, frame: Frame) -> None:
         """Send now what can be sent. Raises LinkLost."""
-        self._unsent += encode(frame)
-        if len(self._unsent) > MOST_UNSENT_BYTES:
-            raise LinkLost(f"the other side has left {len(self._unsent):,} bytes unread")
-        self.flush()
+        data = encode(frame)
+        with self._sending:
+            self._unsent += data
+            if len(self._unsent) > MOST_UNSENT_BYTES:
+                raise LinkLost(f"the other side has left {len(self._unsent):,} bytes unread")
+            self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Send what is unsent, as far as it goes. Raises LinkLost."""
         try:
             while self._unsent:
@@ -93,16 +102,18 @@ class FrameLink:
             pass
         except OSError as error:
             raise _gone(error) from error
-        if self._selector is not None and (key := self._selector.get_key(self.sock)).events != self._events:
+        if self._selector is not None and self._watched != self._events:
             try:
-                self._selector.modify(self.sock, self._events, key.data)
-            except OSError as error:
-                raise _gone(error) from error
+                self._selector.modify(self.sock, self._events, self._data)
+            except (OSError, KeyError) as error:  # a selector forgets a socket that it could not wait for differently
+                raise LinkLost(f"the connection is gone: {error}") from error
+            self._watched = self._events
 
     def exchange(self, events: int) -> list[Frame]:
         """Do what a selector says is possible; see `receive`. Raises LinkLost."""
         if events & selectors.EVENT_WRITE:
-            self.flush()
+            with self._sending:
+                self._flush()
         return self.receive() if events & selectors.EVENT_READ else []
 
     def receive(self) -> list[Frame]:
@@ -122,12 +133,13 @@ class FrameLink:
 
     def close(self) -> None:
         """Closing twice is harmless."""
-        selector, self._selector = self._selector, None
-        if selector is not None:
-            with contextlib.suppress(KeyError):  # a selector forgets a socket that it could not wait for differently
-                selector.unregister(self.sock)
-        with contextlib.suppress(OSError):
-            self.sock.close()
+        with self._sending:
+            selector, self._selector = self._selector, None
+            if selector is not None:
+                with contextlib.suppress(KeyError):  # as in _flush
+                    selector.unregister(self.sock)
+            with contextlib.suppress(OSError):
+                self.sock.close()
 
     def _greeting(self, frame: Frame) -> bool:
         """True where the frame was a part of it."""

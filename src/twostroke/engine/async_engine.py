@@ -39,7 +39,7 @@ _Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and
 
 
 class Steps(Protocol):
-    """What the step thread drives: a Stepper, or a front with replicas."""
+    """What an engine drives: a Stepper, or a front with replicas."""
 
     clock: Callable[[], float]
     report_fault: Callable[[BaseException], None]
@@ -51,9 +51,6 @@ class Steps(Protocol):
     @property
     def has_work(self) -> bool:
         """True while `step` has something to do."""
-
-    def wake(self) -> None:
-        """Another thread has a command: `step` should not wait."""
 
     def gauges(self) -> Any:
         """Counts of this moment."""
@@ -84,7 +81,7 @@ class AsyncEngine:
         self._mailed: dict[str, StreamReader] = {}
         self._posts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Post] = WeakKeyDictionary()
         # Everything below is guarded by `_changed`.
-        self._commands: deque[StreamReader | str] = deque()  # submit this stream, or abort this request id
+        self._commands: deque[StreamReader | str] = deque()
         self._streams: dict[str, StreamReader] = {}  # by request id; a closed stream's id is free at once
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -150,9 +147,7 @@ class AsyncEngine:
             loop = asyncio.get_running_loop()
             stream = StreamReader(self._named(prompt), loop, arrival_s, wake, watch, self._close)
             self._streams[stream.request_id] = stream
-            self._commands.append(stream)
-            self._changed.notify_all()
-            self._stepper.wake()
+            self._command(stream)
         return stream
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
@@ -184,10 +179,13 @@ class AsyncEngine:
 
     def abort(self, request_id: str) -> None:
         """End a request: its stream gets its last pieces with FinishReason.ABORT. Unknown ids change nothing."""
+        self._command(request_id)
+
+    def _command(self, command: StreamReader | str) -> None:
+        """Let the step thread submit this stream, or abort this request id."""
         with self._changed:
-            self._commands.append(request_id)
+            self._commands.append(command)
             self._changed.notify_all()
-            self._stepper.wake()
 
     def _wake_up(self) -> None:
         with self._changed:
@@ -206,9 +204,7 @@ class AsyncEngine:
         with self._changed:
             if self._streams.get(stream.request_id) is stream:
                 del self._streams[stream.request_id]
-                self._commands.append(stream.request_id)
-                self._changed.notify_all()
-                self._stepper.wake()
+                self._command(stream.request_id)
 
     def _deliver(self, loop: asyncio.AbstractEventLoop, post: _Post) -> None:
         """Runs on the readers' loop. A loop that is behind gets the pieces of several steps at once, and each reader is
@@ -253,11 +249,14 @@ class AsyncEngine:
         with self._changed:
             commands, self._commands = self._commands, deque()
         for command in commands:
-            if isinstance(command, StreamReader):
-                self._submit(command)
-            else:
-                self._send(self._stepper.abort(command))
-                self._mailed.pop(command, None)
+            self._carry_out(command)
+
+    def _carry_out(self, command: StreamReader | str) -> None:
+        if isinstance(command, StreamReader):
+            self._submit(command)
+        else:
+            self._send(self._stepper.abort(command))
+            self._mailed.pop(command, None)
 
     def _submit(self, stream: StreamReader) -> None:
         self._mailed[stream.request_id] = stream

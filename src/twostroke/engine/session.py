@@ -165,10 +165,11 @@ class Session:
 
     def submit(self, prompt: Prompt, now: float) -> str:
         """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
-        prompt = self.prepare(prompt)
+        max_tokens, future = self.check(prompt), self.compiling(prompt)
+        if future is not None:
+            prompt = replace(prompt, masks=future.result())
         if prompt.masks and [mask.num_tokens for mask in prompt.masks] != [0] * prompt.params.num_answers:
             raise InvalidRequest("A prompt with compiled grammars can be run once.", param="grammar")
-        max_tokens = self.check(prompt)
         name = prompt.request_id or self.new_request_id()
         if name in self._groups:
             raise InvalidRequest(f"A request with the id {name!r} is running.", param="request_id")

@@ -90,9 +90,6 @@ class Stepper:
         """The scheduler's counts."""
         return self._scheduler.gauges()
 
-    def wake(self) -> None:
-        """Another thread has a command. Nothing to do: a step never waits."""
-
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
         """Queue a prompt that came now, or at arrival_s; its request id. Raises InvalidRequest."""
         return self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)

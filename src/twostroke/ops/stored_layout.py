@@ -60,6 +60,7 @@ E2M1_CODES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12],
 _E2M1_BITS = np.zeros(256, np.uint8)
 _E2M1_BITS[E2M1_CODES[:8]] = np.arange(8)
 _E2M1_BITS[E2M1_CODES[9:].view(np.uint8)] = np.arange(9, 16)
+_E2M1_DOUBLED = E2M1_CODES.tobytes() * 16
 
 
 _OFFSETS = {WeightKind.FLAT4: 8, WeightKind.SUPER4_16: 8, WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32}
@@ -262,11 +263,21 @@ def _finer(rows: StoredValues, times: int) -> StoredValues:
     )
 
 
+def e2m1_codes(bits: U8Array) -> I8Array:
+    """Bits of floats of 4 bits -> twice their values."""
+    return _translated(bits, _E2M1_DOUBLED).view(np.int8)
+
+
 def _e2m1_bits(codes: I8Array) -> U8Array:
-    bits = _E2M1_BITS[codes.view(np.uint8)]
-    if not np.array_equal(E2M1_CODES[bits], codes):
+    octets = codes.view(np.uint8)
+    if octets.tobytes().translate(None, E2M1_CODES.tobytes()):
         raise ValueError("a code is not twice a float of 4 bits")
-    return bits
+    return _translated(octets, _E2M1_BITS.tobytes())
+
+
+def _translated(octets: U8Array, table: bytes) -> U8Array:
+    """table: 256 bytes. Several times as fast as an index of NumPy's, which makes each byte a whole number first."""
+    return np.frombuffer(octets.tobytes().translate(table), np.uint8).reshape(octets.shape)
 
 
 def _half_bits(scales: F32Array) -> NDArray[np.uint16]:

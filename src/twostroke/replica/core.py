@@ -8,6 +8,7 @@ Must not know: sockets, which fronts listen, tokenizers.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,8 @@ MAX_FAULTS_IN_A_ROW = 3
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
+PREDICTED_S = 0.1
+"""A prediction takes as long as sending a step's news: it is made again when it is this old."""
 
 
 @dataclass(eq=False, slots=True)
@@ -98,6 +101,7 @@ class ReplicaCore:
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
+        self._token_s, self._predicted_s = 0.0, -math.inf
 
     @property
     def has_work(self) -> bool:
@@ -124,9 +128,10 @@ class ReplicaCore:
         elif not self.pulls.begin(link_id, work, masks):
             self._queue(link_id, work, masks)
 
-    def pages_came(self, number: int, sent: PagesSent | None) -> None:
-        """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come."""
-        self._queue_pulled(self.pulls.came(number, sent))
+    def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
+        """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
+        hashes: of the pages' data, see page_exchange.hash_of."""
+        self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def let_go(self) -> None:
         """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
@@ -213,7 +218,9 @@ class ReplicaCore:
         """The replica's load at this moment."""
         gauges = self._book.gauges()
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
-        prompt_s = self._times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
+        if (now := self._clock()) - self._predicted_s > PREDICTED_S:
+            self._predicted_s = now
+            self._token_s = self._times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)]) / PREFILL_TOKENS
         return ReplicaLoad(
             running=gauges.running,
             waiting=gauges.waiting,
@@ -221,7 +228,7 @@ class ReplicaCore:
             pages_used=gauges.pages_used,
             pages_cached=gauges.pages_cached,
             prefill_tokens=pending,
-            token_s=prompt_s / PREFILL_TOKENS,
+            token_s=self._token_s,
             step_s=self._step_s,
             preemptions=gauges.preemptions_total,
             query_tokens=gauges.prefix_query_tokens,

@@ -43,12 +43,14 @@ class PageStore(Protocol):
 @dataclass(eq=False, slots=True)
 class PromptPages:
     """A prompt on its way from one replica to another, as one of the two sees it. at: pages that were sent, or are
-    here. digests: of the places from `at` on. paths: of the sender, in each prefix tree."""
+    here. most: that the receiver wants. digests: of the places from `at` on. paths: of the sender, in each prefix tree.
+    """
 
     salt: str
     token_ids: tuple[int, ...]
     digests: Iterator[bytes]
     at: int
+    most: int
     paths: list[list[Node]] = field(default_factory=list)
 
 
@@ -67,7 +69,7 @@ class PageExchange:
         """The state of a transfer, made at the first question that has its number."""
         digests = self._places(asked.cache_salt, asked.token_ids, asked.first)
         paths: list[list[Node]] = [[] for _ in self._cache.groups]
-        return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, paths)
+        return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, len(asked.token_ids), paths)
 
     def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
         """The next pages, as many as are here."""
@@ -76,28 +78,31 @@ class PageExchange:
         pages = []
         for index in range(source.at, end):
             data = self._store.read([path[index].page_id for path in source.paths])
-            pages.append(WirePage(data, _digest(next(source.digests), data)))
+            pages.append(WirePage(data, _digest(next(source.digests), hash_of(data))))
         source.at += len(pages)
         return tuple(pages)
 
     # The receiver.
 
-    def open(self, name: str, salt: str, token_ids: tuple[int, ...]) -> PromptPages:
-        """Hold what is cached of these tokens, and add the pages that arrive, until `close`."""
-        found = self._cache.match(salt, token_ids)
+    def open(self, name: str, salt: str, token_ids: tuple[int, ...], goes_on: bool = False) -> PromptPages:
+        """Hold what is cached of these tokens, and add the pages that arrive, until `close`.
+
+        goes_on: more tokens will follow these. Else the last token is computed here, and its page with it.
+        """
+        found, most = self._cache.match(salt, token_ids), (len(token_ids) - (not goes_on)) // self._cache.page_tokens
         self._cache.open(name, salt, found)
-        return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found))
+        return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found), most)
 
     def room(self, target: PromptPages) -> int:
         """How many pages to ask for next: 0 where all is here, or where there is no place for more."""
         left = self._cache.pages_left - self._cache.num_pages // LEFT_SHARE
-        return max(0, min((len(target.token_ids) - 1) // self._cache.page_tokens - target.at, self._most_pages, left))
+        return max(0, min(target.most - target.at, self._most_pages, left))
 
-    def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage]) -> bool:
-        """Write those that are whole, up to the first that is not. -> were all of them?"""
+    def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage], hashes: Sequence[bytes]) -> bool:
+        """Write those that are whole, up to the first that is not. -> were all of them? hashes: of their data."""
         good: list[bytes] = []
-        for page in pages:
-            if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), page.data):
+        for page, found in zip(pages, hashes, strict=True):
+            if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), found):
                 break
             good.append(page.data)
         end = (target.at + len(good)) * self._cache.page_tokens
@@ -125,6 +130,11 @@ class PageExchange:
                 yield before
 
 
-def _digest(place: bytes, data: bytes) -> bytes:
-    """Against damage on the way, and against a page of other tokens."""
-    return hashlib.blake2b(data, digest_size=16, key=place).digest()
+def hash_of(data: bytes) -> bytes:
+    """The hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def _digest(place: bytes, found: bytes) -> bytes:
+    """Against damage on the way, and against a page of other tokens. found: the hash of the page's bytes."""
+    return hashlib.blake2b(found, digest_size=16, key=place).digest()

@@ -57,7 +57,7 @@ class PagePulls:
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
         """Begin to ask."""
-        pull = self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids)
+        pull = self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids, goes_on=True)
         if pull is not None:
             self._ask(pull)
 
@@ -75,15 +75,15 @@ class PagePulls:
         self._close(pull)
         return False
 
-    def came(self, key: int, sent: PagesSent | None) -> Pull | None:
-        """The pull whose request waits for nothing more; None where it waits for the next answer, where nothing waits
-        yet, or where it was ended meanwhile."""
+    def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> Pull | None:
+        """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
+        waits yet, or where it was ended meanwhile. hashes: of the pages' data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None
         pull.asking = False
         pages = () if sent is None else sent.pages
-        whole = pull.exchange.keep(_name(pull.key), pull.pages, pages) if pages else pull.work is None
+        whole = pull.exchange.keep(_name(pull.key), pull.pages, pages, hashes) if pages else pull.work is None
         pull.over = sent is None or sent.over or not whole
         if self._ask(pull) or pull.work is None:
             return None
@@ -104,12 +104,18 @@ class PagePulls:
                 self._close(pull)
 
     def _open(
-        self, link_id: LinkId, number: int, source: PageSource, salt: str, token_ids: tuple[int, ...]
+        self,
+        link_id: LinkId,
+        number: int,
+        source: PageSource,
+        salt: str,
+        token_ids: tuple[int, ...],
+        goes_on: bool = False,
     ) -> Pull | None:
         if self._exchange is None:
             return None
         key = next(self._next)
-        pages = self._exchange.open(_name(key), salt, token_ids)
+        pages = self._exchange.open(_name(key), salt, token_ids, goes_on)
         pull = self._pulls[key] = Pull(key, link_id, number, source, self._exchange, pages)
         return pull
 

@@ -1,4 +1,4 @@
-"""A replica as a process: one thread computes steps, one listens to fronts and sends heartbeats.
+"""A replica as a process: one thread computes steps and sends what they give, one listens to fronts and sends the rest.
 
 Knows: sockets, threads, ReplicaCore.
 Must not know: models, settings, what starts it.
@@ -22,6 +22,7 @@ from twostroke.cluster.waker import Waker
 from twostroke.engine.session import Grammars
 from twostroke.replica.core import ReplicaCore
 from twostroke.replica.page_calls import PageCalls
+from twostroke.replica.page_exchange import hash_of
 from twostroke.replica.page_feeds import LinkId
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import TokenMask
@@ -74,6 +75,8 @@ class ReplicaServer:
         self._last_id = 0
         self._changed = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()  # for the step thread
+        self._pages: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens, as is the next one
+        self._lost: deque[tuple[LinkId, str]] = deque()
         self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
         self._waker = Waker()
         self._stopping = False
@@ -126,8 +129,10 @@ class ReplicaServer:
                     self._waker.clear()
                 else:
                     self._attend(key.data, events)
-            while self._core.outbox:
-                self._send(*self._core.outbox.popleft())
+            while self._pages:
+                self._send(*self._pages.popleft())
+            while self._lost:
+                self._drop(*self._lost.popleft())
             if time.monotonic() >= next_beat_s:
                 next_beat_s = time.monotonic() + BEAT_S
                 self._send_beats()
@@ -135,7 +140,7 @@ class ReplicaServer:
                     self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _idle(self) -> bool:
-        return self._core.idle and not (self._commands or self._core.outbox or self._compiling)
+        return self._core.idle and not (self._commands or self._core.outbox or self._pages or self._compiling)
 
     def _accept(self) -> None:
         found = accepted(self._listener)
@@ -223,8 +228,7 @@ class ReplicaServer:
 
     def _refuse(self, link_id: LinkId, work: Assignment, why: str, retry_after_s: float | None = None) -> None:
         """Any thread may call it."""
-        self._core.outbox.append((link_id, Refused(work.number, why, retry_after_s)))
-        self._waker.wake()
+        self._send(link_id, Refused(work.number, why, retry_after_s))
 
     def _send_beats(self) -> None:
         now = time.monotonic()
@@ -235,16 +239,21 @@ class ReplicaServer:
                 self._drop(link_id, "it did not finish its greeting")
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
+        """Any thread may call it."""
         front = self._fronts.get(link_id)
         if front is None:
             return
         try:
             front.link.send(frame)
         except LinkLost as error:
-            self._drop(link_id, str(error))
+            self._lost.append((link_id, str(error)))
+            self._waker.wake()
 
     def _drop(self, link_id: LinkId, why: str) -> None:
-        self._fronts.pop(link_id).link.close()
+        front = self._fronts.pop(link_id, None)
+        if front is None:
+            return
+        front.link.close()
         self._command(lambda: self._core.close(link_id))
         self._say(f"a front has gone: {why}")
 
@@ -260,21 +269,36 @@ class ReplicaServer:
         core = self._core
         try:
             while not self._stopping:
-                load = core.step() if core.has_work else core.load()
-                if load is None:
-                    core.let_go()
-                self._load = load or core.load()
+                stuck = False
+                if core.has_work:
+                    load = core.step()
+                    if stuck := load is None:
+                        core.let_go()
+                    self._load = load or core.load()
+                    self._send_news()
+                elif not self._commands:  # one that waits is not to wait for this
+                    self._load = core.load()
                 taken = self._take_commands()  # questions that came during the step: its pages answer them
                 answered = core.feeds.answer(time.monotonic(), self._busy())
-                if core.outbox:
-                    self._waker.wake()
+                self._send_news()
                 if not (taken or answered):
-                    self._wait(stuck=load is None)
+                    self._wait(stuck)
         except BaseException as error:
             self._error = error
         finally:
             self._stopping = True
             self._waker.wake()
+
+    def _send_news(self) -> None:
+        """A turn of the other thread would make each token late. Pages have time, and many bytes."""
+        outbox = self._core.outbox
+        while outbox:
+            link_id, frame = outbox.popleft()
+            if isinstance(frame, PagesSent):
+                self._pages.append((link_id, frame))
+                self._waker.wake()
+            else:
+                self._send(link_id, frame)
 
     def _busy(self) -> set[LinkId]:
         return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
@@ -291,11 +315,12 @@ class ReplicaServer:
         return taken
 
     def _pages_came(self, number: int, sent: PagesSent | None) -> None:
-        """Take an answer with pages. Another thread calls it."""
+        """Take an answer with pages. Another thread calls it: what takes long is done there."""
+        hashes = [] if sent is None else [hash_of(page.data) for page in sent.pages]
 
         def go_on() -> None:
             self._core.page_rate = self._page_calls.rate
-            self._core.pages_came(number, sent)
+            self._core.pages_came(number, sent, hashes)
 
         self._command(go_on)
 

@@ -17,8 +17,8 @@ from twostroke.assembly.task import read_for_task, require_generating
 from twostroke.cluster.front import Address, FrontStepper, no_check
 from twostroke.cluster.link import secret_key
 from twostroke.config import Resolver, collect, refuse_adapters, resolve_overload, resolve_server
-from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
 from twostroke.heap import keep_little
@@ -89,7 +89,7 @@ def build_front(
         resolved,
         folder.path,
         forecast.wait_s,
-        engine=AsyncEngine(stepper),
+        engine=LoopEngine(stepper),
         tokenizer=tokenizer,
         template=ChatTemplate.from_folder(folder.path),
         context_tokens=facts.context_tokens,

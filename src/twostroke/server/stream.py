@@ -92,6 +92,14 @@ class Answer(Response):
 
     async def _stream(self, events: EventWriter) -> None:
         try:
+            last = await self._pieces(events)
+            await events.finish(b"".join(map(raw_event, last)) + self._shape.closing)
+        except SlowReader:
+            log.warning("dropped: its client stopped reading", extra=self._ids())
+
+    async def _pieces(self, events: EventWriter) -> list[Event]:
+        """Send all pieces. -> the events behind them, or those of what ended them."""
+        try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 send_now = partial(self._send_now, generation, events)
                 while (piece := await self._next(generation, events)) is not None:
@@ -103,10 +111,9 @@ class Answer(Response):
                     finally:  # what came before a fault is sent before its words
                         if raw:
                             await events.write(raw)
-            await events.send(self._shape.last_events(_counts(generation)))
+            return self._shape.last_events(_counts(generation))
         except SlowReader:
-            log.warning("dropped: its client stopped reading", extra=self._ids())
-            return
+            raise
         except Exception as error:
             if not events.started:
                 raise
@@ -114,8 +121,7 @@ class Answer(Response):
                 log.warning("ended while streaming: %s", error, extra=self._ids())
             else:
                 log.error("failed while streaming", exc_info=error, extra=self._ids())
-            await events.send(self._shape.problem_events(problem_of(error)))
-        await events.finish(self._shape.closing)
+            return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
         """Send what is there without a turn of the task: most tokens go this way. False where the task must go on."""
@@ -191,18 +197,16 @@ class EventWriter:
         if events:
             await self.write(b"".join(map(raw_event, events)))
 
-    async def finish(self, closing: bytes) -> None:
-        """The last bytes and the end of the response."""
-        if closing:
-            await self.write(closing)
-        await self._put({"type": "http.response.body", "body": b"", "more_body": False})
+    async def finish(self, raw: bytes) -> None:
+        """The last bytes and the end of the response, in one write."""
+        await self.write(raw, more=False)
 
-    async def write(self, raw: bytes) -> None:
-        """Bytes as they are."""
+    async def write(self, raw: bytes, *, more: bool = True) -> None:
+        """Bytes as they are. more: the response goes on."""
         if not self.started:
             self.started = True
             await self._put({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
-        await self._put({"type": "http.response.body", "body": raw, "more_body": True})
+        await self._put({"type": "http.response.body", "body": raw, "more_body": more})
 
     @property
     def takes_now(self) -> bool:

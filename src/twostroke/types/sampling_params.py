@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
@@ -112,6 +112,8 @@ class SamplingParams:
         for names, read in _KINDS:
             for name in names:
                 value = getattr(self, name)
+                if value is _DEFAULTS.get(name, _DEFAULTS):  # exact already, as most fields of most requests are
+                    continue
                 if value is not None or name not in _OPTIONAL:
                     object.__setattr__(self, name, read(name, value))
         if self.top_k == TOP_K_OFF:
@@ -148,6 +150,8 @@ class SamplingParams:
         """True where the answers are compared before any is given."""
         return self.use_beam_search or self.num_answers > self.n
 
+
+_DEFAULTS = {each.name: each.default for each in fields(SamplingParams) if each.default is not MISSING}
 
 _OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids", "best_of")
 

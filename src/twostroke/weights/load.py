@@ -24,7 +24,7 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
-from twostroke.weights.stored_packing import BlockPacker, pack_stored_matrix
+from twostroke.weights.stored_packing import BlockPacker, StoredPacking
 from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
 
@@ -75,15 +75,15 @@ def pack_into(
     program = model.program
     sources: tuple[Weight | Vector, ...] = (*program.weights, *program.vectors)
     meter = _Meter(progress, sum(_source_bytes(checkpoint, source) for source in sources))
-    for weight in program.weights:
-        if weight.bias:
-            _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
-        chosen = format_for(weight)
-        if chosen.kind.is_stored:
-            done = partial(meter.add, name=weight.parts[0].name)
-            pack_stored_matrix(target, weight, checkpoint, chosen, done, packer)
-        else:
-            _pack_matrix(target, weight, checkpoint, chosen, packer, meter)
+    with StoredPacking(target, checkpoint, packer) as stored:
+        for weight in program.weights:
+            if weight.bias:
+                _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
+            chosen = format_for(weight)
+            if chosen.kind.is_stored:
+                stored.add(weight, chosen, partial(meter.add, name=weight.parts[0].name))
+            else:
+                _pack_matrix(target, weight, checkpoint, chosen, packer, meter)
     for vector in program.vectors:
         _copy_vector(target, vector.key, checkpoint, vector)
         meter.add(_source_bytes(checkpoint, vector), vector.parts[0].name if vector.parts else vector.key)

@@ -13,8 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,8 +25,6 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.stored import bank_of, part_bytes, rows_in_file
-
-Made = TypeVar("Made")
 
 PIECE_ELEMENTS = 1 << 21
 """Packed at a time; NumPy holds a few copies of them on the way."""
@@ -47,62 +44,97 @@ class BlockPacker(Protocol):
         infinite. Any thread may call it, several at once."""
 
 
-def pack_stored_matrix(
-    target: BlobTarget,
-    weight: Weight,
-    checkpoint: Checkpoint,
-    weight_format: WeightFormat,
-    done: Callable[[int], None],
-    packer: BlockPacker,
-) -> None:
-    """All matrices of a weight, some panels at a time. done: called with the bytes read. Raises CorruptModel."""
-    panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
-    step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
-    key = weight.key + ".data"
+class _Piece(NamedTuple):
+    """Some panels of a matrix that are being packed into `area`, which is bytes from `begin` on of a blob. read_bytes:
+    what it returns, the bytes of the checkpoint. done: called with them."""
 
-    def packed(matrix: int, first: int) -> tuple[int, U8Array, int]:
-        count = min(step, weight.rows - first)
-        begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
-        pieces = list(_pieces(weight, checkpoint, matrix * weight.rows + first, count))
-        read_bytes = sum(
-            piece.rows * part_bytes(piece.part, checkpoint) // max(1, piece.part.length) for piece in pieces
-        )
-        data = _packed_blocks(pieces, checkpoint, weight.columns, weight_format, packer)
-        if data is None:
-            data = pack_stored(_rows(pieces, checkpoint, weight_format.kind), weight_format)
-        return begin, data, read_bytes
-
-    pieces = [
-        partial(packed, matrix, first) for matrix in range(weight.matrices) for first in range(0, weight.rows, step)
-    ]
-    for begin, piece, read_bytes in _in_turn(pieces, packer.num_threads):
-        area = target.area(key, begin, len(piece))
-        area[:] = piece
-        target.put(key, begin, area)
-        done(read_bytes)
+    read_bytes: Future[int]
+    key: str
+    begin: int
+    area: U8Array
+    done: Callable[[int], None]
 
 
-def _in_turn(calls: Sequence[Callable[[], Made]], num_threads: int) -> Iterator[Made]:
-    """What the calls return, in their order. Threads are ahead by one call each, so that little memory is taken."""
-    if num_threads == 1 or len(calls) == 1:
-        yield from (call() for call in calls)
-        return
-    with ThreadPoolExecutor(num_threads) as pool:
-        under_way: deque[Future[Made]] = deque()
-        for call in calls:
-            under_way.append(pool.submit(call))
-            if len(under_way) > num_threads:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+class StoredPacking:
+    """Matrices one after the other, some panels at a time, as many at once as the packer has threads, also where one
+    matrix ends and the next begins. A context: what was added is packed when it ends.
+    """
+
+    def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: BlockPacker) -> None:
+        self._target, self._checkpoint, self._packer = target, checkpoint, packer
+        self._pool = ThreadPoolExecutor(packer.num_threads, "twostroke-pack")
+        self._under_way: deque[_Piece] = deque()
+
+    def __enter__(self) -> StoredPacking:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *exception: object) -> None:
+        try:
+            while self._under_way and failed is None:
+                self._hand_over()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+    def add(self, weight: Weight, weight_format: WeightFormat, done: Callable[[int], None]) -> None:
+        """All matrices of a weight. done: called with the bytes read, by this thread. Raises CorruptModel, OSError, of
+        this weight or one before."""
+        panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
+        step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
+        key = weight.key + ".data"
+        for matrix in range(weight.matrices):
+            for first in range(0, weight.rows, step):
+                count = min(step, weight.rows - first)
+                begin = (matrix * panels_each + first // PANEL_ROWS) * panel_bytes
+                area = self._target.area(key, begin, weight_format.data_bytes(count, weight.columns))
+                parts = list(_parts(weight, self._checkpoint, matrix * weight.rows + first, count))
+                read_bytes = self._pool.submit(self._pack, parts, weight.columns, weight_format, area)
+                self._under_way.append(_Piece(read_bytes, key, begin, area, done))
+                if len(self._under_way) > self._packer.num_threads:
+                    self._hand_over()
+
+    def _hand_over(self) -> None:
+        """The piece that was added first. Threads are ahead by one piece each, so that little memory is taken."""
+        piece = self._under_way.popleft()
+        read_bytes = piece.read_bytes.result()
+        self._target.put(piece.key, piece.begin, piece.area)
+        piece.done(read_bytes)
+
+    def _pack(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> int:
+        """Pack the rows into `area`; returns the bytes read."""
+        checkpoint = self._checkpoint
+        if not self._pack_blocks(parts, columns, weight_format, area):
+            area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
+        return sum(each.rows * part_bytes(each.part, checkpoint) // max(1, each.part.length) for each in parts)
+
+    def _pack_blocks(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> bool:
+        """The rows packed by the packer; False where one of their types is not its own, or a panel has rows of two."""
+        found = []
+        for part, first, end in parts:
+            sought = rows_in_file(part, self._checkpoint)
+            if sought is None or not self._packer.block_types.issuperset(sought[0].block_names):
+                return False
+            runs = sought[0].runs(sought[1][first:end])
+            if runs is None:
+                return False
+            found += [(part.name, *run) for run in runs]
+        if any(end % PANEL_ROWS for end in np.cumsum([len(rows) for _, _, rows in found[:-1]]).tolist()):
+            return False
+        at = 0
+        for name, source, rows in found:
+            size = weight_format.data_bytes(len(rows), columns)
+            block, raw, packed = source.tensor.block.name, source.blocks(rows), area[at : at + size]
+            if not self._packer.pack_blocks(block, raw, columns, weight_format.kind, packed):
+                raise _bad_scales(name)
+            at += size
+        return True
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
     """Rows [first, first + count) of a weight as the kind wants them. Raises CorruptModel."""
-    return _rows(list(_pieces(weight, checkpoint, first, count)), checkpoint, kind)
+    return _rows(list(_parts(weight, checkpoint, first, count)), checkpoint, kind)
 
 
-class _Piece(NamedTuple):
+class _Part(NamedTuple):
     """Rows [first, end) of one tensor of a matrix."""
 
     part: Tensor
@@ -114,46 +146,20 @@ class _Piece(NamedTuple):
         return self.end - self.first
 
 
-def _pieces(weight: Weight, checkpoint: Checkpoint, first: int, count: int) -> Iterator[_Piece]:
+def _parts(weight: Weight, checkpoint: Checkpoint, first: int, count: int) -> Iterator[_Part]:
     """Rows [first, first + count) of all tensors one after the other."""
     part_first = 0
     for part in weight.parts:
         begin, end = max(first, part_first), min(first + count, part_first + part.length)
         if begin < end:
-            yield _Piece(part, begin - part_first, end - part_first)
+            yield _Part(part, begin - part_first, end - part_first)
         part_first += part.length
 
 
-def _packed_blocks(
-    pieces: Sequence[_Piece], checkpoint: Checkpoint, columns: int, weight_format: WeightFormat, packer: BlockPacker
-) -> U8Array | None:
-    """The rows packed by the packer; None where one of their types is not its own, or a panel has rows of two."""
-    found = []
-    for part, first, end in pieces:
-        sought = rows_in_file(part, checkpoint)
-        if sought is None or not packer.block_types.issuperset(sought[0].block_names):
-            return None
-        runs = sought[0].runs(sought[1][first:end])
-        if runs is None:
-            return None
-        found += [(part.name, *run) for run in runs]
-    ends = np.cumsum([len(rows) for _, _, rows in found])
-    if any(end % PANEL_ROWS for end in ends[:-1].tolist()):
-        return None
-    data, at = np.empty(weight_format.data_bytes(int(ends[-1]), columns), np.uint8), 0
-    for name, source, rows in found:
-        size = weight_format.data_bytes(len(rows), columns)
-        raw = source.blocks(rows)
-        if not packer.pack_blocks(source.tensor.block.name, raw, columns, weight_format.kind, data[at : at + size]):
-            raise _bad_scales(name)
-        at += size
-    return data
-
-
-def _rows(pieces: Sequence[_Piece], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
+def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
     """The rows as the kind wants them. Raises CorruptModel."""
     found = []
-    for part, first, end in pieces:
+    for part, first, end in parts:
         values = _part_rows(part, checkpoint, first, end - first, kind)
         if not _finite(values.scales) or not _finite(values.minimum_scales):
             raise _bad_scales(part.name)

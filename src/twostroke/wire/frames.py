@@ -22,7 +22,7 @@ from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 
-WIRE_VERSION = 6
+WIRE_VERSION = 7
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]

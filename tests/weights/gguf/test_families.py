@@ -33,7 +33,7 @@ from twostroke.weights.load import _Rows, load_weights
 from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.stored import stored_formats
-from twostroke.weights.stored_packing import pack_stored_matrix, stored_rows
+from twostroke.weights.stored_packing import StoredPacking, stored_rows
 from twostroke.weights.tensors import check_tensors
 
 ROUNDED = {
@@ -162,7 +162,8 @@ def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(fam
 def packed_by(packer, weight, checkpoint):
     key, size = f"{weight.key}.data", weight.matrices * weight.stored.data_bytes(weight.rows, weight.columns)
     target = MemoryTarget((Blob(key, size),))
-    pack_stored_matrix(target, weight, checkpoint, weight.stored, lambda num_bytes: None, packer)
+    with StoredPacking(target, checkpoint, packer) as packing:
+        packing.add(weight, weight.stored, lambda num_bytes: None)
     return target.blobs[key]
 
 

@@ -32,7 +32,7 @@ from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.tensor import QuantizedTensor
 from twostroke.weights.stored import kept_sentence, stored_formats, tell_stored
-from twostroke.weights.stored_packing import pack_stored_matrix
+from twostroke.weights.stored_packing import StoredPacking
 
 LAYER = "model.layers.0."
 DOWN, UP, GATE = (f"{LAYER}mlp.{name}_proj" for name in ("down", "up", "gate"))
@@ -264,7 +264,8 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
         weight = Weight("bank:down", "down", rows, columns, parts, experts=experts, stored=chosen)
         target = MemoryTarget((Blob("bank:down.data", experts * chosen.data_bytes(rows, columns)),))
         told: list[int] = []
-        pack_stored_matrix(target, weight, checkpoint, chosen, told.append, NumpyPacker())
+        with StoredPacking(target, checkpoint, NumpyPacker()) as packing:
+            packing.add(weight, chosen, told.append)
         assert sum(told) == checkpoint.info("bank").num_bytes
         plain = (Tensor("bank", (experts, columns, rows), matrix=0),)
         assert stored_formats(checkpoint)(plain) == BF16

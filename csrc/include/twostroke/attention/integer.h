@@ -28,21 +28,30 @@ constexpr int32_t kValueZero = Element::kParts == 1 ? 0 : 8;
 constexpr int64_t kStored = 4 * kLanes;  // what store_bytes keeps at once
 inline int64_t query_columns(int64_t dim) { return (dim + kStored - 1) / kStored * kStored; }
 
-// Query rows as whole numbers, bytes: (rows, query_columns), starts: (rows,), what undoes the zeros that K is stored with.
+#if defined(TS_WORD_PRODUCTS)
+constexpr bool kWordProducts = true;
+#else
+constexpr bool kWordProducts = false;
+#endif
+
+// Query rows as whole numbers, bytes: (rows, query_columns), words: the same, starts: (rows,), what undoes the zeros that K is stored with.
 struct IntegerQueries {
   int8_t* bytes;
+  int16_t* words;
   float* scales;
   int32_t* starts;
 
   template <class Take>
   void lay_out(int64_t capacity, int64_t dim, Take&& take) {
     bytes = reinterpret_cast<int8_t*>(take(capacity * query_columns(dim) / 4));
+    words = reinterpret_cast<int16_t*>(take(kWordProducts ? capacity * query_columns(dim) / 2 : 0));
     scales = take(capacity);
     starts = reinterpret_cast<int32_t*>(take(capacity));
   }
 };
 
-// A tile's weights as whole numbers, digits: (rows, 2, kTile), starts: (rows,), and the scales of its K and V.
+// A tile's weights as whole numbers, digits: (rows, 2, kTile), or words in the same memory, (rows, kTile), starts: (rows,), and the scales
+// of its K and V.
 struct IntegerWeights {
   int8_t* digits;
   float *scales, *inverses, *key_scales, *value_scales;
@@ -57,6 +66,8 @@ struct IntegerWeights {
     value_scales = take(kTile);
     starts = reinterpret_cast<int32_t*>(take(capacity));
   }
+
+  int16_t* words() const { return reinterpret_cast<int16_t*>(digits); }
 };
 
 // One quad of a row's 64 stored bytes; part: which, where a byte holds two.
@@ -95,6 +106,7 @@ void bytes_of_queries(const float* queries, int64_t rows, int64_t dim, const Int
     to.scales[r] = bytes_of_query(queries + r * dim, dim, bytes);
     int32_t sum = 0;
     for (int64_t d = 0; d < dim; ++d) sum += bytes[d];
+    for (int64_t d = 0; kWordProducts && d < columns; ++d) to.words[r * columns + d] = bytes[d];
     to.starts[r] = -kKeyZero<Element> * sum;
   }
 }
@@ -180,28 +192,38 @@ inline void scale_weights(const Span* spans, int64_t rows, const Partial& partia
   }
 }
 
+// Row r's weights times V's scales, rounded to whole numbers; false where it sees nothing: its scale is 0 then.
+TS_VECTOR_INLINE bool whole_weights(const float* scores, const Span* spans, int64_t r, const Partial& partial, const float* rescale,
+                                    const IntegerWeights& weights, Vec (&v)[kTilePages]) {
+  const Span span = spans[r];
+  if (span.empty()) {  // its peak stays, so its total does
+    weights.scales[r] = 0.0f;
+    return false;
+  }
+  weights_of(scores + r * kTile, span, partial, r, rescale[r], v);
+  TS_EVERY
+  for (int p = 0; p < kTilePages; ++p) v[p] = v[p] * load(weights.value_scales + p * kLanes);
+  if (!span.full()) {  // the scale of a position that holds nothing may be NaN
+    TS_EVERY
+    for (int p = 0; p < kTilePages; ++p) v[p] = keep_lanes(v[p], span.begin - p * kLanes, span.end - p * kLanes, 0.0f);
+  }
+  TS_EVERY
+  for (int p = 0; p < kTilePages; ++p) v[p] = rounded(v[p], set1(weights.inverses[r]));
+  return true;
+}
+
 // Scores to weights times V's scales, as digits.
 template <typename Element>
 void digits_of_weights(const float* scores, const Span* spans, int64_t rows, const Partial& partial, const float* rescale,
                        const IntegerWeights& weights) {
   for (int64_t r = 0; r < rows; ++r) {
     int8_t* digits = weights.digits + r * kDigits * kTile;
-    if (spans[r].empty()) {  // its peak stays, so its total does
+    Vec v[kTilePages];
+    if (!whole_weights(scores, spans, r, partial, rescale, weights, v)) {
       memset(digits, 0, kDigits * kTile);
-      weights.scales[r] = 0.0f;
       weights.starts[r] = 0;
       continue;
     }
-    Vec v[kTilePages];
-    weights_of(scores + r * kTile, spans[r], partial, r, rescale[r], v);
-    TS_EVERY
-    for (int p = 0; p < kTilePages; ++p) v[p] = v[p] * load(weights.value_scales + p * kLanes);
-    if (!spans[r].full()) {  // the scale of a position that holds nothing may be NaN
-      TS_EVERY
-      for (int p = 0; p < kTilePages; ++p) v[p] = keep_lanes(v[p], spans[r].begin - p * kLanes, spans[r].end - p * kLanes, 0.0f);
-    }
-    TS_EVERY
-    for (int p = 0; p < kTilePages; ++p) v[p] = rounded(v[p], set1(weights.inverses[r]));
     const Ints sum = store_digits(v, digits, digits + kTile);
     weights.starts[r] = kValueZero<Element> == 0 ? 0 : -kValueZero<Element> * reduce_add(sum);
   }

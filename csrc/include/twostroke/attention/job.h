@@ -6,6 +6,7 @@
 #include "twostroke/attention/integer.h"
 #include "twostroke/attention/matrix.h"
 #include "twostroke/attention/rows.h"
+#include "twostroke/attention/words.h"
 
 namespace twostroke {
 
@@ -86,7 +87,7 @@ struct HeadRows {
 // What the work on one tile needs beside.
 struct Workspace {
   float *scores, *rescale, *found;
-  float *keys, *values;     // a tile widened, where K and V are floats
+  float *keys, *values;     // a tile widened, where K and V are floats; to words, where they are integers and products are of words
   IntegerWeights integers;  // where they are integers
   uint16_t* parts;          // for matrix registers
 
@@ -96,8 +97,9 @@ struct Workspace {
     scores = take(capacity * kTile);
     rescale = take(capacity);
     found = take(capacity);
-    keys = take(whole_numbers ? 0 : kTile * job->key_padded);
-    values = take(whole_numbers ? 0 : kTile * job->value_padded);
+    const int64_t widened = whole_numbers ? (kWordProducts ? kTile / 2 : 0) : kTile;  // floats of a dimension
+    keys = take(widened * job->key_padded);
+    values = take(widened * job->value_padded);
     if (whole_numbers) integers.lay_out(capacity, take);
     parts = reinterpret_cast<uint16_t*>(take(job->matrix ? weight_part_floats(capacity) : 0));
   }

@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Load MODEL and compute for fronts (`twostroke front`). It does not serve HTTP."""
     from twostroke.assembly.replica import build_replica
-    from twostroke.server.serve import bind
+    from twostroke.server.serve import bind, short_turns
 
     faulthandler.enable()  # a crash in native code says where
 
@@ -75,7 +75,7 @@ def command(
                 )
             signal.signal(signal.SIGTERM, lambda *_: built.replica.drain())
             try:
-                with built.heart:
+                with built.heart, short_turns():
                     built.replica.serve()
             finally:
                 finish_undisturbed()

@@ -253,12 +253,14 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
     in_our_fields(request)
     for name in request.__struct_fields__:
         value = getattr(request, name)
+        if value is None:  # most fields of most requests
+            continue
         if name == "tools":
-            _check_tools(value or [], depth_limit)
+            _check_tools(value, depth_limit)
         elif isinstance(value, (dict, list)) and name not in _FLAT:
             check_depth(value, depth_limit)
         neutral = NEUTRAL.get(name)
-        if neutral is not None and value is not None and not any(_same(value, item) for item in neutral):
+        if neutral is not None and not any(_same(value, item) for item in neutral):
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.n is not None and not 1 <= request.n <= 128:
         raise InvalidRequest(f"n must be between 1 and 128, not {request.n}.", param="n")

@@ -13,14 +13,13 @@ from collections.abc import Callable
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array
-from twostroke.ops.stored_layout import I8Array, I16Array, StoredValues
+from twostroke.ops.stored_layout import I8Array, I16Array, StoredValues, e2m1_codes
 from twostroke.types.errors import UnsupportedModel
 from twostroke.weights.gguf.bits import fields, halves
 from twostroke.weights.gguf.block_types import BlockType
 from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
 
 IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
-E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 
 READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
 """Whole numbers are tables of experts: as float32 exact below 2^24."""
@@ -147,12 +146,12 @@ def _mxfp4(raw: U8Array) -> StoredValues:
     """2^(e - 128): half of the usual meaning of e, as the codes are doubled."""
     e = raw[:, :1].astype(np.uint32)
     bits = np.where(e < 2, np.uint32(0x00200000) << e, (e - np.uint32(1)) << np.uint32(23))
-    return StoredValues(E2M1_DOUBLED[_nibbles(raw[:, 1:])], bits.astype(np.uint32).view(np.float32))
+    return StoredValues(e2m1_codes(_nibbles(raw[:, 1:])), bits.astype(np.uint32).view(np.float32))
 
 
 def _nvfp4(raw: U8Array) -> StoredValues:
     codes = fields(raw[:, 4:].reshape(-1, 4, 8), 4).reshape(-1, 64)
-    return StoredValues(E2M1_DOUBLED[codes], _ue4m3(raw[:, :4]))
+    return StoredValues(e2m1_codes(codes), _ue4m3(raw[:, :4]))
 
 
 def _ue4m3(raw: U8Array) -> F32Array:

@@ -1,4 +1,5 @@
 """After the start: every block of the mapped weights is compared with its checksum, while the engine already answers.
+Weights that this start packed are given their checksums and the file its name.
 
 What is found ends the engine: an answer from damaged weights may be wrong, and nothing of it shows.
 
@@ -9,9 +10,11 @@ Must not know: requests, how weights are used.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 from twostroke.types.errors import EngineStopped
-from twostroke.weights.packed.file import PackedFile
 from twostroke.weights.packed.header import StaleFile
 from twostroke.weights.packed.polite import give_way
 
@@ -23,13 +26,32 @@ NICENESS = 5
 because it gets a quarter of a core."""
 
 
+class MappedFile(Protocol):
+    """A file whose weights are in use."""
+
+    path: Path
+
+    unfinished: bool
+    """Whether `check_all` makes the file what the next start can read; a process should not end before it has."""
+
+    def check_all(self, go_on: Callable[[], bool]) -> bool:
+        """Look at every block; False where `go_on` said no before the end. Raises StaleFile."""
+
+    def close(self) -> None:
+        """Finish what is unfinished. Closing twice is harmless."""
+
+    def discard(self) -> None:
+        """Delete the file, so that the next start packs anew."""
+
+
 class BackgroundCheck:
     """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare."""
 
-    def __init__(self, file: PackedFile | None) -> None:
+    def __init__(self, file: MappedFile | None) -> None:
         self._file = file
         self._no_delay, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=True)
+        optional = file is None or not file.unfinished
+        self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=optional)
         self._damage: str | None = None
         self.complete = file is None
 
@@ -55,11 +77,13 @@ class BackgroundCheck:
             )
 
     def close(self) -> None:
-        """End the thread, however far it has come. Closing twice is harmless."""
+        """End the thread, however far it has come; what is unfinished is finished. Closing twice is harmless."""
         self._stop.set()
         self._no_delay.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._file is not None:
+            self._file.close()
 
     def _run(self) -> None:
         if self._file is None:

@@ -1,4 +1,5 @@
-"""The cache of packed weights: the first start packs into a file, every later one maps it.
+"""The cache of packed weights: the first start packs into a file and answers from it while the file is made durable
+(fresh_file.py), every later one maps it.
 
     folder/<fingerprint>-<formats and layout>.pack
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +28,11 @@ from twostroke.program.values import Weight
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, Progress, load_weights, pack_into
 from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
 from twostroke.weights.packed.file import PackedFile, map_file, new_file, remove_abandoned
 from twostroke.weights.packed.fingerprint import fingerprint
+from twostroke.weights.packed.fresh_file import FreshFile
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
 from twostroke.weights.tensors import check_tensors
 
@@ -61,7 +65,7 @@ class CachedWeights(Struct, frozen=True):
     """Weights, and the file that they are views of; None where they were packed into memory."""
 
     weights: ModelWeights
-    file: PackedFile | None = None
+    file: MappedFile | None = None
 
 
 def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> CacheEntry:
@@ -102,30 +106,35 @@ def cached_weights(
     entry = cache_entry(folder, checkpoint, model, format_for)
     if entry.path.exists():
         try:
-            return _mapped(entry, model, format_for)
+            file = map_file(entry.path, entry.plan)
+            return _of_file(file, entry, model, format_for)
         except StaleFile as reason:
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
     try:
         remove_abandoned(folder)
         _require_room(entry)
-        with new_file(entry.path, entry.plan, checkpoint.origin) as target:
+        with ExitStack() as closing:
+            target = closing.enter_context(new_file(entry.path, entry.plan, checkpoint.origin))
             pack_into(target, checkpoint, model, format_for, packer, progress)
-            target.finish()
-        return _mapped(entry, model, format_for)
-    except (OSError, StaleFile) as reason:
+            fresh = FreshFile(target)
+            fresh.closing = closing.pop_all()
+            return _of_file(fresh, entry, model, format_for)
+    except OSError as reason:
         words = getattr(reason, "strerror", None) or str(reason)
         warn(f"Packed weights cannot be kept in {folder}: {words}. They are packed into memory, at every start.")
     return CachedWeights(load_weights(checkpoint, model, format_for, packer, progress))
 
 
-def _mapped(entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
-    file, blobs = map_file(entry.path, entry.plan)
-    return CachedWeights(replace(weights_from_blobs(model, format_for, blobs.__getitem__), mapped=file.whole), file)
+def _of_file(file: PackedFile | FreshFile, entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
+    weights = weights_from_blobs(model, format_for, entry.plan.blobs(file.whole).__getitem__)
+    return CachedWeights(replace(weights, mapped=file.whole), file)
 
 
 def _require_room(entry: CacheEntry) -> None:
     folder = entry.path.parent
     folder.mkdir(parents=True, exist_ok=True)
+    if entry.path.is_dir():
+        raise OSError("a folder has the name of their file")
     free_bytes = shutil.disk_usage(folder).free
     if entry.plan.file_bytes + KEPT_FREE_BYTES > free_bytes:
         raise OSError(

@@ -10,7 +10,8 @@ The reader plans offsets and lengths itself from the model and its formats, and 
 the same: no offset that a file claims is ever used. The header's own digest is always checked. `sums` holds a checksum
 (block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over
 the file is compared, before anything is computed from it; all of them are compared in the background right after the
-start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync.
+start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync; until then the
+engine that packed them reads the same bytes through the file without a name (fresh_file.py).
 
 Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal.
 
@@ -50,12 +51,15 @@ SAMPLED_BLOCKS = 32
 CHUNK_BLOCKS = 64
 """Blocks compared between two looks at the clock: 16 MiB."""
 
+READ_BLOCKS = 8
+"""Blocks read back at a time behind packing."""
+
 
 class FileTarget:
     """A BlobTarget that writes to a partial file beside its final path; `finish` gives it the final name."""
 
     def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
-        self._path = path
+        self.path = path
         self._origin = origin
         self._plan = plan
         self._descriptor = descriptor
@@ -76,24 +80,35 @@ class FileTarget:
         begin_writing(self._descriptor, extent.offset + first_byte, area.size)
         self._written[key] += area.size
 
+    def map(self) -> U8Array:
+        """All bytes of the file, read-only; they stay valid whatever becomes of it. Raises OSError."""
+        self._require_whole()
+        mapping = mmap.mmap(self._descriptor, self._plan.file_bytes, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapping, np.uint8)
+
     def finish(self) -> None:
         """Write the header, make everything durable, and let the file appear under its path. Raises OSError."""
+        self._require_whole()
+        header = encode(self._plan, self._read_sums(), self._origin)
+        _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
+        os.fsync(self._descriptor)
+        os.replace(self._temporary, self.path)
+        with contextlib.suppress(OSError):  # a lost rename only costs another packing
+            sync_folder(self.path.parent)
+
+    def _require_whole(self) -> None:
         for extent in self._plan.extents:
             if self._written[extent.key] != extent.num_bytes:
                 raise ValueError(f"{extent.key}: {self._written[extent.key]} of {extent.num_bytes} bytes were written")
         os.ftruncate(self._descriptor, self._plan.file_bytes)
-        header = encode(self._plan, self._read_sums(), self._origin)
-        _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
-        os.fsync(self._descriptor)
-        os.replace(self._temporary, self._path)
-        with contextlib.suppress(OSError):  # a lost rename only costs another packing
-            sync_folder(self._path.parent)
 
     def _read_sums(self) -> str:
-        """The checksums of all blocks, read back: what was written still lies in the page cache."""
+        """The checksums of all blocks, read back: what was written still lies in the page cache. An engine may be at
+        work meanwhile, whose memory is planned: one small buffer is read into."""
         sums: list[str] = []
-        for first in range(self._plan.data_start, self._plan.file_bytes, CHUNK_BLOCKS * BLOCK_BYTES):
-            chunk = aligned_bytes(min(CHUNK_BLOCKS * BLOCK_BYTES, self._plan.file_bytes - first))
+        buffer = aligned_bytes(READ_BLOCKS * BLOCK_BYTES)
+        for first in range(self._plan.data_start, self._plan.file_bytes, buffer.size):
+            chunk = buffer[: self._plan.file_bytes - first]
             if os.preadv(self._descriptor, [chunk.data], first) != chunk.size:
                 raise OSError("the file became shorter while it was written")
             sums += block_sums(chunk)
@@ -102,6 +117,8 @@ class FileTarget:
 
 class PackedFile:
     """A mapped file whose header is right. whole: all its bytes; they stay valid if the file is deleted."""
+
+    unfinished = False
 
     def __init__(self, path: Path, header: Header, whole: U8Array, identity: tuple[int, int]) -> None:
         self.path = path
@@ -146,6 +163,9 @@ class PackedFile:
             on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))
         return True
 
+    def close(self) -> None:
+        """Nothing to do: the bytes stay mapped."""
+
     def discard(self) -> None:
         """Delete the file, unless another one has taken its name by now."""
         with contextlib.suppress(OSError):
@@ -167,11 +187,11 @@ def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[FileTarge
             os.unlink(name)
 
 
-def map_file(path: Path, plan: FilePlan) -> tuple[PackedFile, dict[str, U8Array]]:
-    """-> the file, mapped read-only, and its blobs as views. Raises StaleFile where it is not as planned."""
+def map_file(path: Path, plan: FilePlan) -> PackedFile:
+    """The file, mapped read-only, a sample of it compared. Raises StaleFile where it is not as planned."""
     file = open_file(path, lambda header: header.require(plan))
     file.check_sample()
-    return file, {e.key: file.whole[e.offset : e.offset + e.num_bytes] for e in plan.extents}
+    return file
 
 
 def open_file(path: Path, require: Callable[[Header], None] = lambda header: None) -> PackedFile:

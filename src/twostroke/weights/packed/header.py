@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from twostroke.ops.operands import U8Array
 from twostroke.weights.packed.blobs import Blob
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, SUM_DIGITS, num_blocks
 
@@ -51,6 +52,10 @@ class FilePlan(Struct, frozen=True):
     def data_start(self) -> int:
         """The first byte of the first blob."""
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
+
+    def blobs(self, whole: U8Array) -> dict[str, U8Array]:
+        """The blobs among all bytes of the file."""
+        return {e.key: whole[e.offset : e.offset + e.num_bytes] for e in self.extents}
 
 
 class Header(Struct, frozen=True):

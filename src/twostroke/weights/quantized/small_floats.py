@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
-from twostroke.ops.stored_layout import E2M1_CODES, StoredValues
+from twostroke.ops.stored_layout import StoredValues, e2m1_codes
 from twostroke.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import E2M1, low_first
 from twostroke.weights.quantized.parts import StoredPart
@@ -83,7 +83,7 @@ class SmallFloatMatrix:
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
         """See QuantizedMatrix. Codes are twice the floats."""
-        return StoredValues(E2M1_CODES[self._bits(first, count)], self._steps(first, count) / np.float32(2))
+        return StoredValues(e2m1_codes(self._bits(first, count)), self._steps(first, count) / np.float32(2))
 
     def _bits(self, first: int, count: int) -> U8Array:
         octets = np.ascontiguousarray(self.codes.rows(first, count)).view(np.uint8).reshape(count, -1)
@@ -148,7 +148,7 @@ class ExpertBlocks:
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
         """See BankMatrix. Codes are twice the floats."""
         bits = low_first(self.blocks.rows(matrix, 1)[0][rows]).reshape(len(rows), -1)
-        return StoredValues(E2M1_CODES[bits], self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
+        return StoredValues(e2m1_codes(bits), self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
         """Not turned, they are no packed kind."""

@@ -1,0 +1,141 @@
+// The two products of attention over one tile where K and V are integers, by words of 16 bits: for many rows, on CPUs whose products of
+// bytes take three instructions and must not overflow 16 bits (AVX2 without VNNI). K and V of a tile are widened once for all rows of a
+// block, and a weight is one word, not two digits, so V is multiplied once. Sums are exact, so bits are those of integer.h.
+// Knows: attention/integer.h, 256-bit registers. Must not know: batches, threads.
+#pragma once
+#include "twostroke/attention/integer.h"
+
+#if defined(TS_WORD_PRODUCTS)
+
+namespace twostroke {
+
+constexpr int kWordRows = 6;                // of a register tile, with one vector of positions or of outputs
+constexpr int64_t kPairWords = 2 * kLanes;  // what one vector of pairs holds
+
+// The bytes of quads as signed numbers, without the zeros that they are stored with.
+TS_VECTOR_INLINE __m256i signed_keys(const WholeByte*, __m256i stored, int) { return _mm256_xor_si256(stored, _mm256_set1_epi8(-128)); }
+TS_VECTOR_INLINE __m256i signed_values(const WholeByte*, __m256i stored, int) { return stored; }
+TS_VECTOR_INLINE __m256i signed_keys(const Nibbles*, __m256i stored, int part) {
+  return _mm256_sub_epi8(nibbles(part == 0 ? stored : _mm256_srli_epi16(stored, 4)), _mm256_set1_epi8(8));
+}
+TS_VECTOR_INLINE __m256i signed_values(const Nibbles* row, __m256i stored, int part) { return signed_keys(row, stored, part); }
+
+// Eight quads of signed bytes as words: their first two numbers, and kPairWords further on their last two.
+TS_VECTOR_INLINE void store_pairs(__m256i bytes, int16_t* to) {
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), odd = _mm256_srai_epi16(bytes, 8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xaa));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kPairWords), _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa));
+}
+
+// Dimensions of K that are stored.
+template <typename Element>
+int64_t stored_dim(int64_t dim) {
+  constexpr int64_t kStep = kQuad * Element::kParts;
+  return (dim + kStep - 1) / kStep * kStep;
+}
+
+// K of some pages as words: for each page, `dim` / 2 vectors of pairs of dimensions. dim: of stored_dim.
+template <typename Element>
+void words_of_keys(const TileView<Element>& keys, int pages, int64_t dim, int16_t* words) {
+  int16_t* to = words;
+  for (int p = 0; p < pages; ++p) {
+    const Element* row = keys.pages[p];
+    for (int64_t d = 0; d < dim; d += kQuad * Element::kParts, row += keys.step) {
+      prefetch_ahead(row, keys.ahead[p]);
+      const Quads stored = load_quads(&row->bits);
+      for (int part = 0; part < Element::kParts; ++part, to += 2 * kPairWords) {
+        store_pairs(signed_keys(row, stored.lo, part), to);
+        store_pairs(signed_keys(row, stored.hi, part), to + kLanes);
+      }
+    }
+  }
+}
+
+// V of positions [first, last), in whole quads, as words: for each vector of outputs kTile / 2 vectors of pairs of positions.
+template <typename Element>
+void words_of_values(const TileView<Element>& values, int first, int last, int64_t width, int16_t* words) {
+  for (int t = first / kQuad * kQuad; t < last; t += kQuad) {
+    const int page = t / TS_PAGE_TOKENS;
+    const Element* row = values.pages[page] + t % TS_PAGE_TOKENS / kQuad * values.step;
+    int16_t* to = words + t * kLanes;
+    for (int64_t d = 0; d < width; d += Element::kParts * kLanes, row += kStored) {
+      prefetch_ahead(row, values.ahead[page]);
+      const Quads stored = load_quads(&row->bits);
+      for (int part = 0; part < Element::kParts; ++part, to += kTile * kLanes) {
+        store_pairs(signed_values(row, stored.lo, part), to);
+        store_pairs(signed_values(row, stored.hi, part), to + kLanes);
+      }
+    }
+  }
+}
+
+// sum += `pairs` pairs of each row's factors, `stride` words from one row to the next, times vectors of pairs.
+template <int kRows>
+TS_VECTOR_INLINE void multiply_words(Ints (&sum)[kRows], const int16_t* factors, int64_t stride, const int16_t* by, int64_t pairs) {
+  for (int64_t i = 0; i < pairs; ++i, factors += 2, by += kPairWords) {
+    const __m256i* at = reinterpret_cast<const __m256i*>(by);
+    const __m256i lo = _mm256_loadu_si256(at), hi = _mm256_loadu_si256(at + 1);
+    TS_EVERY
+    for (int r = 0; r < kRows; ++r) {
+      int32_t pair;
+      memcpy(&pair, factors + r * stride, 4);
+      const __m256i all = _mm256_set1_epi32(pair);
+      sum[r] = sum[r] + Ints{_mm256_madd_epi16(lo, all), _mm256_madd_epi16(hi, all)};
+    }
+  }
+}
+
+// scores of `rows` rows, `columns` words from one to the next, against `pages` pages, as integer_scores. dim: of stored_dim.
+inline void word_scores(const IntegerQueries& queries, int64_t rows, int64_t columns, const int16_t* keys, int pages, int64_t dim,
+                        const float* key_scales, float* scores) {
+  each_rows<kWordRows, false>(0, rows, [&](auto count, auto, int64_t r) {
+    for (int p = 0; p < pages; ++p) {
+      Ints sum[count()];
+      TS_EVERY
+      for (int i = 0; i < count(); ++i) sum[i] = set1(0);
+      multiply_words<count()>(sum, queries.words + r * columns, columns, keys + p * dim * kLanes, dim / 2);
+      const int64_t at = p * TS_PAGE_TOKENS;
+      TS_EVERY
+      for (int i = 0; i < count(); ++i)
+        store(scores + (r + i) * kTile + at, to_float(sum[i]) * set1(queries.scales[r + i]) * load(key_scales + at));
+    }
+  });
+}
+
+// Scores to weights times V's scales, as words: (rows, kTile).
+inline void words_of_weights(const float* scores, const Span* spans, int64_t rows, const Partial& partial, const float* rescale,
+                             const IntegerWeights& weights) {
+  for (int64_t r = 0; r < rows; ++r) {
+    int16_t* words = weights.words() + r * kTile;
+    Vec v[kTilePages];
+    if (!whole_weights(scores, spans, r, partial, rescale, weights, v)) {
+      memset(words, 0, kTile * sizeof(int16_t));
+      continue;
+    }
+    TS_EVERY
+    for (int p = 0; p < kTilePages; ++p) _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + p * kLanes), low_words(v[p]));
+  }
+}
+
+// out (rows, width) = out * rescale + weights times V of positions [first, last), as integer_values.
+inline void word_values(const IntegerWeights& weights, int64_t rows, const float* rescale, const int16_t* values, int first, int last,
+                        int64_t width, float* out) {
+  const int64_t begin = first / kQuad * kQuad, pairs = (last - begin + kQuad - 1) / kQuad * kQuad / 2;
+  each_rows<kWordRows, false>(0, rows, [&](auto count, auto, int64_t r) {
+    for (int64_t d = 0; d < width; d += kLanes) {
+      Ints sum[count()];
+      TS_EVERY
+      for (int i = 0; i < count(); ++i) sum[i] = set1(0);
+      multiply_words<count()>(sum, weights.words() + r * kTile + begin, kTile, values + d * kTile + begin * kLanes, pairs);
+      TS_EVERY
+      for (int i = 0; i < count(); ++i) {
+        float* to = out + (r + i) * width + d;
+        store(to, fma(to_float(sum[i]), set1(weights.scales[r + i]), load(to) * set1(rescale[r + i])));
+      }
+    }
+  });
+}
+
+}  // namespace twostroke
+
+#endif

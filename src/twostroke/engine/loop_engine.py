@@ -1,0 +1,98 @@
+"""The engine for asyncio where nothing is computed in this process: the event loop itself takes what has come.
+
+A step thread would cost each token two turns of threads and a wakeup of the loop, which is most of what a front does.
+
+Knows: the async engine, one event loop.
+Must not know: HTTP, what the stepper waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from twostroke.engine.async_engine import MAX_UNREAD_BYTES, AsyncEngine, Steps
+from twostroke.engine.reader import StreamReader
+from twostroke.types.errors import EngineStopped
+from twostroke.types.output import Delta
+
+LOOK_S = 0.1
+
+
+class PolledSteps(Steps, Protocol):
+    """A stepper that waits for descriptors and not for work."""
+
+    def fileno(self) -> int:
+        """A descriptor that can be read while there is something to take."""
+
+    def poll(self) -> list[Delta]:
+        """Take what is there without waiting; the pieces for readers. Called LOOK_S after the last call, too."""
+
+
+class LoopEngine(AsyncEngine):
+    """Everything happens on the loop that starts it: `open` there alone; `abort` and `gauges` anywhere."""
+
+    def __init__(self, stepper: PolledSteps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
+        super().__init__(stepper, max_unread_bytes)
+        self._polled = stepper
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def alive(self) -> bool:
+        """See AsyncEngine."""
+        return self._loop is not None and not self._stopping
+
+    def gauges(self) -> object:
+        """The counts of this moment."""
+        return self._stepper.gauges()
+
+    async def start(self) -> None:
+        """See AsyncEngine."""
+        if self._loop is not None:
+            raise EngineStopped("The engine was started before.", fix="Make a new one.")
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._polled.fileno(), self._turn)
+        self._look()
+
+    async def stop(self) -> None:
+        """See AsyncEngine."""
+        self._end()
+
+    def abort(self, request_id: str) -> None:
+        """See AsyncEngine."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._carry_out, request_id)
+
+    def _command(self, command: StreamReader | str) -> None:
+        self._carry_out(command)
+
+    def _look(self) -> None:
+        """Time has passed: some things happen because nothing came."""
+        self._turn()
+        if self._loop is not None and not self._stopping:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def _turn(self) -> None:
+        try:
+            deltas = self._polled.poll()
+        except Exception as error:
+            self._stepper.report_fault(error)
+            self._end()
+            return
+        if not deltas:
+            return
+        sent_s = self._stepper.clock()
+        mail = [(self._mailed[delta.request_id], delta) for delta in deltas]  # before a full mailbox ends its request
+        for stream, delta in mail:
+            stream.put(sent_s, delta, self._max_unread_bytes)
+        for stream in dict.fromkeys(stream for stream, _ in mail):
+            stream.wake()
+
+    def _end(self) -> None:
+        if self._loop is None or self._stopping:
+            return
+        self._loop.remove_reader(self._polled.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        super()._end()

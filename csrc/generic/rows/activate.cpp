@@ -9,7 +9,9 @@ namespace {
 
 template <class Function>
 TS_VECTOR_INLINE void activate_row(float* x, int64_t width, const Function& function) {
-  for (int64_t i = 0; i < width; i += kLanes) store_left(x + i, width - i, function(load_left(x + i, width - i, 0.0f)));
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(x + i, function(load(x + i)));
+  if (i < width) store_part(x + i, width - i, function(load_part(x + i, width - i, 0.0f)));
 }
 
 void activate_task(void* arg, int64_t row, int32_t) {

@@ -10,9 +10,11 @@ namespace {
 // product(gate, up) of every element. out may be gate: each vector is read before it is written.
 template <class Product>
 TS_VECTOR_INLINE void gate_row(const float* gate, const float* up, int64_t width, float* out, const Product& product) {
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t left = width - i;
-    store_left(out + i, left, product(load_left(gate + i, left, 0.0f), load_left(up + i, left, 0.0f)));
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(out + i, product(load(gate + i), load(up + i)));
+  if (i < width) {
+    const int64_t rest = width - i;
+    store_part(out + i, rest, product(load_part(gate + i, rest, 0.0f), load_part(up + i, rest, 0.0f)));
   }
 }
 

@@ -9,9 +9,11 @@ namespace {
 
 template <class Function>
 TS_VECTOR_INLINE void multiply_row(const float* x, const float* gate, int64_t width, float* out, const Function& function) {
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t left = width - i;
-    store_left(out + i, left, load_left(x + i, left, 0.0f) * function(load_left(gate + i, left, 0.0f)));
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) store(out + i, load(x + i) * function(load(gate + i)));
+  if (i < width) {
+    const int64_t rest = width - i;
+    store_part(out + i, rest, load_part(x + i, rest, 0.0f) * function(load_part(gate + i, rest, 0.0f)));
   }
 }
 

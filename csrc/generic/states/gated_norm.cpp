@@ -7,32 +7,33 @@
 namespace twostroke {
 namespace {
 
-// What the norm multiplies a group by: one over the root of its mean square.
-Vec norm_of(const float* x, float eps, int64_t width) {
-  Vec squares = zero();
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const Vec v = load_left(x + i, width - i, 0.0f);
-    squares = fma(v, v, squares);
-  }
-  return set1(1.0f / sqrtf(reduce_add(squares) / static_cast<float>(width) + eps));
-}
-
-// x * function(gate), x first normed where there are weights. out may be x or gate.
+// out may be x or gate.
 template <class Function>
-TS_VECTOR_INLINE void gate_group(const float* x, const float* gate, Vec norm, const float* weight, int64_t width, float* out,
-                                 const Function& function) {
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t left = width - i;
-    Vec v = load_left(x + i, left, 0.0f);
-    if (weight != nullptr) v = v * norm * load_left(weight + i, left, 0.0f);
-    store_left(out + i, left, v * function(load_left(gate + i, left, 0.0f)));
+TS_VECTOR_INLINE void norm_group(const float* x, const float* gate, const float* weight, float eps, int64_t width, bool gate_first,
+                                 float* out, const Function& function) {
+  Vec squares = zero();
+  const int64_t whole = width - width % kLanes, rest = width - whole;
+  // First x, gated where the gate comes first; what was gated is kept in out.
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vec v = gate_first ? load(x + i) * function(load(gate + i)) : load(x + i);
+    squares = fma(v, v, squares);
+    if (gate_first) store(out + i, v);
   }
-}
-
-void norm_group(const float* x, Vec norm, const float* weight, int64_t width, float* out) {
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t left = width - i;
-    store_left(out + i, left, load_left(x + i, left, 0.0f) * norm * load_left(weight + i, left, 0.0f));
+  if (rest > 0) {
+    const Vec v = load_part(x + whole, rest, 0.0f);
+    const Vec gated = gate_first ? v * function(load_part(gate + whole, rest, 0.0f)) : v;
+    squares = fma(gated, gated, squares);
+    if (gate_first) store_part(out + whole, rest, gated);
+  }
+  const Vec scale = set1(1.0f / sqrtf(reduce_add(squares) / static_cast<float>(width) + eps));
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    const Vec normed = (gate_first ? load(out + i) : load(x + i)) * scale * load(weight + i);
+    store(out + i, gate_first ? normed : normed * function(load(gate + i)));
+  }
+  if (rest > 0) {
+    const Vec v = gate_first ? load_part(out + whole, rest, 0.0f) : load_part(x + whole, rest, 0.0f);
+    const Vec normed = v * scale * load_part(weight + whole, rest, 0.0f);
+    store_part(out + whole, rest, gate_first ? normed : normed * function(load_part(gate + whole, rest, 0.0f)));
   }
 }
 
@@ -41,14 +42,9 @@ void norm_task(void* arg, int64_t row, int32_t) {
   const int64_t width = width_of(a.out) / a.groups;
   const int64_t step = a.weight.length == width ? 0 : width;  // of the weight, from group to group
   with_activation(a.activation, [&](const auto& function) {
-    for (int64_t g = 0; g < a.groups; ++g) {
-      const float *x = a.x.data + row * a.x.stride + g * width, *gate = a.gate.data + row * a.gate.stride + g * width;
-      const float *weight = a.weight.data + g * step, eps = static_cast<float>(a.eps);
-      float* out = a.out.data + row * a.out.stride + g * width;
-      const bool first = a.gate_first != 0;
-      gate_group(x, gate, first ? zero() : norm_of(x, eps, width), first ? nullptr : weight, width, out, function);
-      if (first) norm_group(out, norm_of(out, eps, width), weight, width, out);
-    }
+    for (int64_t g = 0; g < a.groups; ++g)
+      norm_group(a.x.data + row * a.x.stride + g * width, a.gate.data + row * a.gate.stride + g * width, a.weight.data + g * step,
+                 static_cast<float>(a.eps), width, a.gate_first != 0, a.out.data + row * a.out.stride + g * width, function);
   });
 }
 

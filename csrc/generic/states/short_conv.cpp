@@ -31,12 +31,18 @@ template <class Function>
 TS_VECTOR_INLINE void conv_rows(const Channels& c, const Function& function) {
   for (int64_t t = 0; t < c.tokens; ++t) {
     float* out = c.out + t * c.out_stride;
-    for (int64_t i = 0; i < c.count; i += kLanes) {
-      const int64_t left = c.count - i;
-      Vec sum = c.bias == nullptr ? zero() : load_left(c.bias + i, left, 0.0f);
+    int64_t i = 0;
+    for (; i + kLanes <= c.count; i += kLanes) {
+      Vec sum = c.bias == nullptr ? zero() : load(c.bias + i);
+      for (int64_t j = 0; j < c.width; ++j) sum = fma(load(c.taps + j * c.all + i), load(c.row(t - c.width + 1 + j) + i), sum);
+      store(out + i, function(sum));
+    }
+    if (i < c.count) {
+      const int64_t rest = c.count - i;
+      Vec sum = c.bias == nullptr ? zero() : load_part(c.bias + i, rest, 0.0f);
       for (int64_t j = 0; j < c.width; ++j)
-        sum = fma(load_left(c.taps + j * c.all + i, left, 0.0f), load_left(c.row(t - c.width + 1 + j) + i, left, 0.0f), sum);
-      store_left(out + i, left, function(sum));
+        sum = fma(load_part(c.taps + j * c.all + i, rest, 0.0f), load_part(c.row(t - c.width + 1 + j) + i, rest, 0.0f), sum);
+      store_part(out + i, rest, function(sum));
     }
   }
 }

@@ -267,13 +267,6 @@ TS_VECTOR_INLINE void store_part(float* p, int64_t count, Vec a) {
   store(x, a);
   for (int64_t i = 0; i < count; ++i) p[i] = x[i];
 }
-// All lanes where 16 or more are left, else load_part and store_part. A loop with these has its body once: what a function of many
-// instructions costs to compile is paid once for each kind of it.
-TS_VECTOR_INLINE Vec load_left(const float* p, int64_t left, float fill) { return left >= kLanes ? load(p) : load_part(p, left, fill); }
-TS_VECTOR_INLINE void store_left(float* p, int64_t left, Vec a) {
-  if (left >= kLanes) store(p, a);
-  else store_part(p, left, a);
-}
 
 // exp by 2^n * polynomial (Cephes' expf coefficients); relative error about 2^-22. Below -87.3 it is 2^-126, in effect 0.
 TS_VECTOR_INLINE Vec exp(Vec a) {

@@ -41,14 +41,16 @@ COMPILED = $(BIN)/python -m compileall -q -j 0 src/twostroke
 
 # A test environment is a runtime too: what it installs is not installed again.
 $(VENV)/.runtime: $(BIN)/python $(NATIVE)
-	@echo "Installing and compiling the kernels: one to two minutes."
+	@echo "Installing and compiling the kernels that this machine runs best: a minute or two."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@$(COMPILED)
 	@touch $@
 
+# Tests compare all levels that this machine runs.
 $(VENV)/.test: $(BIN)/python $(NATIVE)
 	@echo "Installing what tests need, and compiling the kernels: two to three minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python src/twostroke/backends/cpu/build.py --levels runnable
 	@$(COMPILED)
 	@touch $@ $(VENV)/.runtime
 

@@ -27,11 +27,14 @@ def load_build(backend: str, name: str) -> ModuleType:
     return module
 
 
-def build_kernels(with_cuda: bool) -> None:
-    """Run the builds for this machine. Raises RuntimeError with the reason."""
+def build_kernels(editable: bool) -> None:
+    """Run the builds for this architecture; an editable installation needs what this machine runs best. Raises
+    RuntimeError with the reason."""
     module = load_build("cpu", "twostroke_native_build")
-    module.build_all(module.LIBRARY_FOLDER, module.machine())
-    if with_cuda:
+    folder, target = module.LIBRARY_FOLDER, module.machine()
+    levels = module.levels_for("best" if editable else "all", folder, target)
+    module.build_all(folder, target, levels=levels)
+    if not editable:
         load_build("cuda", "twostroke_cuda_build").build_all()
 
 
@@ -39,9 +42,9 @@ class BuildWithKernels(build_py):
     """Compile first, so that the libraries are there as package data."""
 
     def run(self) -> None:
-        """Build the kernels, then copy the package. An editable installation leaves CUDA out: who has a GPU runs
-        backends/cuda/build.py once."""
-        build_kernels(with_cuda=not self.editable_mode)
+        """Build the kernels, then copy the package. An editable installation leaves CUDA out, and the levels of other
+        CPUs: backends/cuda/build.py and backends/cpu/build.py make them."""
+        build_kernels(self.editable_mode)
         super().run()
 
 

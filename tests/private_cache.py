@@ -2,8 +2,8 @@
 
 What one test keeps (the calibration of this machine, packed weights) may change what another one sees: a kept
 calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each time,
-so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files alone are
-shared with the user's cache: their names hold all that they depend on.
+so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files are shared
+with the user's cache, and tiny checkpoints among the processes of a run: their names hold all that they depend on.
 
 Knows: folders of a cache.
 Must not know: tests.
@@ -21,6 +21,8 @@ from twostroke.env import read_machine
 
 VARIABLE = "XDG_CACHE_HOME"
 OWN, OBJECTS, COMPILER = "twostroke", "objects", "zig"
+RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
+"""Names the folder that all processes of a run share: tiny checkpoints are made once for all of them."""
 
 
 def enter() -> Path:
@@ -33,9 +35,14 @@ def enter() -> Path:
             kept.mkdir(parents=True, exist_ok=True)
             link.symlink_to(kept.resolve())
     os.environ[VARIABLE] = str(folder)
+    if RUN_FOLDER not in os.environ:  # this process starts the others
+        (folder / "of-run").mkdir()
+        os.environ[RUN_FOLDER] = str(folder / "of-run")
     return folder
 
 
 def leave(folder: Path) -> None:
     """Remove it; what its links point to stays."""
+    if Path(os.environ.get(RUN_FOLDER, "")).parent == folder:
+        del os.environ[RUN_FOLDER]
     shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.faults.guesses import Seer
-from tests.models.families.whole import FAMILIES, generating, make_checkpoint
+from tests.models.families.whole import FAMILIES, generating, write_checkpoint
 from tests.scheduler.fakes import LineCost
 from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
@@ -130,7 +130,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     @cache
     def folder(family: str) -> Path:
         made = tmp_path_factory.mktemp(family)
-        make_checkpoint(family, made)
+        write_checkpoint(family, made)
         return made
 
     @cache

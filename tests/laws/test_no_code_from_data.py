@@ -36,8 +36,8 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
         "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
     },
     "ctypes": {
-        "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py", "backends/cuda/library.py",
-        "heap.py", "text/sandbox.py", "weights/packed/writeback.py",
+        "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
+        "backends/cuda/library.py", "heap.py", "text/sandbox.py", "weights/packed/writeback.py",
     },
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "bench/busy.py", "bench/peers/environment.py",

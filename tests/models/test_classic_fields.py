@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.whole import write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
 from twostroke.models.common.blocks.alibi import alibi_slopes
@@ -43,7 +43,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     folder = edited(tmp_path, case[1])
     assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
 
@@ -72,7 +72,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_does_not_fit_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path) -> None:
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     with pytest.raises(ModelError, match=case[2]) as caught:
         Loaded(edited(tmp_path, case[1]), ReferenceOps())
     assert caught.value.why and caught.value.fix
@@ -81,7 +81,7 @@ def test_a_field_that_does_not_fit_is_refused_by_name(case: tuple[str, dict[str,
 @pytest.mark.parametrize(("family", "begin"), [("bloom", "transformer."), ("opt", "model.")])
 def test_names_without_their_beginning_are_read(family: str, begin: str, tmp_path: Path) -> None:
     """As the published files have them."""
-    make_checkpoint(family, tmp_path)
+    write_checkpoint(family, tmp_path)
     expected = Loaded(tmp_path, ReferenceOps()).run(ids(), [40])
     path = tmp_path / "model.safetensors"
     stored = {name.removeprefix(begin): tensor for name, tensor in load_file(path).items()}

@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import SMALL, make_checkpoint
+from tests.models.families.whole import SMALL, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from twostroke.config import ModelFacts, Resolver, collect, resolve_engine
 from twostroke.env import Machine
@@ -114,14 +114,14 @@ def named(case: tuple[Any, ...]) -> str:
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     folder = edited(tmp_path, case[1])
     assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path):
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     with pytest.raises(ModelError, match=case[2]) as caught:
         Loaded(edited(tmp_path, case[1]), ReferenceOps())
     assert caught.value.why and caught.value.fix
@@ -130,7 +130,7 @@ def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dic
 @pytest.mark.parametrize("change", ["nothing", "first row", "last row", "dtype", "all"])
 @pytest.mark.parametrize("family", [LLAMA, QWEN3, "gpt2-untied"])
 def test_a_tied_config_with_a_head_in_the_file_is_what_the_file_holds(family: str, change: str, tmp_path: Path) -> None:
-    make_checkpoint(family, tmp_path)
+    write_checkpoint(family, tmp_path)
     folder = edited(tmp_path, {"tie_word_embeddings": True})
     tensors = load_file(folder / "model.safetensors")
     table = "transformer.wte.weight" if family == "gpt2-untied" else "model.embed_tokens.weight"
@@ -159,7 +159,7 @@ def test_a_tied_config_with_a_head_in_the_file_is_what_the_file_holds(family: st
     ],
 )
 def test_what_a_scaling_reaches_can_be_asked_for(scaling: dict[str, Any], reach: int, tmp_path: Path) -> None:
-    make_checkpoint(LLAMA, tmp_path)
+    write_checkpoint(LLAMA, tmp_path)
     rope = {"rope_theta": 10_000.0, **scaling}
     folder = edited(tmp_path, {"max_position_embeddings": 32, "rope_parameters": rope})
     spec, _ = load_folder(folder, F32)

@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.models.families.experts import gpt_oss
-from tests.models.families.whole import judge, make_checkpoint
+from tests.models.families.whole import judge, write_checkpoint
 from tests.models.parity import Loaded
 from tests.models.published.experts import BY_HAND, LONG, PUBLISHED, ROUGHLY
 from twostroke.models.common.registry import read_model
@@ -65,7 +65,7 @@ def test_parameters_are_those_that_transformers_counts(name: str) -> None:
 
 def test_stacks_of_experts_and_a_tensor_for_each_are_one_model(tmp_path: Path) -> None:
     """Qwen3.5's files hold stacks; transformers writes a tensor for each expert."""
-    make_checkpoint("qwen3.5-moe", tmp_path)
+    write_checkpoint("qwen3.5-moe", tmp_path)
     ids = list(range(20))
     each = Loaded(tmp_path, ReferenceOps()).run(ids, [20])
     tensors = load_file(tmp_path / "model.safetensors")

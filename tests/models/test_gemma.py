@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
 from tests.models.published.dense import PUBLISHED
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
@@ -71,7 +71,7 @@ SAME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("case", SAME, ids=named)
 def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     folder = edited(tmp_path, case[1])
     assert relative_error(Loaded(folder, ReferenceOps()).run(ids(), [40]), judged(folder, ids())) < BAR
 
@@ -99,7 +99,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("case", REFUSED, ids=named)
 def test_a_field_that_is_not_implemented_is_refused_by_name(case: tuple[str, dict[str, Any], str], tmp_path: Path):
-    make_checkpoint(case[0], tmp_path)
+    write_checkpoint(case[0], tmp_path)
     with pytest.raises(ModelError, match=case[2]) as caught:
         Loaded(edited(tmp_path, case[1]), ReferenceOps())
     assert caught.value.why and caught.value.fix

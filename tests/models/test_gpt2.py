@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.whole import write_checkpoint
 from tests.models.parity import Loaded
 from tests.models.test_configs import JSON
 from tests.tiers import examples
@@ -134,7 +134,7 @@ def respelled(folder: Path, **more: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "gpt2-untied"])
 def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path) -> None:
-    make_checkpoint(family, tmp_path)
+    write_checkpoint(family, tmp_path)
     ids = np.random.default_rng(5).integers(0, 199, TOKENS).tolist()
     expected = Loaded(tmp_path, ReferenceOps()).run(ids, [TOKENS])
     respelled(tmp_path)
@@ -148,7 +148,7 @@ def test_names_without_the_prefix_are_the_same_model(family: str, tmp_path: Path
 
 
 def test_a_tied_config_with_another_head_in_a_file_without_the_prefix(tmp_path: Path) -> None:
-    make_checkpoint("gpt2", tmp_path)
+    write_checkpoint("gpt2", tmp_path)
     table = load_file(tmp_path / "model.safetensors")["transformer.wte.weight"]
     respelled(tmp_path, **{"lm_head.weight": table.clone()})
     assert "lm_head:head" not in load_folder(tmp_path, F32)[1].matrices
@@ -167,7 +167,7 @@ def test_a_tied_config_with_another_head_in_a_file_without_the_prefix(tmp_path: 
     ids=["both spellings", "another block", "one layer more", "not transposed"],
 )
 def test_tensors_that_do_not_belong_are_named(more: dict[str, torch.Tensor], message: str, tmp_path: Path) -> None:
-    make_checkpoint("gpt2", tmp_path)
+    write_checkpoint("gpt2", tmp_path)
     respelled(tmp_path, **more)
     with pytest.raises(CorruptModel, match=message):
         load_folder(tmp_path, F32)

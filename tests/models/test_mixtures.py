@@ -16,7 +16,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, make_checkpoint, write_checkpoint
 from tests.planner.figures import MIXTRAL_8X7B, QWEN3_30B_A3B
 from twostroke.cost.step_work import WorkCounter
 from twostroke.models.common.registry import read_model
@@ -122,7 +122,7 @@ def test_a_step_reads_the_experts_that_its_rows_are_expected_to_choose() -> None
 
 @pytest.mark.parametrize("name", ["f32", "bf16", "int8", "int4"])
 def test_a_bank_holds_each_expert_as_if_it_was_packed_alone(name: str, tmp_path: Path) -> None:
-    make_checkpoint("mixtral-window", tmp_path)
+    write_checkpoint("mixtral-window", tmp_path)
     _, weights = load_folder(tmp_path, weight_format(name))
     held = load_file(tmp_path / "model.safetensors")
     for layer, expert in itertools.product(range(3), range(5)):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.models.parity import Loaded
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
@@ -89,7 +89,7 @@ def test_layers_of_gpt_neo_are_said_in_pairs_or_one_by_one() -> None:
 
 def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path) -> None:
     """As in skt/A.X-K1, which transformers loads without it."""
-    make_checkpoint("axk1", tmp_path)
+    write_checkpoint("axk1", tmp_path)
     file, ids = tmp_path / "model.safetensors", list(range(20))
     tensors = load_file(file)
     biases = [name for name in tensors if name.endswith("e_score_correction_bias")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import transformers
 
-from tests.models.families.whole import FAMILIES, make_checkpoint, stored_shapes
+from tests.models.families.whole import FAMILIES, make_checkpoint, stored_shapes, write_checkpoint
 from tests.models.parity import BAR, Loaded, other_tokens, parity_of
 from twostroke.ops.reference import ReferenceOps
 from twostroke.program.model import Model
@@ -56,7 +56,7 @@ def test_a_greedy_token_is_another_one_only_where_logits_are_no_tie():
 
 
 def test_sharded_checkpoints_load_the_same(tmp_path):
-    make_checkpoint("qwen2-biases", tmp_path / "one")
+    write_checkpoint("qwen2-biases", tmp_path / "one")
     make_checkpoint("qwen2-biases", tmp_path / "many", max_shard_size="60KB")
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 2
     ids = list(range(20))

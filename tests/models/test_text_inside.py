@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.models.parity import Loaded
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
@@ -90,7 +90,7 @@ def test_factors_of_logits_are_those_of_the_language_model_itself(family: str, f
 
 def test_stacks_of_experts_may_lie_either_way_round(tmp_path: Path) -> None:
     """Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), saved ones (experts, rows, columns)."""
-    make_checkpoint("qwen3-vl-moe", tmp_path)
+    write_checkpoint("qwen3-vl-moe", tmp_path)
     ids = list(range(20))
     saved = Loaded(tmp_path, ReferenceOps()).run(ids, [20])
     file = tmp_path / "model.safetensors"

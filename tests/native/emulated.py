@@ -65,9 +65,9 @@ class EmulatedLevel:
 
     def flags(self, unit: Path) -> tuple[str, ...]:
         """What a file is compiled with."""
+        if build.level_of(unit, self.level) != self.level:
+            return build.unit_flags(TARGET, unit, self.level)
         target = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES[TARGET])
-        if (shared := build.level_of(unit, self.level)) != self.level:
-            return (*target, *build.level_flags(TARGET, shared))
         _, *defined = build.level_flags(TARGET, self.level)
         return (*target, f"-mcpu={build.LEVELS[TARGET][self.instructions]}", *defined)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiers import TIER, levels, thinned
-from twostroke.backends.cpu import build
+from twostroke.backends.cpu import available_levels, best_level, better_level, build, library, require_level
 from twostroke.backends.cpu.library import _SIGNATURES, LEVELS, LEVELS_OF, load_library
 from twostroke.types.errors import BackendError
 
@@ -63,10 +63,10 @@ def test_traps_do_trap(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_level_compiles_for_aarch64(tmp_path: Path) -> None:
     """aarch64 libraries with every function of the ABI. Compiled here; test_arm_levels.py runs the sources."""
-    libraries = build.build_all(tmp_path, "aarch64")
-    assert [library.name for library in libraries] == [f"libtwostroke_{level}.so" for level in LEVELS_OF["aarch64"]]
-    for library in libraries:
-        content = library.read_bytes()
+    made = build.build_all(tmp_path, "aarch64", (*build.RELEASE, *build.LIGHT))
+    assert made == [build.library_in(tmp_path, level) for level in LEVELS_OF["aarch64"]]
+    for path in made:
+        content = path.read_bytes()
         assert content[:4] == b"\x7fELF" and struct.unpack_from("<H", content, 18)[0] == 183
         assert all(name.encode() + b"\0" in content for name in _SIGNATURES)
 
@@ -80,3 +80,61 @@ def test_another_architecture_has_levels_that_this_one_refuses() -> None:
     other = next(level for levels in LEVELS_OF.values() for level in levels if level not in LEVELS)
     with pytest.raises(BackendError, match=f"no kernels of level {other}"):
         load_library(other)
+
+
+def test_the_build_and_the_package_find_the_same_levels() -> None:
+    assert build.runnable_levels() == library.runnable_levels()
+
+
+@pytest.mark.parametrize(
+    ("which", "there", "chosen"),
+    [
+        ("all", (), LEVELS_OF["x86_64"]),
+        ("runnable", (), ("generic", "avx2")),
+        ("best", (), ("avx2",)),
+        ("best", ("generic", "amx"), ("generic", "avx2", "amx")),
+    ],
+)
+def test_an_editable_installation_builds_the_best_level_and_leaves_none_behind(
+    which: str, there: tuple[str, ...], chosen: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "runnable_levels", lambda: ["generic", "avx2"])
+    for level in there:
+        build.library_in(tmp_path, level).touch()
+    assert build.levels_for(which, tmp_path, "x86_64") == list(chosen)
+
+
+def only(levels: tuple[str, ...], runs: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that holds these levels alone, on a CPU that runs others."""
+    places = {level: library.library_path(level) for level in levels}
+    monkeypatch.setattr(library, "library_path", lambda level: places.get(level, folder / level))
+    monkeypatch.setattr(library, "runnable_levels", lambda: list(runs))
+
+
+def test_a_level_that_is_not_built_is_the_next_lower_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = available_levels()[-1]
+    lower, higher = LEVELS[0], (*LEVELS, "next")[LEVELS.index(best) + 1]
+    only((best,), (lower, best, higher), tmp_path, monkeypatch)
+    assert available_levels() == [best] and (best_level(), better_level()) == (best, higher)
+    require_level(best)
+    if lower != best:
+        monkeypatch.setattr(library, "load_library", load_library.__wrapped__)  # another test may have loaded it
+        with pytest.raises(BackendError, match=f"kernels for {lower} are missing"):
+            require_level(lower)
+    only((best,), (lower, best), tmp_path, monkeypatch)
+    assert better_level() is None
+
+
+def test_a_package_without_a_level_for_this_cpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only((), LEVELS[:1], tmp_path, monkeypatch)
+    (tmp_path / "built").touch()
+    monkeypatch.setattr(library, "library_path", lambda level: tmp_path / ("built" if level == LEVELS[-1] else level))
+    with pytest.raises(BackendError, match="No kernels for this CPU are built"):
+        best_level()
+
+
+def test_what_is_asked_before_a_level_is_chosen_is_compiled_for_every_cpu() -> None:
+    units = {unit.name: unit for unit in build.sources("x86_64")}
+    flags = {name: build.unit_flags("x86_64", units[name], "amx") for name in (*build.ANY_CPU, "rope.cpp")}
+    assert all(("-mcpu=x86_64" in flags[name]) == (name in build.ANY_CPU) for name in flags)
+    assert all("-DTS_LEVEL_AVX512" in each for each in flags.values())

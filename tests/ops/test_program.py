@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.whole import write_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.step_memory import MemorySizes
@@ -25,7 +25,7 @@ PAGES = np.arange(4, dtype=np.int32)
 @pytest.mark.parametrize("form", ["program", "plain"])
 def test_compiled_and_direct_steps_agree_fused_or_not(family: str, form: str, tmp_path: Path) -> None:
     """Fused calls give the bits of the calls that they replace."""
-    make_checkpoint(family, tmp_path)
+    write_checkpoint(family, tmp_path)
     model, weights = load_folder(tmp_path, weight_format("int8"))
     ops = CpuOps(None, 2)
     memories = [memory_of(model, weights, KVKind.BF16, SIZES, each) for each in (model.program, getattr(model, form))]
@@ -40,7 +40,7 @@ def test_compiled_and_direct_steps_agree_fused_or_not(family: str, form: str, tm
 
 
 def test_logits_of_other_rows_and_of_none(tmp_path: Path) -> None:
-    make_checkpoint("llama-tied", tmp_path)
+    write_checkpoint("llama-tied", tmp_path)
     model, weights = load_folder(tmp_path, weight_format("f32"))
     ops = CpuOps(None, 1)
     memory = memory_of(model, weights, KVKind.F32, SIZES)
@@ -53,7 +53,7 @@ def test_logits_of_other_rows_and_of_none(tmp_path: Path) -> None:
 
 
 def test_rows_that_the_sequences_do_not_have_are_refused_in_every_run(tmp_path: Path) -> None:
-    make_checkpoint("llama-tied", tmp_path)
+    write_checkpoint("llama-tied", tmp_path)
     model, weights = load_folder(tmp_path, weight_format("f32"))
     ops = CpuOps(None, 1)
     memory = memory_of(model, weights, KVKind.F32, SIZES)

@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.quantize.folders import small_folder
 from tests.retrieval.checkpoints import with_sentence_files
@@ -136,7 +136,7 @@ def test_the_file_of_a_family_computes_what_its_folder_does(family, tmp_path, mo
     for name, config in VARIANTS.items():
         monkeypatch.setitem(FAMILIES, name, config)
     hf = tmp_path / "hf"
-    make_checkpoint(family, hf)
+    write_checkpoint(family, hf)
     by_heads(hf)
     (hf / "tokenizer.json").write_text(json.dumps(BYTES))
     if "pooling_type" in recorded()[family]["keys"]:
@@ -173,7 +173,7 @@ def test_the_file_of_a_family_computes_what_its_folder_does(family, tmp_path, mo
 def test_experts_are_written_as_stacks_of_blocks(family, tmp_path, monkeypatch):
     for name, config in VARIANTS.items():
         monkeypatch.setitem(FAMILIES, name, config)
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(BYTES))
     path = write_folder(tmp_path / "hf", tmp_path / "out", MIXES["Q8_0"], "small", silent)
     stacks = [tensor for tensor in gguf.GGUFReader(path).tensors if "_exps.weight" in tensor.name]
@@ -188,7 +188,7 @@ def test_experts_are_written_as_stacks_of_blocks(family, tmp_path, monkeypatch):
 
 def test_what_keys_cannot_say_is_refused(tmp_path):
     """llama.cpp divides the weights of Qwen2-MoE's experts never, and no key says otherwise."""
-    make_checkpoint("qwen3-moe", tmp_path / "hf")
+    write_checkpoint("qwen3-moe", tmp_path / "hf")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     (tmp_path / "hf" / "config.json").write_text(json.dumps({**config, "norm_topk_prob": False}))
     (tmp_path / "hf" / "tokenizer.json").write_text(json.dumps(BYTES))

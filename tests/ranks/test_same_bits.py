@@ -15,7 +15,7 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.engine.test_exactness import compilers, core, drive, random_requests  # noqa: F401
-from tests.models.families.whole import FAMILIES, generating, make_checkpoint
+from tests.models.families.whole import FAMILIES, generating, write_checkpoint
 from tests.ranks.together import Parts, all_pairs, running
 from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
@@ -52,7 +52,7 @@ def load(tmp_path_factory: pytest.TempPathFactory, packer: NativePacker) -> Load
     @cache
     def loaded(family: str, weights: str) -> tuple[Path, Model, ModelWeights]:
         folder = tmp_path_factory.mktemp(family)
-        make_checkpoint(family, folder)
+        write_checkpoint(family, folder)
         model = read_folder(folder)
         with Checkpoint.open(folder) as checkpoint:
             return folder, model, load_weights(checkpoint, model, format_choice(weights), packer)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.tiers import KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
@@ -55,7 +55,7 @@ def load(tmp_path_factory: pytest.TempPathFactory):
     @cache
     def loaded(family: str, weights: str):
         folder = tmp_path_factory.mktemp(family)
-        make_checkpoint(family, folder)
+        write_checkpoint(family, folder)
         model = read_folder(folder)
         with Checkpoint.open(folder) as checkpoint:
             return model, load_weights(checkpoint, model, format_choice(weights), NumpyPacker())

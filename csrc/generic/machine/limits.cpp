@@ -9,7 +9,7 @@
 #include "twostroke/waiting.h"
 
 #if defined(TS_LEVEL_AMX) || defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
-#include <immintrin.h>
+#include "twostroke/registers.h"
 #if !defined(TS_LEVEL_AVX512)
 #include "twostroke/bytes_avx2.h"
 #endif

@@ -5,10 +5,10 @@
 
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
-#include "twostroke/linear.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
+#include "twostroke/unrolled.h"
 
 namespace twostroke {
 namespace {

@@ -1,7 +1,7 @@
 // How the AVX2 files of ts_linear load: 32 bytes, four bytes to all lanes, eight bf16 numbers as floats.
 // Knows: 256-bit registers. Must not know: threads, formats of elements.
 #pragma once
-#include <immintrin.h>
+#include "twostroke/registers.h"
 #include <string.h>
 
 #include "twostroke/bytes_avx2.h"

@@ -1,7 +1,7 @@
 // Products of bytes in 256-bit registers, by one instruction where the CPU has VNNI for them (AVX-VNNI), else by three.
 // Knows: 256-bit registers. Must not know: what the bytes are.
 #pragma once
-#include <immintrin.h>
+#include "twostroke/registers.h"
 
 #define TS_BYTES_INLINE __attribute__((always_inline)) inline
 

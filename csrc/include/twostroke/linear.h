@@ -6,11 +6,7 @@
 
 #include "twostroke/abi.h"
 #include "twostroke/packed.h"
-
-// An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
-#define TS_UNROLL _Pragma("clang loop unroll(full)")
-#define TS_INLINE __attribute__((always_inline)) inline
-#define TS_ALWAYS __attribute__((always_inline))  // of a lambda
+#include "twostroke/unrolled.h"
 
 namespace twostroke {
 
@@ -122,15 +118,6 @@ void blocks_end();
 // block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
 // 64 * columns bytes. The same bits as the kernels above.
 void block_group(int32_t kind, const Group&, const TileRows&, int64_t rows, uint8_t* block, float* sums);
-
-inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
-inline float bf16_to_f32(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  memcpy(&value, &wide, 4);
-  return value;
-}
 
 inline uint32_t float_bits(float value) {
   uint32_t bits;

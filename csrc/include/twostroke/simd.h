@@ -8,7 +8,7 @@
 #include <string.h>
 
 #if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
-#include <immintrin.h>
+#include "twostroke/registers.h"
 #endif
 
 #define TS_VECTOR_INLINE static inline __attribute__((always_inline))

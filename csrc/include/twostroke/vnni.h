@@ -1,7 +1,7 @@
 // What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
 // Knows: 512-bit registers, packed scales. Must not know: threads, formats of elements.
 #pragma once
-#include <immintrin.h>
+#include "twostroke/registers.h"
 
 #include "twostroke/kernel_of.h"
 #include "twostroke/linear.h"

@@ -53,11 +53,16 @@ def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> N
         meant = [meaning(calibration, name) for name in MEANT]
         if as_json:
             said = {} if busy is None else {"verdict": busy.what}
-            print_json({"cores": here.cores, "level": here.level, **said, **_as_json(calibration, meant, kept)})
+            levels = {"level": here.level, "better_level": here.better_level}
+            print_json({"cores": here.cores, **levels, **said, **_as_json(calibration, meant, kept)})
             if busy is not None:
                 raise busy
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
+        if here.better_level is not None:
+            from twostroke.backends.cpu.library import BUILD
+
+            click.echo(f"this CPU also runs the {here.better_level} kernels, which are not built: {BUILD}")
         click.echo(f"{calibration.memory_bytes / 1e9:.1f} GB of memory were available when it was measured")
         click.echo(f"reads memory at   {calibration.read_bytes_per_s / 1e9:>9,.1f} GB/s")
         click.echo(f"float32 products  {calibration.f32_flops_per_s / 1e9:>9,.0f} GFLOP/s")

@@ -6,6 +6,12 @@ Must not know: what a test expects.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -33,6 +39,7 @@ from tests.models.families.states import STATES
 from tests.models.families.text_inside import INSIDE, Gemma3nForConditionalGeneration
 from tests.models.families.wrapped import WRAPPED
 from tests.models.grok1 import Grok1ModelForCausalLM
+from tests.private_cache import RUN_FOLDER
 from twostroke.models.common.registry import architecture_of, architectures
 from twostroke.spec.fields import Fields
 from twostroke.types.pooling import Task
@@ -177,7 +184,10 @@ def judge(config: transformers.PretrainedConfig, **making: Any) -> transformers.
 
 
 def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.PreTrainedModel:
-    """Write a random float32 checkpoint of `family` into `folder`; returns the transformers model that made it."""
+    """Write a random float32 checkpoint of `family` into `folder`; returns the transformers model that made it.
+
+    saving: for save_pretrained. Where nothing is given, the files are kept for `write_checkpoint`.
+    """
     torch.manual_seed(sum(family.encode()))
     model = judge(FAMILIES[family](), attn_implementation="eager")
     with torch.no_grad():
@@ -198,8 +208,35 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
                 buffer.copy_(torch.stack(numbers))
             elif name.endswith("layer_scalar"):
                 buffer.copy_(1 + 0.3 * torch.randn_like(buffer))
-    model.eval().save_pretrained(folder, **saving)
-    return model
+    kept = None if saving else kept_folder(family)
+    if kept is None:
+        model.eval().save_pretrained(folder, **saving)
+        return model
+    if not kept.is_dir():
+        made = Path(tempfile.mkdtemp(dir=kept.parent))
+        model.save_pretrained(made)
+        with contextlib.suppress(OSError):  # the other process was first
+            made.rename(kept)
+    shutil.copytree(kept, folder, dirs_exist_ok=True)
+    return model.eval()
+
+
+def write_checkpoint(family: str, folder: Path) -> None:
+    """The files of `make_checkpoint`. They are made once in a run, by the process that needs them first."""
+    kept = kept_folder(family)
+    if kept is not None and kept.is_dir():
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+    else:
+        make_checkpoint(family, folder)
+
+
+def kept_folder(family: str) -> Path | None:
+    """Where this run keeps a family's files; its name holds what they depend on. None: no run of tests."""
+    run = os.environ.get(RUN_FOLDER)
+    if run is None:
+        return None
+    text = json.dumps(FAMILIES[family]().to_dict(), sort_keys=True, default=str)
+    return Path(run) / hashlib.sha256(f"{family} {text}".encode()).hexdigest()
 
 
 def stored_shapes(model: transformers.PreTrainedModel) -> dict[str, tuple[int, ...]]:

@@ -128,7 +128,12 @@ WRAPPED: dict[str, Config] = {
     "video-llava": wrapped("VideoLlava", of_type("llama"), vision_config=CLIP),
     "vip-llava": wrapped("VipLlava", of_type("llama"), vision_config=CLIP, vision_feature_layers=[-1]),
     "llava-next-video": wrapped("LlavaNextVideo", of_type("llama"), vision_config=CLIP),
-    "ovis2": wrapped("Ovis2", of_type("qwen2"), vision_config={**TOWER, "image_size": 28, "patch_size": 14}),
+    "ovis2": wrapped(
+        "Ovis2",
+        of_type("qwen2"),
+        vision_config={**TOWER, "image_size": 28, "patch_size": 14, "vocab_size": 40},
+        **{"hidden_size": 64, "vocab_size": TEXT["vocab_size"]},
+    ),
     "got-ocr2": wrapped(
         "GotOcr2",
         of_type("qwen2"),

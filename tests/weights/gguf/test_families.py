@@ -10,7 +10,7 @@ import pytest
 from gguf import GGMLQuantizationType as Type
 from safetensors.numpy import load_file, save_file
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
@@ -74,7 +74,7 @@ def without_bias(folder):
 
 @pytest.mark.parametrize("family", sorted(recorded()))
 def test_the_file_computes_what_the_folder_does(family, tmp_path, with_variants):
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     by_heads(tmp_path / "hf")
     if family == "nomic-bert-moe":
         without_bias(tmp_path / "hf")
@@ -137,7 +137,7 @@ def native():
 @pytest.mark.parametrize("family", STORED)
 def test_rows_in_another_order_stacks_and_turned_matrices_are_kept_in_blocks(family, tmp_path, with_variants, native):
     """What is kept holds the values that are read as floats, and is packed natively as by NumPy."""
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     path = write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0)
     folder = unfold(path, None)
     with Checkpoint.open(folder) as checkpoint:
@@ -171,7 +171,7 @@ def packed_by(packer, weight, checkpoint):
 @pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
 def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
     """Value heads lie in another order in the file: the matrix stays as it is, and its input takes the file's order."""
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
     model = read_folder(folder)
     sorted_weights = [weight for weight in model.program.weights if weight.order is not None]
@@ -193,7 +193,7 @@ def test_matrices_of_latent_heads_are_kept_in_blocks(tmp_path, monkeypatch):
     said = recorded()["deepseek-v3"]
     keys = {**said["keys"], **{f"attention.{name}": [4, size] for name, size in sizes.items()}}
     monkeypatch.setattr(converted, "recorded", lambda: {"wide": {**said, "keys": keys}})
-    make_checkpoint("wide", tmp_path / "hf")
+    write_checkpoint("wide", tmp_path / "hf")
     folder = unfold(write_converted("wide", tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
     model = read_folder(folder)
     with Checkpoint.open(folder) as checkpoint:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.weights.gguf import converted
 from tests.weights.gguf.converted import recorded, write_converted
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
@@ -92,7 +92,7 @@ def broken(rng: np.random.Generator, keys: dict[str, list[Any]]) -> dict[str, li
 def test_wrong_keys(family, tmp_path, monkeypatch):
     for name, config in VARIANTS.items():
         monkeypatch.setitem(FAMILIES, name, config)
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     said, rng = recorded(), np.random.default_rng(sum(family.encode()))
     keys = said[family]["keys"]
     for index in range(TRIES):
@@ -115,7 +115,7 @@ def test_wrong_keys(family, tmp_path, monkeypatch):
 def test_wrong_tensors(family, tmp_path, monkeypatch):
     for name, config in VARIANTS.items():
         monkeypatch.setitem(FAMILIES, name, config)
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     rng, sound = np.random.default_rng(sum(family.encode())), converted.tensors_of
     for index in range(TRIES):
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
-from tests.models.families.whole import make_checkpoint
+from tests.models.families.whole import write_checkpoint
 from tests.models.parity import Loaded, relative_error
 from tests.weights.gguf.export import all_of, write_gguf
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
@@ -36,7 +36,7 @@ SAME = {
 
 @pytest.mark.parametrize("family", SAME)
 def test_the_same_weights_and_logits(family, tmp_path):
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", SAME[family])
     folder = unfold(path, tmp_path / "cache")
     theirs, their_weights = load_folder(tmp_path / "hf", F32)
@@ -56,7 +56,7 @@ def test_the_same_weights_and_logits(family, tmp_path):
 
 
 def test_one_set_of_divisors_without_the_other_is_refused(tmp_path):
-    make_checkpoint("phi3-longrope-long", tmp_path / "hf")
+    write_checkpoint("phi3-longrope-long", tmp_path / "hf")
     data = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "phi3").read_bytes()
     path = write(tmp_path / "y.gguf", data.replace(b"rope_factors_short", b"rope_factors_shorn"))
     with pytest.raises(CorruptModel, match="holds rope_factors_long.weight, and not the tensor"):
@@ -69,7 +69,7 @@ def test_one_set_of_divisors_without_the_other_is_refused(tmp_path):
 )
 def test_divisors_of_the_rotation(family, arch, tmp_path):
     """Those of llama 3, and Phi-3's two sets with a part of each head that turns."""
-    make_checkpoint(family, tmp_path / "hf")
+    write_checkpoint(family, tmp_path / "hf")
     folder = unfold(write_gguf(tmp_path / "hf", tmp_path / "x.gguf", arch), None)
     ids = np.random.default_rng(5).integers(0, 100, 40).tolist()
     found, expected = (Loaded(each, ReferenceOps()).run(ids, [40]) for each in (folder, tmp_path / "hf"))
@@ -79,7 +79,7 @@ def test_divisors_of_the_rotation(family, arch, tmp_path):
 @pytest.mark.parametrize("kind", [Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1])
 def test_stored_values_are_what_is_loaded(kind, tmp_path):
     """Rows of q and k are put back into halves in every type: against the package's dequantizer."""
-    make_checkpoint("llama2-multi-head", tmp_path / "hf")
+    write_checkpoint("llama2-multi-head", tmp_path / "hf")
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama", all_of(kind))
     reader = gguf.GGUFReader(path)
     stored = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
@@ -102,7 +102,7 @@ def _floats(values: np.ndarray) -> np.ndarray:
 
 
 def test_split_files_load_as_one(tmp_path):
-    make_checkpoint("llama-tied", tmp_path / "hf")
+    write_checkpoint("llama-tied", tmp_path / "hf")
     whole = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
     write_gguf(tmp_path / "hf", tmp_path / "y.gguf", "llama", split_max_tensors=10)
     parts = sorted(tmp_path.glob("y-*.gguf"))
@@ -208,7 +208,7 @@ def test_what_is_not_implemented_is_refused_by_name(tmp_path, changes, words):
 
 
 def test_a_tensor_that_the_model_does_not_have_is_named(tmp_path):
-    make_checkpoint("llama-tied", tmp_path / "hf")
+    write_checkpoint("llama-tied", tmp_path / "hf")
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
     data = path.read_bytes().replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_us.weight")
     with pytest.raises((CorruptModel, UnsupportedModel), match="lacks the tensor model.layers.1.mlp.up_proj"):
@@ -216,7 +216,7 @@ def test_a_tensor_that_the_model_does_not_have_is_named(tmp_path):
 
 
 def test_unfolded_folders_are_kept_and_made_anew(tmp_path):
-    make_checkpoint("llama-tied", tmp_path / "hf")
+    write_checkpoint("llama-tied", tmp_path / "hf")
     path = write_gguf(tmp_path / "hf", tmp_path / "x.gguf", "llama")
     first = unfold(path, tmp_path / "cache")
     assert unfold(path, tmp_path / "cache") == first and first.parent == tmp_path / "cache" / "gguf"

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tests.models.families.experts import gpt_oss
-from tests.models.families.whole import FAMILIES, make_checkpoint
+from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.models.parity import relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized import packers
@@ -277,7 +277,7 @@ def test_banks_of_gpt_oss_are_kept_as_they_are(rng, tmp_path):
 def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
     """transformers' own model with its banks in blocks: kept as they are, with the logits of their numbers."""
     monkeypatch.setitem(FAMILIES, "gpt-oss-96", gpt_oss(intermediate_size=96))
-    make_checkpoint("gpt-oss-96", tmp_path / "hf")
+    write_checkpoint("gpt-oss-96", tmp_path / "hf")
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     with safe_open(tmp_path / "hf" / "model.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -302,7 +302,7 @@ def test_gpt_oss_as_it_is_published(tmp_path, monkeypatch):
 
 def test_a_language_model_in_a_checkpoint_that_sees_images(rng, tmp_path, capsys):
     """Its tensors have other names in the files than in the program."""
-    make_checkpoint("gemma3-with-images", tmp_path)
+    write_checkpoint("gemma3-with-images", tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}

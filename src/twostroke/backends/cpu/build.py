@@ -1,6 +1,6 @@
 """Compile csrc/ into one shared library for each instruction-set level, with the compiler of the `ziglang` package.
 
-    python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64] [--sanitize]
+    python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64] [--levels runnable] [--sanitize]
 
 Runs before the package is installed, so it uses the standard library alone. What was compiled once is kept in the
 user's cache folder (`~/.cache/twostroke/objects`) and shared by all checkouts and all kinds of build.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -48,14 +49,20 @@ LEVELS: dict[str, dict[str, str]] = {
 }
 CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
 """Levels whose code a level builds upon."""
-SHARED = {"avxvnni": "avx2"}
-"""Levels that share the files which do not name them with another: those are compiled once."""
+SHARED = {"avxvnni": "avx2", "amx": "avx512", "dotprod": "neon", "i8mm": "dotprod"}
+"""Levels that share the files which do not name them with another: those are compiled once. What each adds is used by
+name alone; no compiler makes it of plain code."""
+ANY_CPU = ("level.cpp", "settle.cpp")
+"""Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (
-    *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),
+    # zig makes -O2 of every -O1 to -O3, and debugging information where nothing is said of it.
+    *("-O2", "-g0", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),
     *("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-fno-math-errno", "-DNDEBUG"),
 )
 RELEASE = ("-fno-sanitize=undefined",)
-TRAPPING = ("-O1", "-fsanitize=undefined", "-fsanitize-trap=undefined")
+LIGHT = ("-Xclang", "-O1")
+"""Less time for the compiler, more for the kernels: for builds that are tested and not shipped."""
+TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
 MOST_CACHE_BYTES = 256 << 20
 IN_USE_S = 3600.0
 """Files of the cache that were used this recently are never removed: another build may be about to link them."""
@@ -176,9 +183,18 @@ def machine() -> str:
 
 
 def sources(target: str) -> list[Path]:
-    """Every translation unit for one architecture; each guards itself by level."""
+    """Every translation unit for one architecture; each guards itself by level. The architecture's own are the largest:
+    they come first, so that no core waits for one of them at the end."""
     own = {"x86_64": "x86", "aarch64": "arm"}[target]
-    return sorted(path for folder in ("generic", own) for path in (ROOT / "csrc" / folder).rglob("*.cpp"))
+    return [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
+
+
+def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RELEASE) -> tuple[str, ...]:
+    """What build_all compiles a source with, for the library of one level."""
+    mcpu, *defined = level_flags(target, level_of(source, level))
+    if source.name in ANY_CPU:
+        mcpu, *_ = level_flags(target, "generic")
+    return (*FLAGS, *checks, "-target", TRIPLES[target], mcpu, *defined)
 
 
 def level_flags(target: str, level: str) -> tuple[str, ...]:
@@ -187,13 +203,39 @@ def level_flags(target: str, level: str) -> tuple[str, ...]:
     return (f"-mcpu={LEVELS[target][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
+def runnable_levels() -> list[str]:
+    """The levels that this CPU runs, lowest first: what level.cpp says, compiled alone. Raises RuntimeError."""
+    kept, compiler, target = shared_cache(), zig(), machine()
+    triple = ("-target", TRIPLES[target])
+    source = ROOT / "csrc/generic/machine/level.cpp"
+    objects = compile_all(kept, compiler, [(source, unit_flags(target, source, "generic"))])
+    # Without the system's libraries, which the process has: the compiler makes their stand-ins for seconds.
+    bits = ctypes.CDLL(str(link(kept, compiler, objects, (*triple, "-nostdlib", "-shared", "-s"), ".so"))).ts_levels()
+    return [level for place, level in enumerate(LEVELS[target]) if bits >> place & 1]
+
+
+def levels_for(which: str, out: Path, target: str) -> list[str]:
+    """all: every level of the architecture. runnable: those that this CPU runs. best: the last of these, and the levels
+    that `out` holds, so that no library there is older than the sources. Raises RuntimeError."""
+    if which == "all":
+        return list(LEVELS[target])
+    found = runnable_levels()
+    chosen = found if which == "runnable" else found[-1:]
+    return [level for level in LEVELS[target] if level in chosen or library_in(out, level).is_file()]
+
+
+def library_in(folder: Path, level: str) -> Path:
+    """The library of a level in a folder."""
+    return folder / f"libtwostroke_{level}.so"
+
+
 def level_of(source: Path, level: str) -> str:
     """The level that a source is compiled for: the one that shares it, where neither it nor a header of it has code for
     `level` alone."""
-    name = f"TS_LEVEL_{level.upper()}".encode()
-    if level not in SHARED or any(name in content for content in with_headers(source)):
-        return level
-    return SHARED[level]
+    contents = with_headers(source)
+    while level in SHARED and not any(f"TS_LEVEL_{level.upper()}".encode() in content for content in contents):
+        level = SHARED[level]
+    return level
 
 
 def with_headers(source: Path) -> list[bytes]:
@@ -251,16 +293,14 @@ def build_all(
     kept, compiler, triple = cache or shared_cache(), zig(), ("-target", TRIPLES[target])
     units = sources(target)
 
-    def flags(unit: Path, level: str) -> tuple[str, ...]:
-        return (*FLAGS, *checks, *triple, *level_flags(target, level_of(unit, level)))
-
-    objects = compile_all(kept, compiler, [(unit, flags(unit, level)) for level in chosen for unit in units])
+    jobs = [(unit, unit_flags(target, unit, level, checks)) for level in chosen for unit in units]
+    objects = compile_all(kept, compiler, jobs)
     out.mkdir(parents=True, exist_ok=True)
     built = []
     for index, level in enumerate(chosen):
         own = objects[index * len(units) : (index + 1) * len(units)]
         linking = (*checks, *triple, "-nostdlib++", "-shared", "-s")
-        library = out / f"libtwostroke_{level}.so"
+        library = library_in(out, level)
         _copy(link(kept, compiler, own, linking, ".so"), library)
         built.append(library)
     kept.trim()
@@ -283,10 +323,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compile the native kernels.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--target", choices=list(TRIPLES), default=None)
+    parser.add_argument("--levels", choices=("all", "runnable", "best"), default="all", help="of this CPU, or all")
     parser.add_argument("--sanitize", action="store_true", help="trap on undefined behaviour")
     asked = parser.parse_args()
     try:
-        for library in build_all(asked.out, asked.target or machine(), TRAPPING if asked.sanitize else RELEASE):
+        target, checks = asked.target or machine(), TRAPPING if asked.sanitize else RELEASE
+        for library in build_all(asked.out, target, checks, levels_for(asked.levels, asked.out, target)):
             print(library)
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)

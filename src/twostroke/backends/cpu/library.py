@@ -19,6 +19,7 @@ from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
 ABI_VERSION = 24
+BUILD = "python src/twostroke/backends/cpu/build.py"
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avxvnni", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
@@ -118,8 +119,8 @@ def load_library(level: str) -> ctypes.CDLL:
     if not path.is_file():
         raise BackendError(
             f"The native kernels for {level} are missing.",
-            why=f"{path.name} is not in the package.",
-            fix="Install again (pip install .), or build them: python src/twostroke/backends/cpu/build.py",
+            why=f"{path.name} is not in the package; an editable installation has the best level of its machine alone.",
+            fix=f"Install again (pip install .), or build them: {BUILD}",
         )
     library = ctypes.CDLL(str(path))
     found = library.ts_abi_version()  # before its functions are looked for: an older one may lack some
@@ -140,17 +141,27 @@ def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
     return library
 
 
+def built_levels() -> list[str]:
+    """The levels whose libraries are in the package, lowest first. An editable installation may have one alone."""
+    return [level for level in LEVELS if library_path(level).is_file()]
+
+
+def lowest_library() -> ctypes.CDLL:
+    """The library of the lowest level that was built. What is no op needs no level (level.cpp, settle.cpp): it may be
+    called on every CPU. Raises BackendError."""
+    return load_library(next(iter(built_levels()), LEVELS[0]))
+
+
 def runnable_levels() -> list[str]:
     """The levels that this CPU runs, built or not, lowest first. Raises BackendError."""
-    bits = int(load_library("generic").ts_levels())
+    bits = int(lowest_library().ts_levels())
     return [level for place, level in enumerate(LEVELS) if bits >> place & 1]
 
 
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
     """The number of each op in a level's library: see OpNumbers."""
-    fix = "Build the kernels again: python src/twostroke/backends/cpu/build.py"
-    return OpNumbers(load_library(level), f"The {level} kernels", fix)
+    return OpNumbers(load_library(level), f"The {level} kernels", f"Build the kernels again: {BUILD}")
 
 
 class OpNumbers(Mapping[str, int]):
@@ -208,21 +219,35 @@ def native_signature(op: type[Op]) -> str:
 
 def best_level() -> str:
     """The highest level that this CPU runs and that was built. Raises BackendError where there is none."""
-    return available_levels()[-1]
+    found = available_levels()
+    if not found:
+        raise BackendError(
+            "No kernels for this CPU are built.",
+            why=f"It runs {', '.join(runnable_levels())}; built are {', '.join(built_levels())}.",
+            fix=f"Build them: {BUILD}",
+        )
+    return found[-1]
+
+
+def better_level() -> str | None:
+    """The level that this CPU runs best, where it is not built; None where it is."""
+    best = runnable_levels()[-1]
+    return None if best == best_level() else best
 
 
 def require_level(level: str) -> None:
     """Raises BackendError for a level that this machine has not, or that this CPU cannot run."""
     load_library(level)
-    runs = available_levels()
+    runs = runnable_levels()
     if level not in runs:
         raise BackendError(
             f"This CPU cannot run the {level} kernels.",
             why=f"It lacks their instructions; it runs {', '.join(runs)}.",
-            fix=f"Leave --cpu-level out, or give --cpu-level {runs[-1]}.",
+            fix=f"Leave --cpu-level out, or give --cpu-level {best_level()}.",
         )
 
 
 def available_levels() -> list[str]:
     """Every built level that this CPU runs, lowest first."""
-    return [level for level in runnable_levels() if library_path(level).is_file()]
+    built = built_levels()
+    return [level for level in runnable_levels() if level in built]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from twostroke.backends.cpu import best_level
+from twostroke.backends.cpu import best_level, better_level
 from twostroke.backends.cpu.calibration_file import check_place, fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import Calibration
 from twostroke.env import Machine, processor_name, read_machine
@@ -25,12 +25,14 @@ Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """What the doctor knows before measuring. level: of the kernels."""
+    """What the doctor knows before measuring. level: of the kernels. better_level: one that this CPU runs and that is
+    not built; None where `level` is its best."""
 
     patient: Patient
     level: str
     cores: int
     cache_folder: Path
+    better_level: str | None = None
 
     @classmethod
     def read(cls, threads: int | None = None, machine: Machine | None = None) -> ThisMachine:
@@ -38,7 +40,7 @@ class ThisMachine:
         found = machine or read_machine()
         count, level, name = threads or found.cores, best_level(), processor_name()
         patient = Patient(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
-        return cls(patient, level, found.cores, found.cache_folder)
+        return cls(patient, level, found.cores, found.cache_folder, better_level())
 
     def kept(self) -> Calibration | None:
         """The measurement that is kept, if it is of this machine and does not contradict itself."""

@@ -83,6 +83,46 @@ def test_closing_does_not_wait_for_the_rest(start: Start) -> None:
     assert not check.complete and not any(each.name == "twostroke-check" for each in threading.enumerate())
 
 
+class SlowDisk:
+    """A file whose bytes are on the disk when `written` is set."""
+
+    path, unfinished = Path("model.pack"), True
+
+    def __init__(self) -> None:
+        self.written = threading.Event()
+        self.is_whole = False
+
+    def check_all(self, go_on: object) -> bool:
+        self.is_whole = self.written.wait(60.0)
+        return self.is_whole
+
+    def close(self) -> None: ...
+
+    def discard(self) -> None: ...
+
+
+def test_an_end_that_waits_for_the_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_check, "SILENT_S", 0.01)
+    disk, told = SlowDisk(), list[str]()
+
+    def tell(sentence: str) -> None:
+        told.append(sentence)
+        disk.written.set()
+
+    check = BackgroundCheck(disk, tell)
+    check.start()
+    check.close()
+    assert told == [background_check.WAITING] and disk.is_whole
+
+
+def test_an_end_that_need_not_wait_says_nothing(start: Start) -> None:
+    told: list[str] = []
+    check = BackgroundCheck(start.file, told.append)
+    check.start()
+    check.close()
+    assert not told
+
+
 def test_weights_in_memory_have_nothing_to_compare() -> None:
     check = BackgroundCheck(None)
     check.start()

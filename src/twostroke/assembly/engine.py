@@ -241,7 +241,7 @@ def build_heart(
     device, closing = found.device, ExitStack()
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, progress, report)
-    weights_check = BackgroundCheck(loaded.file)
+    weights_check = BackgroundCheck(loaded.file, report)
     closing.callback(weights_check.close)
     place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
     closing.callback(place.close)

@@ -164,7 +164,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
     plan_kv(needs, machine.available_bytes, needs.caches.bytes_of(pools), machine.memory_source)
     with ExitStack() as closing:
         loaded = load(path, part, resolved, None, report)
-        check = BackgroundCheck(loaded.file)
+        check = BackgroundCheck(loaded.file, report)
         closing.callback(check.close)
         exchange = meeting.exchange(resolved["cpu_level"])
         closing.callback(exchange.close)

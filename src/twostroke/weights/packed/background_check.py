@@ -21,6 +21,11 @@ from twostroke.weights.packed.polite import give_way
 DELAY_S = 0.2
 """The first answer of a one-shot command should not share memory and cores with the reading."""
 
+SILENT_S = 0.5
+"""A wait for the disk that takes longer is told."""
+
+WAITING = "Waiting until the packed weights are on the disk: later starts need them, this one is done."
+
 NICENESS = 5
 """The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
 because it gets a quarter of a core."""
@@ -45,10 +50,11 @@ class MappedFile(Protocol):
 
 
 class BackgroundCheck:
-    """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare."""
+    """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare. tell:
+    called with a sentence where an end waits for the disk."""
 
-    def __init__(self, file: MappedFile | None) -> None:
-        self._file = file
+    def __init__(self, file: MappedFile | None, tell: Callable[[str], None] = lambda sentence: None) -> None:
+        self._file, self._tell = file, tell
         self._no_delay, self._stop = threading.Event(), threading.Event()
         optional = file is None or not file.unfinished
         self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=optional)
@@ -63,8 +69,7 @@ class BackgroundCheck:
     def finish(self) -> None:
         """Wait until every block was compared. Raises EngineStopped as `require_sound` does."""
         self._no_delay.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._wait()
         self.require_sound()
 
     def require_sound(self) -> None:
@@ -80,10 +85,19 @@ class BackgroundCheck:
         """End the thread, however far it has come; what is unfinished is finished. Closing twice is harmless."""
         self._stop.set()
         self._no_delay.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._wait()
         if self._file is not None:
             self._file.close()
+
+    def _wait(self) -> None:
+        """Until the thread has ended."""
+        if not self._thread.is_alive():
+            return
+        if self._file is not None and self._file.unfinished:
+            self._thread.join(SILENT_S)
+            if self._thread.is_alive():
+                self._tell(WAITING)
+        self._thread.join()
 
     def _run(self) -> None:
         if self._file is None:

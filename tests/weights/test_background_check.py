@@ -90,7 +90,7 @@ class SlowDisk:
 
     def __init__(self) -> None:
         self.written = threading.Event()
-        self.is_whole = False
+        self.is_whole = self.is_discarded = False
 
     def check_all(self, go_on: object) -> bool:
         self.is_whole = self.written.wait(60.0)
@@ -98,7 +98,8 @@ class SlowDisk:
 
     def close(self) -> None: ...
 
-    def discard(self) -> None: ...
+    def discard(self) -> None:
+        self.is_discarded = True
 
 
 def test_an_end_that_waits_for_the_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +114,22 @@ def test_an_end_that_waits_for_the_disk_says_so(monkeypatch: pytest.MonkeyPatch)
     check.start()
     check.close()
     assert told == [background_check.WAITING] and disk.is_whole
+
+
+def test_ctrl_c_gives_up_what_is_not_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_check, "SILENT_S", 0.01)
+    disk = SlowDisk()
+
+    def interrupted(sentence: str) -> None:
+        raise KeyboardInterrupt
+
+    check = BackgroundCheck(disk, interrupted)
+    check.start()
+    with pytest.raises(KeyboardInterrupt):
+        check.finish()
+    check.close()  # does not wait again
+    assert disk.is_discarded and not disk.is_whole
+    disk.written.set()
 
 
 def test_an_end_that_need_not_wait_says_nothing(start: Start) -> None:

@@ -9,6 +9,7 @@ Must not know: requests, how weights are used.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ DELAY_S = 0.2
 SILENT_S = 0.5
 """A wait for the disk that takes longer is told."""
 
-WAITING = "Waiting until the packed weights are on the disk: later starts need them, this one is done."
+WAITING = "Waiting until the packed weights are on the disk, for later starts. Ctrl-C ends without them."
 
 NICENESS = 5
 """The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
@@ -56,8 +57,10 @@ class BackgroundCheck:
     def __init__(self, file: MappedFile | None, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self._file, self._tell = file, tell
         self._no_delay, self._stop = threading.Event(), threading.Event()
-        optional = file is None or not file.unfinished
-        self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=optional)
+        self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=True)
+        if file is not None and file.unfinished:
+            atexit.register(self._wait)  # of a process that ends without `close`
+        self._given_up = False
         self._damage: str | None = None
         self.complete = file is None
 
@@ -86,18 +89,26 @@ class BackgroundCheck:
         self._stop.set()
         self._no_delay.set()
         self._wait()
+        atexit.unregister(self._wait)
         if self._file is not None:
             self._file.close()
 
     def _wait(self) -> None:
-        """Until the thread has ended."""
-        if not self._thread.is_alive():
+        """Until the thread has ended. Ctrl-C gives up a file that is unfinished, and nobody waits for it again."""
+        if not self._thread.is_alive() or self._given_up:
             return
-        if self._file is not None and self._file.unfinished:
-            self._thread.join(SILENT_S)
-            if self._thread.is_alive():
-                self._tell(WAITING)
-        self._thread.join()
+        unfinished = self._file if self._file is not None and self._file.unfinished else None
+        try:
+            if unfinished is not None:
+                self._thread.join(SILENT_S)
+                if self._thread.is_alive():
+                    self._tell(WAITING)
+            self._thread.join()
+        except KeyboardInterrupt:
+            if unfinished is not None:
+                self._given_up = True
+                unfinished.discard()
+            raise
 
     def _run(self) -> None:
         if self._file is None:

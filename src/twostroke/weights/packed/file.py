@@ -107,6 +107,11 @@ class FileTarget:
         with contextlib.suppress(OSError):  # a lost rename only costs another packing
             sync_folder(self.path.parent)
 
+    def discard(self) -> None:
+        """The file gets no name, whatever is written from now on: `finish` fails, unless it has ended."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
     def _require_whole(self) -> None:
         for extent in self._plan.extents:
             if self._written[extent.key] != extent.num_bytes:

@@ -56,4 +56,5 @@ class FreshFile:
         mark_used(self.path)
 
     def discard(self) -> None:
-        """Nothing to do: a file that could not be finished has no name, and what was written of it is removed."""
+        """The file gets no name, unless it has it already: the next start packs anew."""
+        self._target.discard()

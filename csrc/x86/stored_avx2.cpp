@@ -60,10 +60,10 @@ TS_INLINE const int32_t* centres_at(const int32_t* centres, int r) {
   return Source::kCentre == 0 ? nullptr : centres + r * (kStoredGroup / 4);
 }
 
-// One unit of nibbles. q: the rows at the unit's first column; centres: of each row, centres_of, kStoredGroup / 4 apart. Of the codes and the
+// One unit of nibbles, for the rows of the matrix from `column` on. q: the rows at the unit's first column; centres: of each row, centres_of, kStoredGroup / 4 apart. Of the codes and the
 // rows, the fewer stay in registers.
 template <class Source, int kRows, int kAcross, class Lines>
-TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, const int32_t* centres, const Lines& ahead,
+TS_INLINE void add_unit(const uint8_t* unit, int64_t column, const int8_t* q, int64_t stride, const int32_t* centres, const Lines& ahead,
                         Integers<kRows, kAcross>& integers) {
   constexpr int kOcts = Source::kUnit / 8, kLines = static_cast<int>(Source::kUnitBytes / kQuadBytes);
   Integers<kRows, kAcross> pairs;
@@ -72,7 +72,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
     TS_UNROLL
     for (int line = o; line < kLines; line += kOcts) {
       TS_UNROLL
-      for (int v = 0; v < kAcross; v += 2) ahead.line(from + line * kQuadBytes + v * kRegisterBytes);
+      for (int v = 0; v < kAcross; v += 2) ahead.line(unit + 4 * column + line * kQuadBytes + v * kRegisterBytes);
     }
     if constexpr (kRows < kAcross) {
       __m256i low_q[kRows], high_q[kRows];
@@ -81,7 +81,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
       TS_UNROLL
       for (int v = 0; v < kAcross; ++v) {
         __m256i low, high;
-        Source::split(from + v * kRegisterBytes, o, low, high);
+        Source::split(unit, column + v * kLanes, o, low, high);
         TS_UNROLL
         for (int r = 0; r < kRows; ++r) {
           add_oct<Source>(o, low, high, low_q[r], high_q[r], centres_at<Source>(centres, r), pairs[r][v], integers[r][v]);
@@ -90,7 +90,7 @@ TS_INLINE void add_unit(const uint8_t* from, const int8_t* q, int64_t stride, co
     } else {
       __m256i low[kAcross], high[kAcross];
       TS_UNROLL
-      for (int v = 0; v < kAcross; ++v) Source::split(from + v * kRegisterBytes, o, low[v], high[v]);
+      for (int v = 0; v < kAcross; ++v) Source::split(unit, column + v * kLanes, o, low[v], high[v]);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const __m256i low_q = broadcast_quad(q + r * stride), high_q = broadcast_quad(q + r * stride + 4);
@@ -145,11 +145,11 @@ struct Step {
       for (int v = 0; v < kAcross; ++v) integers[r][v] = _mm256_set1_epi32(sums_q[r] * (Source::kCentre - Source::kMore));
     }
     for (int64_t unit = 0; unit < kUnits; ++unit) {
-      const uint8_t* from = codes + unit * Source::kUnitBytes + 4 * column;
+      const uint8_t* from = codes + unit * Source::kUnitBytes;
       if constexpr (kShape.nibbles) {
-        add_unit<Source>(from, q + unit * Source::kUnit, q_stride, centres, ahead, integers);
+        add_unit<Source>(from, column, q + unit * Source::kUnit, q_stride, centres, ahead, integers);
       } else {
-        add_bytes(from, q + unit * Source::kUnit, q_stride, ahead, integers);
+        add_bytes(from + 4 * column, q + unit * Source::kUnit, q_stride, ahead, integers);
       }
     }
     TS_UNROLL
@@ -252,7 +252,7 @@ __attribute__((noinline)) void unpack(const uint8_t* from, int64_t columns, uint
     for (int o = 0; o < Codes<kKind>::kUnit / 8; ++o, to += 2 * kQuadBytes) {
       for (int64_t at = 0; at < kQuadBytes; at += kRegisterBytes) {
         __m256i low, high;
-        Codes<kKind>::split(from + at, o, low, high);
+        Codes<kKind>::split(from, at / 4, o, low, high);
         _mm256_store_si256(reinterpret_cast<__m256i*>(to + at), low);
         _mm256_store_si256(reinterpret_cast<__m256i*>(to + kQuadBytes + at), high);
       }

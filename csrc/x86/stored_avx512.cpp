@@ -51,9 +51,17 @@ TS_INLINE void add_block(const uint8_t* at, const int8_t* q, int64_t stride, con
   }
 }
 
-// One plane of codes that are nothing else: 32 / kHigh columns.
-template <int kHigh, int kRows, int kAcross, class Lines>
-TS_INLINE void add_plane(const uint8_t* at, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
+// The third bits of a quad of 16 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
+TS_INLINE __m512i thirds(const uint8_t* from, int quad) {
+  const __m512i each = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+  const __m512i wanted = _mm512_set1_epi16(static_cast<int16_t>(0x1001 << quad));
+  return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(_mm512_shuffle_epi8(each, spread), wanted), 4);
+}
+
+// One plane of codes that are nothing else: 32 / kHigh columns. third: where their third bits begin, if they have them.
+template <int kHigh, bool kThird, int kRows, int kAcross, class Lines>
+TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
   const __m512i mask = _mm512_set1_epi8((1 << kHigh) - 1);
   TS_UNROLL
   for (int j = 0; j < kAcross; ++j) ahead.line(at + 64 * j);
@@ -61,7 +69,10 @@ TS_INLINE void add_plane(const uint8_t* at, const int8_t* q, int64_t stride, con
   for (int quad = 0; quad < 8 / kHigh; ++quad, q += 4) {
     __m512i codes[kAcross];
     TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) codes[j] = _mm512_and_si512(moved(load(at + 64 * j), -quad * kHigh), mask);
+    for (int j = 0; j < kAcross; ++j) {
+      codes[j] = _mm512_and_si512(moved(load(at + 64 * j), -quad * kHigh), mask);
+      if constexpr (kThird) codes[j] = _mm512_or_si512(codes[j], thirds(third + 32 * j, quad));
+    }
     multiply(codes, q, stride, integers);
   }
 }
@@ -98,7 +109,10 @@ TS_INLINE const uint8_t* add_codes(const Head<kKind>& head, const uint8_t* codes
     }
     if constexpr (kShape.alone) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
-      for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += kQuadBytes) add_plane<kHigh>(codes, q, x.q_stride, ahead, integers);
+      constexpr int64_t kBytes = kQuadBytes * kShape.bits / kShape.high;
+      for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += kBytes) {
+        add_plane<kHigh, kShape.third>(codes, codes - 32 * vector + kQuadBytes, q, x.q_stride, ahead, integers);
+      }
     } else if constexpr (kShape.high > 0) {
       constexpr int kHigh = static_cast<int>(kShape.high), kBlock = 32 / kHigh;
       for (int64_t k = 0; k < sub; k += kBlock, q += kBlock, codes += (1 + 4 / kHigh) * kQuadBytes) {
@@ -232,6 +246,7 @@ Kernels kernels(int32_t kind) {
     case TS_W_FLAT8_MIN: return kernels_of<TS_W_FLAT8_MIN>();
     case TS_W_SUPER2: return kernels_of<TS_W_SUPER2>();
     case TS_W_SUPER2_MIN: return kernels_of<TS_W_SUPER2_MIN>();
+    case TS_W_SUPER3: return kernels_of<TS_W_SUPER3>();
     case TS_W_FLAT4_IQ: return kernels_of<TS_W_FLAT4_IQ>();
     case TS_W_SUPER4_IQ: return kernels_of<TS_W_SUPER4_IQ>();
     case TS_W_FLAT4_MIN: return kernels_of<TS_W_FLAT4_MIN>();

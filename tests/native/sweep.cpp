@@ -320,7 +320,7 @@ int main() {
   packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1 beside a type of 8 bits
   packed_blocks(10, 512, 168, TS_W_SUPER2_MIN, 12800);   // Q2_K
   packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K beside Q4_K
-  packed_blocks(11, 512, 220, TS_W_SUPER4_16, 18688);    // Q3_K
+  packed_blocks(11, 512, 220, TS_W_SUPER3, 14592);       // Q3_K
   packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K
   packed_blocks(14, 512, 420, TS_W_SUPER6, 26880);       // Q6_K
   packed_blocks(20, 480, 270, TS_W_FLAT4_IQ, 18432);     // IQ4_NL

@@ -19,7 +19,7 @@ CODES = {
     WeightKind.SUPER8: (-128, 127), WeightKind.SUPER8_MIN: (-128, 127), WeightKind.SUPER4_MIN: (0, 15),
     WeightKind.SUPER4_16: (-8, 7), WeightKind.SUPER4_MIN_16: (0, 15), WeightKind.SUPER5_MIN: (0, 31),
     WeightKind.SUPER6: (-32, 31), WeightKind.SUPER6_MIN: (-32, 31),
-    WeightKind.SUPER2: (-1, 2), WeightKind.SUPER2_MIN: (0, 3),
+    WeightKind.SUPER3: (-4, 3), WeightKind.SUPER2: (-1, 2), WeightKind.SUPER2_MIN: (0, 3),
     WeightKind.FLAT4_IQ: (-127, 113), WeightKind.SUPER4_IQ: (-127, 113),
     WeightKind.E2M1_32: (-12, 12), WeightKind.E2M1_16: (-12, 12),
 }  # fmt: skip

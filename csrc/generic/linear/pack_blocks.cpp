@@ -84,6 +84,18 @@ uint8_t* write_quads(const Of& of, uint8_t* to) {
   return to + kQuadBytes;
 }
 
+// The third bits of 16 columns: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
+uint8_t* write_thirds(const GroupOfRows& group, int64_t first, uint8_t* to) {
+  for (int64_t r = 0; r < kPanel; ++r, to += 2) {
+    const uint8_t* codes = group.row[r].codes + first;
+    uint32_t bits = 0;
+    for (int k = 0; k < 16; ++k) bits |= static_cast<uint32_t>(codes[k] >> 2 & 1) << (k % 4 * 4 + k / 4);
+    to[0] = static_cast<uint8_t>(bits);
+    to[1] = static_cast<uint8_t>(bits >> 8);
+  }
+  return to;
+}
+
 void write_codes(const GroupOfRows& group, uint8_t* to) {
   const StoredShape& shape = group.shape;
   if (!shape.nibbles) {
@@ -92,15 +104,16 @@ void write_codes(const GroupOfRows& group, uint8_t* to) {
   }
   const int64_t each = shape.high > 0 ? 32 / shape.high : group.columns;
   const int low_bits = shape.alone ? 0 : 4;
-  const uint32_t low = 0x0f0f0f0fu;
+  const uint32_t low = 0x0f0f0f0fu, high = shape.alone ? 0x03030303u : low;
   for (int64_t first = 0; first < group.columns; first += each) {
     if (shape.high > 0) {
       to = write_quads([&](int64_t r) {
         uint32_t plane = 0;
-        for (int64_t k = 0; k < each; k += 4) plane |= (quad_at(group, r, first + k) >> low_bits & low) << (k / 4 * shape.high);
+        for (int64_t k = 0; k < each; k += 4) plane |= (quad_at(group, r, first + k) >> low_bits & high) << (k / 4 * shape.high);
         return plane;
       }, to);
     }
+    if (shape.third) to = write_thirds(group, first, to);
     for (int64_t k = first; !shape.alone && k < first + each; k += 8) {
       to = write_quads([&](int64_t r) { return (quad_at(group, r, k) & low) | (quad_at(group, r, k + 4) & low) << 4; }, to);
     }

@@ -55,11 +55,23 @@ void blocks(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
 
 // Planes of codes that have no nibbles.
 template <int kHigh>
-void planes(const uint8_t* from, int64_t columns, uint8_t more, uint8_t* to) {
+void planes(const uint8_t* from, int64_t columns, int64_t block_bytes, uint8_t more, uint8_t* to) {
   constexpr uint8_t kMask = (1 << kHigh) - 1;
-  for (int64_t k = 0; k < columns; k += 32 / kHigh, from += kQuadBytes) {
+  for (int64_t k = 0; k < columns; k += 32 / kHigh, from += block_bytes) {
     for (int shift = 0; shift < 8; shift += kHigh, to += kQuadBytes) {
       for (int64_t i = 0; i < kQuadBytes; ++i) to[i] = static_cast<uint8_t>((from[i] >> shift & kMask) + more);
+    }
+  }
+}
+
+// Third bits of codes behind their planes of two: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
+void add_thirds(const uint8_t* from, int64_t columns, uint8_t* to) {
+  from += kQuadBytes;
+  for (int64_t k = 0; k < columns; k += 16, from += kQuadBytes * 3 / 2) {
+    for (int quad = 0; quad < 4; ++quad, to += kQuadBytes) {
+      for (int64_t i = 0; i < kQuadBytes; ++i) {
+        to[i] = static_cast<uint8_t>(to[i] + (from[i / 2] >> (i % 2 * 4 + quad) & 1) * 4);
+      }
     }
   }
 }
@@ -120,7 +132,8 @@ StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, 
   } else if (shape.table == kIQ4) {
     iq4(packed, columns, room);
   } else if (shape.alone) {
-    planes<2>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
+    planes<2>(packed, columns, kQuadBytes * shape.bits / shape.high, static_cast<uint8_t>(128 - shape.offset), room);
+    if (shape.third) add_thirds(packed, columns, room);
   } else if (shape.high == 1) {
     blocks<1>(packed, columns, static_cast<uint8_t>(128 - shape.offset), room);
   } else if (shape.high == 2) {

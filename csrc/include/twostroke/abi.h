@@ -22,7 +22,8 @@ enum ts_weight_kind { TS_W_F32 = 0, TS_W_BF16 = 1, TS_W_INT8 = 2, TS_W_INT4 = 3,
                       TS_W_AFFINE4_32 = 12, TS_W_AFFINE8_128 = 13, TS_W_AFFINE8_64 = 14, TS_W_AFFINE8_32 = 15,
                       TS_W_E2M1_32 = 16, TS_W_E2M1_16 = 17, TS_W_SUPER4_16 = 18, TS_W_SUPER4_MIN_16 = 19, TS_W_SUPER5_MIN = 20,
                       TS_W_SUPER6 = 21, TS_W_SUPER6_MIN = 22, TS_W_FLAT4_MIN = 23, TS_W_FLAT5 = 24, TS_W_FLAT5_MIN = 25,
-                      TS_W_FLAT4_IQ = 26, TS_W_SUPER4_IQ = 27, TS_W_SUPER2 = 28, TS_W_SUPER2_MIN = 29, TS_W_LAST = TS_W_SUPER2_MIN };
+                      TS_W_FLAT4_IQ = 26, TS_W_SUPER4_IQ = 27, TS_W_SUPER2 = 28, TS_W_SUPER2_MIN = 29, TS_W_SUPER3 = 30,
+                      TS_W_LAST = TS_W_SUPER3 };
 enum ts_kv_kind { TS_KV_F32 = 0, TS_KV_BF16 = 1, TS_KV_INT8 = 2, TS_KV_INT4 = 3 };
 
 // How few rows read the weights: one stretch of memory after the other, or several in turn. The bits are the same.

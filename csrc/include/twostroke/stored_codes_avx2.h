@@ -67,6 +67,16 @@ TS_INLINE void split_plane(__m256i bits, int pair, __m256i& low, __m256i& high) 
   high = _mm256_and_si256(moved(bits, -(2 * pair + 1) * kHigh), mask);
 }
 
+// Both quads' third bits of 8 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
+TS_INLINE void add_thirds(const uint8_t* from, int pair, __m256i& low, __m256i& high) {
+  const __m256i each = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  const __m256i spread = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+  const __m256i bits = _mm256_shuffle_epi8(each, spread), four = _mm256_set1_epi8(4);
+  const __m256i first = _mm256_set1_epi16(static_cast<int16_t>(0x1001 << (2 * pair))), second = _mm256_slli_epi16(first, 1);
+  low = _mm256_or_si256(low, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, first), first), four));
+  high = _mm256_or_si256(high, _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, second), second), four));
+}
+
 // How codes of a kind are multiplied. kUnit: columns whose work is written out; kUnitBytes: their bytes. kCentre: without VNNI, what is
 // taken off each code of more than 4 bits in sums of 16 bits, so that they hold a whole unit. kSigned: without VNNI, codes of 8 bits are
 // multiplied as signed bytes. kMore: how many more than meant the multiplied codes are.
@@ -86,13 +96,15 @@ struct Codes {
                 "sums of 16 bits must not overflow");
   static_assert(kCentre == 0 || kUnit == kShape.sub, "a step's sums begin with what is taken off");
 
-  // Both quads of 8 columns of k, number `oct` of a unit. from: the unit's codes of the register's columns.
-  static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {
+  // Both quads of 8 columns of k, number `oct` of a unit. row: the first of the register's rows.
+  static TS_INLINE void split(const uint8_t* unit, int64_t row, int oct, __m256i& low, __m256i& high) {
+    const uint8_t* from = unit + 4 * row;
     if constexpr (kHigh == 0) {
       split_nibbles<kShape.table>(load(from + oct * kQuadBytes), low, high);
     } else if constexpr (kShape.alone) {
       constexpr int kPairs = 4 / kHigh;
       split_plane<kHigh>(load(from + oct / kPairs * kQuadBytes), oct % kPairs, low, high);
+      if constexpr (kShape.third) add_thirds(unit + kQuadBytes + 2 * row, oct, low, high);
     } else {
       constexpr int kPairs = 4 / kHigh;
       const uint8_t* plane = from + oct / kPairs * (1 + kPairs) * kQuadBytes;
@@ -106,7 +118,8 @@ template <int32_t kOfKind>
 struct Bytes : Codes<kOfKind> {
   static constexpr int64_t kUnitBytes = Codes<kOfKind>::kUnit * kPanel;
 
-  static TS_INLINE void split(const uint8_t* from, int oct, __m256i& low, __m256i& high) {
+  static TS_INLINE void split(const uint8_t* unit, int64_t row, int oct, __m256i& low, __m256i& high) {
+    const uint8_t* from = unit + 4 * row;
     low = load(from + 2 * oct * kQuadBytes);
     high = load(from + (2 * oct + 1) * kQuadBytes);
   }

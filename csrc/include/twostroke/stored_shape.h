@@ -20,15 +20,16 @@ constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where i
 // sub: columns of one step. nibbles: codes of 4 bits, `offset` more than meant; else bytes, 128 more. super: a group has one scale and
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
 // float16. table: what nibbles stand for. high: bits of a code above its nibble, in a plane before the nibbles of
-// each block of `32 / high` columns. alone: that plane is the whole code, and nibbles are absent. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns columns,
-// one step or two of them, else to the group.
+// each block of `32 / high` columns. alone: that plane is the whole code, and nibbles are absent. third: such codes have a third bit, in a
+// plane of half the size behind theirs. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns
+// columns, one step or two of them, else to the group.
 struct StoredShape {
   int64_t sub, offset;
   bool nibbles, super, minimum, floats = false;
   CodeTable table = kNoTable;
   int64_t high = 0;
-  bool alone = false;
-  int64_t bits = alone ? high : nibbles ? 4 + high : 8;  // of a code
+  bool alone = false, third = false;
+  int64_t bits = alone ? high + third : nibbles ? 4 + high : 8;  // of a code
   int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
   bool fine = !super && (!floats || table == kE2M1);
   constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
@@ -41,6 +42,7 @@ constexpr StoredShape stored_shape(int32_t kind) {
     case TS_W_FLAT8_MIN: return {32, 128, false, false, true};
     case TS_W_SUPER2: return {16, 1, true, true, false, false, kNoTable, 2, true};
     case TS_W_SUPER2_MIN: return {16, 0, true, true, true, false, kNoTable, 2, true};
+    case TS_W_SUPER3: return {16, 4, true, true, false, false, kNoTable, 2, true, true};
     case TS_W_FLAT4_IQ: return {32, 128, true, false, false, false, kIQ4};
     case TS_W_SUPER4_IQ: return {32, 128, true, true, false, false, kIQ4};
     case TS_W_FLAT4_MIN: return {32, 0, true, false, true};

@@ -17,6 +17,8 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
     SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16: as SUPER8_MIN, then nibbles: the code
     SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two bits of the code + 1, of _MIN of
                         the code, as high bits lie
+    SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, as high bits lie; then
+                        (64) of 16 bits: bit 4 i + q is the third bit of column 4 q + i
     SUPER5_MIN          as SUPER4_MIN; then blocks of 32 columns: the fifth bits, then nibbles
     SUPER6, SUPER6_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two highest bits of code + 32, then
                         nibbles
@@ -62,7 +64,7 @@ from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, Weigh
 I16Array = NDArray[np.int16]
 
 _OFFSETS = {
-    WeightKind.SUPER2: 1, WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8,
+    WeightKind.SUPER2: 1, WeightKind.SUPER3: 4, WeightKind.FLAT4: 8, WeightKind.FLAT5: 16, WeightKind.SUPER4_16: 8,
     WeightKind.SUPER6: 32, WeightKind.SUPER6_MIN: 32,
 }  # fmt: skip
 
@@ -216,7 +218,8 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
     if int(full.max(initial=0)) >> kind.code_bits:
         raise ValueError(f"a code has more than {kind.code_bits} bits")
     if kind.is_plane:
-        return _planes_of(full, kind), _block_columns(kind)
+        planes = _planes_of(full & np.uint8(3), kind)
+        return (np.concatenate((planes, _thirds_of(full)), axis=2) if kind.has_thirds else planes), _block_columns(kind)
     if kind.high_bits:
         columns = _block_columns(kind)
         nibbles = nibbles_of(full & np.uint8(15), 4, columns // 8)
@@ -256,6 +259,22 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
     bytes_of = planes.reshape(panels, blocks, PANEL_ROWS, 1, 4).transpose(0, 2, 1, 3, 4)
     high: U8Array = (bytes_of >> shifts[:, None]) & np.uint8((1 << kind.high_bits) - 1)
     return high.reshape(panels * PANEL_ROWS, -1)
+
+
+def _thirds_of(full: U8Array) -> U8Array:
+    """(N, K') codes -> (P, blocks, 128): of each panel and 16 columns (64) of 16 bits."""
+    bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
+    places = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
+    words = np.bitwise_or.reduce(bits << places, axis=(3, 4)).transpose(0, 2, 1)
+    return np.ascontiguousarray(words).view(np.uint8)
+
+
+def _thirds_to(planes: U8Array) -> U8Array:
+    """The inverse of `_thirds_of`, as codes of 0 and 4."""
+    words = np.ascontiguousarray(planes).view(np.uint16).transpose(0, 2, 1)
+    places = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
+    bits = (words[..., None, None] >> places & np.uint16(1)).astype(np.uint8) << np.uint8(2)
+    return bits.reshape(words.shape[0] * PANEL_ROWS, -1)
 
 
 def _finer(rows: StoredValues, times: int) -> StoredValues:
@@ -314,7 +333,10 @@ def stored_values(weight: PackedWeight) -> StoredValues:
         at += size
         if kind.is_plane:
             planes = packed.reshape(panels, columns // _block_columns(kind), -1)
-            codes.append(_planes_to(planes, kind).astype(np.int16))
+            low = _planes_to(planes[:, :, : 4 * PANEL_ROWS], kind)
+            codes.append(
+                (low | _thirds_to(planes[:, :, 4 * PANEL_ROWS :]) if kind.has_thirds else low).astype(np.int16)
+            )
         elif kind.high_bits:
             blocks = packed.reshape(panels, columns // _block_columns(kind), -1)
             low = nibbles_to(blocks[:, :, 4 * PANEL_ROWS :], 4, _block_columns(kind) // 8)

@@ -65,6 +65,7 @@ class WeightKind(enum.IntEnum):
     SUPER4_IQ = 27
     SUPER2 = 28
     SUPER2_MIN = 29
+    SUPER3 = 30
 
     @property
     def is_stored(self) -> bool:
@@ -109,12 +110,17 @@ class WeightKind(enum.IntEnum):
     @property
     def is_plane(self) -> bool:
         """Whether the high bits of stored codes are the whole codes."""
-        return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN)
+        return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
+
+    @property
+    def has_thirds(self) -> bool:
+        """Whether such codes have a third bit, in a plane of half the size."""
+        return self is WeightKind.SUPER3
 
     @property
     def code_bits(self) -> int:
         """Bits of a stored code."""
-        return self.high_bits + (4 if self.has_nibbles else 0) or 8
+        return self.high_bits + (4 if self.has_nibbles else int(self.has_thirds)) or 8
 
     @property
     def high_bits(self) -> int:
@@ -246,6 +252,7 @@ _NIBBLES = (
 _HIGH_BITS = {
     WeightKind.FLAT5: 1, WeightKind.FLAT5_MIN: 1, WeightKind.SUPER5_MIN: 1,
     WeightKind.SUPER6: 2, WeightKind.SUPER6_MIN: 2, WeightKind.SUPER2: 2, WeightKind.SUPER2_MIN: 2,
+    WeightKind.SUPER3: 2,
 }  # fmt: skip
 
 _MINIMA = (
@@ -262,7 +269,7 @@ _MINIMA = (
 
 _STEPS = {
     WeightKind.SUPER8: 16, WeightKind.SUPER8_MIN: 16, WeightKind.E2M1_16: 16, WeightKind.SUPER4_16: 16,
-    WeightKind.SUPER2: 16, WeightKind.SUPER2_MIN: 16, WeightKind.SUPER4_MIN_16: 16,
+    WeightKind.SUPER2: 16, WeightKind.SUPER2_MIN: 16, WeightKind.SUPER3: 16, WeightKind.SUPER4_MIN_16: 16,
     WeightKind.SUPER6: 16, WeightKind.SUPER6_MIN: 16,
     WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
 }  # fmt: skip
@@ -278,7 +285,7 @@ _STORED_BITS_64 = {
     WeightKind.SUPER5_MIN: 360, WeightKind.SUPER6: 420, WeightKind.SUPER6_MIN: 456,
     WeightKind.FLAT4_MIN: 320, WeightKind.FLAT5: 352, WeightKind.FLAT5_MIN: 384,
     WeightKind.FLAT4_IQ: 288, WeightKind.SUPER4_IQ: 276,
-    WeightKind.SUPER2: 164, WeightKind.SUPER2_MIN: 200,
+    WeightKind.SUPER2: 164, WeightKind.SUPER2_MIN: 200, WeightKind.SUPER3: 228,
 }  # fmt: skip
 
 F32 = WeightFormat(WeightKind.F32)

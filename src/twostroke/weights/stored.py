@@ -42,6 +42,7 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.FLAT8_MIN, "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 IQ4_NL"),
         (WeightKind.SUPER2, "TQ1_0 TQ2_0"),
         (WeightKind.SUPER2_MIN, "Q2_K"),
+        (WeightKind.SUPER3, "Q3_K TQ1_0 TQ2_0"),
         (WeightKind.SUPER4_IQ, "IQ4_XS"),
         (WeightKind.SUPER4_16, "Q3_K TQ1_0 TQ2_0"),
         (WeightKind.SUPER4_MIN, "Q4_K"),

@@ -133,7 +133,7 @@ struct StoredHead {
   }
 };
 
-// The codes of one piece, 32 columns of four rows: kWords words of each row. 2: planes of two bits, without nibbles.
+// The codes of one piece, 32 columns of four rows: kWords words of each row. 2: planes of two bits, without nibbles; 3: of three bits.
 template <int kWords>
 struct StoredPiece {
   static constexpr int kHigh = kWords - 4;  // bits above a nibble; 4: codes are bytes
@@ -149,14 +149,30 @@ struct StoredPiece {
     const int32_t steps = columns / matrix.layout.sub * static_cast<int32_t>(kPanel) * matrix.scale_bytes;
     const int32_t heads = matrix.kinds * (steps + (matrix.layout.super != 0 ? 2 * static_cast<int32_t>(kPanel) : 0));
     const uint8_t* from = group + heads + (piece * kWords * static_cast<int32_t>(kPanel) + column) * 4;
-    TS_EVERY_LANE
-    for (int i = 0; i < kWords; ++i) words[i] = load_once(from + i * kPanel * 4);
+    if (kWords == 3) {
+      load_thirds(group + heads + piece * kWords * static_cast<int32_t>(kPanel) * 4, column);
+    } else {
+      TS_EVERY_LANE
+      for (int i = 0; i < kWords; ++i) words[i] = load_once(from + i * kPanel * 4);
+    }
     head.load(matrix, group, columns, piece, column);
+  }
+  // Two blocks of a plane of two bits and one of third bits. begin: of the piece.
+  TS_MEMBER_INLINE void load_thirds(const uint8_t* begin, int32_t column) {
+    constexpr int32_t kPlane = kPanel * 4, kBlock = kPlane * 3 / 2;
+    const uint64_t first = load_eight(begin + kPlane + column * 2), second = load_eight(begin + kBlock + kPlane + column * 2);
+    words[0] = load_once(begin + column * 4);
+    words[1] = load_once(begin + kBlock + column * 4);
+    words[kWords - 1] = Words4{static_cast<uint32_t>(first), static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(second), static_cast<uint32_t>(second >> 32)};
   }
   // Codes of columns 4 * quad .. 4 * quad + 3 of a row.
   TS_MEMBER_INLINE uint32_t codes(int quad, int row, int32_t table) const {
     if (kHigh == 4) return words[quad][row];
-    if (kWords == 2) return words[quad / 4][row] >> (quad % 4 * 2) & 0x03030303u;
+    if (kWords < 4) {
+      const uint32_t two = words[quad / 4][row] >> (quad % 4 * 2) & 0x03030303u;
+      if (kWords == 2) return two;
+      return two | thirds_of(words[kWords - 1][quad / 4 * 2 + row / 2] >> (16 * (row % 2)), quad % 4);
+    }
     const int first = kHigh == 2 ? quad / 4 * 3 : 0, at = kHigh == 2 ? quad % 4 : quad, planes = kHigh == 0 ? 0 : 1;
     const uint32_t both = words[first + planes + at / 2][row], four = (at % 2 == 0 ? both : both >> 4) & 0x0f0f0f0fu;
     if (kHigh == 0) return meant(table, four);
@@ -283,6 +299,7 @@ TS_DEVICE_INLINE void linear_stored_of(const LinearArgs& args) {
 TS_KERNEL(linear_stored, LinearArgs) {
   at_most_threads<2 * kStoredThreads>();  // so that two blocks fit a multiprocessor
   if (args.stored.nibbles == 0) linear_stored_of<8>(args);
+  else if (args.stored.third != 0) linear_stored_of<3>(args);
   else if (args.stored.alone != 0) linear_stored_of<2>(args);
   else if (args.stored.high == 0) linear_stored_of<4>(args);
   else if (args.stored.high == 1) linear_stored_of<5>(args);

@@ -12,7 +12,7 @@ namespace cuda {
 struct StoredLayout {
   int64_t group_bytes;     // of a whole group
   int32_t sub, offset;     // columns of a step; what a code as kernels unpack it is too much
-  int32_t nibbles, super, minimum, floats, table, high, alone, fine;
+  int32_t nibbles, super, minimum, floats, table, high, alone, third, fine;
 };
 
 constexpr StoredLayout stored_layout(int32_t kind) {
@@ -20,7 +20,7 @@ constexpr StoredLayout stored_layout(int32_t kind) {
   const StoredShape shape = stored_shape(kind);
   const int64_t offset = shape.table == kE2M1 ? 128 : shape.offset;  // E2M1 is unpacked to its code + 128
   return {stored_panel_bytes(shape, kStoredGroup), static_cast<int32_t>(shape.sub), static_cast<int32_t>(offset), shape.nibbles, shape.super,
-          shape.minimum, shape.floats, shape.table, static_cast<int32_t>(shape.high), shape.alone, shape.fine};
+          shape.minimum, shape.floats, shape.table, static_cast<int32_t>(shape.high), shape.alone, shape.third, shape.fine};
 }
 
 }  // namespace cuda

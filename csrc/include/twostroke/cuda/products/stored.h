@@ -34,6 +34,12 @@ TS_DEVICE_INLINE uint32_t iq4_codes(uint32_t nibbles) {
   return found;
 }
 
+// The third bits of a quad, at bit 2 of its four bytes. bits: of a row and 16 columns; bit 4 i + q belongs to column i of quad q.
+TS_DEVICE_INLINE uint32_t thirds_of(uint32_t bits, int32_t quad) {
+  const uint32_t own = bits >> quad;
+  return ((own & 1) | (own & 0x10) << 4 | (own & 0x100) << 8 | (own & 0x1000) << 12) << 2;
+}
+
 // What four nibbles stand for. table: of StoredLayout.
 TS_DEVICE_INLINE uint32_t meant(int32_t table, uint32_t nibbles) {
   return table == kNoTable ? nibbles : table == kE2M1 ? doubled(nibbles) : iq4_codes(nibbles);
@@ -79,13 +85,17 @@ struct StoredRow {
   TS_MEMBER_INLINE uint32_t quad(int64_t k) const {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(codes) + lane;
     if (layout.nibbles == 0) return words[k / 4 * kPanel];
-    if (layout.alone != 0) {
-      const int64_t block = 32 / layout.high, at = k % block;
-      return words[k / block * kPanel] >> (at / 4 * layout.high) & 0x03030303u;  // there are two bits
-    }
+    if (layout.alone != 0) return plane_quad(k);
     if (layout.high != 0) return high_quad(words, k);
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
     return meant(layout.table, four);
+  }
+  // The same of planes of two bits, 16 columns each, with or without third bits behind them.
+  TS_MEMBER_INLINE uint32_t plane_quad(int64_t k) const {
+    const int32_t quad = static_cast<int32_t>(k % 16 / 4);
+    const uint8_t* block = codes + k / 16 * kPanel * (layout.third != 0 ? 6 : 4);
+    const uint32_t two = reinterpret_cast<const uint32_t*>(block)[lane] >> (2 * quad) & 0x03030303u;
+    return layout.third == 0 ? two : two | thirds_of(reinterpret_cast<const uint16_t*>(block + kPanel * 4)[lane], quad);
   }
   // The same of blocks with a plane of high bits before their nibbles: 32 / layout.high columns each.
   TS_MEMBER_INLINE uint32_t high_quad(const uint32_t* words, int64_t k) const {

@@ -18,10 +18,10 @@ TS_DEVICE_INLINE float half_of_four(Words4 words, int row) { return widen_half(s
 // Rows `lane` .. `lane` + 3 of one group that begins at `data` and has `columns` columns; lane: a multiple of 4.
 struct StoredRows {
   const uint8_t *super, *scales, *minima, *codes;
-  int32_t columns;
+  int32_t columns, lane;
 
-  TS_MEMBER_INLINE StoredRows(const StoredLayout& of, const uint8_t* data, int32_t columns_of, int32_t lane)
-      : super(data + lane * 2), scales(nullptr), minima(nullptr), codes(nullptr), columns(columns_of) {
+  TS_MEMBER_INLINE StoredRows(const StoredLayout& of, const uint8_t* data, int32_t columns_of, int32_t lane_of)
+      : super(data + lane_of * 2), scales(nullptr), minima(nullptr), codes(nullptr), columns(columns_of), lane(lane_of) {
     const int32_t bytes = of.super != 0 ? 1 : of.floats != 0 ? 4 : 2, kinds = of.minimum != 0 ? 2 : 1;
     const int32_t each = columns / of.sub * static_cast<int32_t>(kPanel) * bytes;  // of one kind
     const uint8_t* begin = data + (of.super != 0 ? kinds * 2 * static_cast<int32_t>(kPanel) : 0);
@@ -69,8 +69,10 @@ struct StoredColumns {
       return;
     }
     if (layout.alone != 0) {
-      words[1] = load_once(rows.codes + own / (32 / layout.high) * kBytes);
+      const uint8_t* begin = rows.codes + own / 16 * (layout.third != 0 ? kBytes * 3 / 2 : kBytes);
+      words[1] = load_once(begin);
       words[0] = Words4{0, 0, 0, 0};
+      if (layout.third != 0) words[0] = load8(begin + kBytes - 2 * rows.lane);  // half as many bytes a row
       return;
     }
     const int32_t block = layout.high != 0 ? 32 / layout.high : 8;
@@ -89,8 +91,8 @@ struct StoredColumns {
         high[r] = words[1][r];
         continue;
       }
-      low[r] = words[0][r] & 0x0f0f0f0fu;
-      high[r] = words[0][r] >> 4 & 0x0f0f0f0fu;
+      low[r] = layout.alone != 0 ? 0 : words[0][r] & 0x0f0f0f0fu;
+      high[r] = layout.alone != 0 ? 0 : words[0][r] >> 4 & 0x0f0f0f0fu;
       if (layout.table != 0) {
         low[r] = meant(layout.table, low[r]);
         high[r] = meant(layout.table, high[r]);
@@ -99,6 +101,11 @@ struct StoredColumns {
         const int32_t place = layout.alone != 0 ? 0 : 4;
         low[r] |= (bits & mask) << place;
         high[r] |= (bits >> layout.high & mask) << place;
+        if (layout.third != 0) {
+          const uint32_t third = words[0][r / 2] >> (16 * (r % 2));
+          low[r] |= thirds_of(third, 2 * part % 4);
+          high[r] |= thirds_of(third, 2 * part % 4 + 1);
+        }
       }
     }
   }

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable, new_kv_layer
+from twostroke.program.values import ALL_AHEAD
 from twostroke.quant.codec import pack_weight
 from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
 
@@ -53,6 +54,9 @@ def op_cases() -> Iterator[OpCase]:
     yield from _elements()
     for kind in KVKind:
         yield from _attention(kind)
+        yield from _placed(kind)
+    table = numbers(2 * 15 * 40, seed=2)
+    yield OpCase("place_scores", "40 places", (np.zeros((9, 2, 40), np.float32), numbers(9, 2, 15), table))
 
 
 def _products() -> Iterator[OpCase]:
@@ -129,6 +133,17 @@ def _attention(kind: KVKind) -> Iterator[OpCase]:
         ):
             operands = (out, q, _written(kind, dim, tokens), batch, dim**-0.5, window, cap, sinks, slopes)
             yield OpCase("attention", f"{name}, {rows} of {tokens}, window {window}{words}", operands)
+
+
+def _placed(kind: KVKind) -> Iterator[OpCase]:
+    places, dim, tokens = 9, 20, 70
+    place_of = np.floor(np.linspace(0, places - 0.01, 41)).astype(np.float32)
+    _, table, _ = _pages(kind, dim, tokens)
+    batch = AttentionBatch(np.array([0, tokens], np.int32), np.array([tokens], np.int32), table[None])
+    q, out = numbers(tokens, 6, dim, seed=7), np.zeros((tokens, 6, dim), np.float32)
+    beside = [numbers(tokens, 6, places, seed=4 + i) for i in range(2)]
+    operands = (out, q, _written(kind, dim, tokens), batch, dim**-0.5, place_of, numbers(6 * places, seed=3), *beside)
+    yield OpCase("placed_attention", f"{kind.name.lower()}, heads of {dim}", (*operands, ALL_AHEAD))
 
 
 def _pages(kind: KVKind, dim: int, tokens: int) -> tuple[KVLayer, np.ndarray, np.ndarray]:

@@ -69,6 +69,10 @@ _OFFSETS = {
 }  # fmt: skip
 
 
+_THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
+"""[q, i]: which bit of 16 is the third one of column 4 q + i."""
+
+
 class StoredValues(Struct, frozen=True, eq=False):
     """n blocks (or rows) of `codes.shape[1]` elements.
 
@@ -264,16 +268,14 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
 def _thirds_of(full: U8Array) -> U8Array:
     """(N, K') codes -> (P, blocks, 128): of each panel and 16 columns (64) of 16 bits."""
     bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
-    places = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-    words = np.bitwise_or.reduce(bits << places, axis=(3, 4)).transpose(0, 2, 1)
+    words = np.bitwise_or.reduce(bits << _THIRD_PLACES, axis=(3, 4)).transpose(0, 2, 1)
     return np.ascontiguousarray(words).view(np.uint8)
 
 
 def _thirds_to(planes: U8Array) -> U8Array:
     """The inverse of `_thirds_of`, as codes of 0 and 4."""
     words = np.ascontiguousarray(planes).view(np.uint16).transpose(0, 2, 1)
-    places = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-    bits = (words[..., None, None] >> places & np.uint16(1)).astype(np.uint8) << np.uint8(2)
+    bits = (words[..., None, None] >> _THIRD_PLACES & np.uint16(1)).astype(np.uint8) << np.uint8(2)
     return bits.reshape(words.shape[0] * PANEL_ROWS, -1)
 
 

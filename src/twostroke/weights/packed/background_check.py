@@ -23,7 +23,7 @@ DELAY_S = 0.2
 """The first answer of a one-shot command should not share memory and cores with the reading."""
 
 SILENT_S = 0.5
-"""A wait for the disk that takes longer is told."""
+"""An end that waits longer for the disk prints what it waits for."""
 
 WAITING = "Waiting until the packed weights are on the disk, for later starts. Ctrl-C ends without them."
 

@@ -22,9 +22,16 @@ TS_DEVICE_INLINE uint32_t doubled(uint32_t nibbles) {
   return 0x80808080u + magnitude - 2 * (magnitude & (sign << 4) - sign);
 }
 
+// Eight codes of IQ4 as one word, from number `first` on.
+constexpr uint64_t iq4_word(int first) {
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(kIQ4Codes[first + i]) << (8 * i);
+  return word;
+}
+
 // Four numbers of IQ4, each in a byte, as what they stand for, 128 more. Their table is two words of eight bytes.
 TS_DEVICE_INLINE uint32_t iq4_codes(uint32_t nibbles) {
-  constexpr uint64_t kLow = 0x766a5d4f3f2d1801u, kHigh = 0xf1d9c5b5a6998d81u;
+  constexpr uint64_t kLow = iq4_word(0), kHigh = iq4_word(8);
   uint32_t found = 0;
   TS_EVERY_LANE
   for (int i = 0; i < 4; ++i) {

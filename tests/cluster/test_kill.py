@@ -11,14 +11,16 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
 
 from tests.cluster.running import Running, serving
 from tests.tiers import TIER
+from twostroke.fleet.fleet import MOST_DEATHS
 from twostroke.llm import LLM
 from twostroke.types.grammar import Grammar
 from twostroke.types.sampling_params import SamplingParams
@@ -50,6 +52,35 @@ def running() -> Iterator[Running]:
         yield made
 
 
+class FewKills:
+    """Kills replicas at random, one lives; never so many in the life of an answer that it is given up for them."""
+
+    def __init__(self, running: Running, seed: int) -> None:
+        self.running, self.killed = running, 0
+        self._dice, self._lock = random.Random(seed), threading.Lock()
+        self._of_answers: dict[object, int] = {}
+
+    def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
+        """See Running.answer."""
+        name = object()
+        with self._lock:
+            self._of_answers[name] = 0
+        try:
+            return self.running.answer(fields, piece)
+        finally:
+            with self._lock:
+                del self._of_answers[name]
+
+    def kill_one(self) -> None:
+        """Where it may be."""
+        with self._lock:
+            found = self.running.replicas()
+            if len(found) > 1 and max(self._of_answers.values(), default=0) < MOST_DEATHS - 1:
+                killed = kill(self._dice.choice(found))
+                self.killed += killed
+                self._of_answers = {name: before + killed for name, before in self._of_answers.items()}
+
+
 def kill(process_id: int) -> bool:
     """False where it has ended already."""
     with contextlib.suppress(ProcessLookupError):
@@ -62,19 +93,17 @@ def test_killed_replicas_change_no_stream(running: Running) -> None:
     expected = [running.answer(fields) for fields in ASKED]
     assert all(parts[2] in ("stop", "length") for choices in expected for parts in choices)
     assert expected[1][0][1], "log probabilities are part of what is compared"
-    dice, killed = random.Random(4), 0
+    dice, kills = random.Random(4), FewKills(running, 4)
     with ThreadPoolExecutor(len(ASKED)) as threads:
         rounds = 0
-        while rounds < 4 or (killed < 4 and rounds < 40):  # a replica that was killed takes a while to come back
+        while rounds < 4 or (kills.killed < 4 and rounds < 40):  # a replica that was killed takes a while to come back
             rounds += 1
-            answers = [threads.submit(running.answer, fields) for fields in ASKED]
+            answers = [threads.submit(kills.answer, fields) for fields in ASKED]
             ended = threading.Event()
             while not all(answer.done() for answer in answers) and not ended.wait(dice.uniform(0.05, 0.4)):
-                found = running.replicas()
-                if len(found) > 1:  # one lives
-                    killed += kill(dice.choice(found))
+                kills.kill_one()
             assert [answer.result() for answer in answers] == expected
-    assert killed >= 4
+    assert kills.killed >= 4
 
 
 def test_a_replica_searches_beams_as_an_engine_without_replicas(running: Running) -> None:
@@ -108,17 +137,14 @@ def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
 def test_a_kill_at_every_kth_token_of_many_streams_changes_none(running: Running) -> None:
     """Penalties, grammars, several choices, log probabilities, stop strings; eight streams at a time."""
     asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(MANY)]
-    dice, lock, counts = random.Random(TIER.seed), threading.Lock(), {"pieces": 0, "kills": 0}
+    kills, numbers = FewKills(running, TIER.seed), count(1)
 
     def piece() -> None:
-        with lock:
-            counts["pieces"] += 1
-            found = running.replicas() if counts["pieces"] % 101 == 0 else []
-            if len(found) > 1:  # one lives
-                counts["kills"] += kill(dice.choice(found))
+        if next(numbers) % 101 == 0:
+            kills.kill_one()
 
     with ThreadPoolExecutor(8) as threads:
         expected = list(threads.map(running.answer, asked))
-        found = list(threads.map(lambda fields: running.answer(fields, piece), asked))
+        found = list(threads.map(lambda fields: kills.answer(fields, piece), asked))
     assert [number for number in range(MANY) if found[number] != expected[number]] == []
-    assert counts["kills"] >= 2, counts  # a killed replica takes seconds to come back, and one must live
+    assert kills.killed >= 2  # a killed replica takes seconds to come back, and one must live

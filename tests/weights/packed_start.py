@@ -47,8 +47,8 @@ class Start:
                 folder, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
             )
         self.weights, self.file = loaded.weights, loaded.file
-        if finish and self.file is not None:
-            self.file.close()
+        if finish and self.file is not None and self.file.unfinished:
+            self.file.check_all(lambda: True)
 
     def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
         self.packed_bytes = done_bytes

@@ -7,6 +7,7 @@ Must not know: how an engine is put together, servers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from twostroke.quant.formats import STORED, format_choice
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
 from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
@@ -71,6 +73,13 @@ def _tell_calibrated(resolved: Resolved, report: Report) -> None:
 
 def _is_made(vector: Vector) -> bool:
     return vector.key.endswith(NOT_PACKED)
+
+
+def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> BackgroundCheck:
+    """What looks at the weights behind the start, once it is started; `closing` ends it."""
+    check = BackgroundCheck(loaded.file, report)
+    closing.callback(check.close)
+    return check
 
 
 def settler_of(weights: ModelWeights, machine: Machine) -> Settler:

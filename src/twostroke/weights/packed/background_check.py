@@ -31,6 +31,10 @@ NICENESS = 5
 """The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
 because it gets a quarter of a core."""
 
+NICENESS_OF_WRITING = 19
+"""The niceness of writing what this start packed. Only later starts need the file, so a busy engine loses little to it;
+an idle one, or one that ends, leaves it whole cores."""
+
 
 class MappedFile(Protocol):
     """A file whose weights are in use."""
@@ -114,7 +118,7 @@ class BackgroundCheck:
         if self._file is None:
             return
         self._no_delay.wait(DELAY_S)
-        give_way(NICENESS)
+        give_way(NICENESS_OF_WRITING if self._file.unfinished else NICENESS)
         try:
             self.complete = self._file.check_all(lambda: not self._stop.is_set())
         except StaleFile as reason:

@@ -48,7 +48,7 @@ class Start:
             )
         self.weights, self.file = loaded.weights, loaded.file
         if finish and self.file is not None and self.file.unfinished:
-            self.file.check_all(lambda: True)
+            self.file.check_all(lambda wait_s: True)
 
     def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
         self.packed_bytes = done_bytes

@@ -177,7 +177,7 @@ def test_a_full_check_sees_damage_that_the_sample_left_out(tmp_path, cache, monk
     file = map_file(entry.path, entry.plan)
     with pytest.raises(StaleFile, match="checksum"):
         file.check_all()
-    assert file.check_all(lambda: False) is False, "nothing was compared"
+    assert file.check_all(lambda wait_s: False) is False, "nothing was compared"
 
 
 def test_the_sample_finds_noise_and_the_file_is_packed_again_with_one_message(tmp_path, cache):
@@ -345,6 +345,15 @@ def test_unfilled_blobs_never_become_a_file(model, cache):
     with pytest.raises(ValueError, match="are planned"), packed_file.new_file(other, plan) as partial:
         partial.finish(np.zeros(plan.file_bytes - 1, np.uint8))
     assert not other.exists() and not list(cache.glob("*.partial"))
+
+
+def test_writing_waits_nine_times_as_long_as_it_takes(model, cache, monkeypatch):
+    monkeypatch.setattr(packed_file, "WRITE_BYTES", BLOCK_BYTES)
+    waits: list[float] = []
+    start = Start(model, cache, finish=False)
+    start.file.check_all(lambda wait_s: waits.append(wait_s) or False)
+    assert len(waits) == -(-start.entry.plan.file_bytes // BLOCK_BYTES) and min(waits) > 0
+    assert map_file(start.entry.path, start.entry.plan).check_all(), "it is written to its end"
 
 
 def test_a_file_that_is_given_up_is_not_written_on(model, cache, monkeypatch):

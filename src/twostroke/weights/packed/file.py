@@ -26,6 +26,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,6 +58,17 @@ DISK_UNIT_BYTES = 512
 WRITE_BYTES = 8 * BLOCK_BYTES
 """Written at a time."""
 
+RESTS = 9.0
+"""Seconds of waiting for each second of writing."""
+
+GoOn = Callable[[float], bool]
+"""go_on(wait_s): wait so long, or until nobody is disturbed any more. False where no more of the work is wanted."""
+
+
+def always(_wait_s: float) -> bool:
+    """A GoOn that does not wait."""
+    return True
+
 
 class PartialFile:
     """A file without its name yet, of its full length, beside its final path."""
@@ -71,19 +83,22 @@ class PartialFile:
         self._given_up = False
         os.ftruncate(descriptor, plan.file_bytes)
 
-    def finish(self, whole: U8Array) -> None:
+    def finish(self, whole: U8Array, go_on: GoOn = always) -> None:
         """Write all bytes with a header, make them durable, and let the file appear under its path, in use until the
-        descriptor is closed. whole: (plan.file_bytes,); its header is left out. Raises OSError."""
+        descriptor is closed. whole: (plan.file_bytes,); its header is left out. go_on: asked to wait between pieces,
+        nine times as long as one took, so that an engine at work hardly feels it. Raises OSError."""
         if whole.size != self._plan.file_bytes:
             raise ValueError(f"{whole.size} bytes are given, {self._plan.file_bytes} are planned")
         sums: list[str] = []
         for first in range(self._plan.data_start, self._plan.file_bytes, WRITE_BYTES):
             if self._given_up:
                 return
+            begin_s = time.perf_counter()
             chunk = whole[first : first + WRITE_BYTES]
             sums += block_sums(chunk)
             _write_all(self._descriptor, chunk.data, first)
             begin_writing(self._descriptor, first, chunk.size)
+            go_on(RESTS * (time.perf_counter() - begin_s))
         header = encode(self._plan, "".join(sums), self._origin)
         _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
         os.fsync(self._descriptor)
@@ -135,15 +150,13 @@ class PackedFile:
         for place in sorted({last * step // steps for step in range(SAMPLED_BLOCKS)}):
             self.check_blocks(place, 1)
 
-    def check_all(
-        self, go_on: Callable[[], bool] = lambda: True, on_bytes: Callable[[int], None] = lambda num_bytes: None
-    ) -> bool:
+    def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
         """Compare every block; False where `go_on` said no before the end. Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.
         """
         for first in range(0, self.num_blocks, CHUNK_BLOCKS):
-            if not go_on():
+            if not go_on(0.0):
                 return False
             self.check_blocks(first, CHUNK_BLOCKS)
             on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))

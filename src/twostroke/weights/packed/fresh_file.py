@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from twostroke.ops.operands import U8Array
-from twostroke.weights.packed.file import PartialFile
+from twostroke.weights.packed.file import GoOn, PartialFile, always
 from twostroke.weights.packed.header import FilePlan
 from twostroke.weights.packed.in_use import mark_used
 
@@ -74,12 +74,12 @@ class FreshFile:
         self._file, self._warn, self._closing = file, warn, closing
         self._whole: U8Array | None = whole
 
-    def check_all(self, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Write the file and give it its name, once. `go_on` is not asked: packing again would cost more."""
+    def check_all(self, go_on: GoOn = always) -> bool:
+        """Write the file and give it its name, once. It is written to its end: packing again would cost more."""
         whole, self._whole = self._whole, None  # weights that are only on a device need no memory here afterwards
         if whole is not None:
             try:
-                self._file.finish(whole)
+                self._file.finish(whole, go_on)
             except OSError as reason:
                 self._closing.close()  # gives the room back
                 words = reason.strerror or str(reason)

@@ -99,8 +99,8 @@ class BackgroundCheck:
             self._file.close()
 
     def _wait(self) -> None:
-        """Until the thread has ended, which hurries now. Ctrl-C gives up a file that is unfinished, and nobody waits for
-        it again."""
+        """Until the thread has ended, which hurries now. Ctrl-C gives up a file that is unfinished, and nobody waits
+        for it again."""
         self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return

@@ -356,6 +356,25 @@ def test_writing_waits_nine_times_as_long_as_it_takes(model, cache, monkeypatch)
     assert map_file(start.entry.path, start.entry.plan).check_all(), "it is written to its end"
 
 
+def test_weights_beyond_the_memory_are_packed_straight_into_their_file(model, cache, monkeypatch):
+    start = Start(model, cache, finish=False, memory_bytes=1000)
+    assert packed_file.unwritten_bytes(cache) == 0, "the room is taken"
+    assert_equal(start.weights, good_weights(model))
+    start.file.check_all()
+    start.file.close()
+    second = Start(model, cache)
+    assert second.packed_bytes == 0 and second.file.check_all()
+    assert_equal(second.weights, start.weights)
+
+    def full(descriptor: int, first: int, count: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    third = Start(model, cache.with_name("full"), memory_bytes=1000)
+    assert third.file is None and "No space left on device" in third.warnings[0]
+    assert_equal(third.weights, start.weights)
+
+
 def test_a_file_that_is_given_up_is_not_written_on(model, cache, monkeypatch):
     start = Start(model, cache, finish=False)
     start.file.discard()

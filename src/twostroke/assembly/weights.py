@@ -18,7 +18,7 @@ from twostroke.assembly.folders import CALIBRATED
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.config import Resolved
-from twostroke.env import Machine
+from twostroke.env import Machine, read_machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
 from twostroke.quant.formats import STORED, format_choice
@@ -35,6 +35,10 @@ from twostroke.weights.stored import tell_stored
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
 
+
+MEMORY_SHARE = 0.875
+"""Of the available memory, for weights that are packed now. Weights of a device may be larger than the host's memory:
+these go through their file, as pages that the system may write to the disk and forget."""
 
 NOT_PACKED = ":made here"
 """How keys of constants end that only some settings need: the packed file is the same with and without them."""
@@ -59,7 +63,10 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
                 report(scales)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
-            packed_files = KeptFolder(Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"])
+            memory_bytes = int(MEMORY_SHARE * read_machine().available_bytes)
+            packed_files = KeptFolder(
+                Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"], memory_bytes
+            )
             return cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
     finally:
         packer.close()

@@ -111,7 +111,7 @@ def cached_weights(
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
     with ExitStack() as closing:
         file = _new_file(folder, entry, checkpoint.origin, warn, closing)
-        image = PackedImage(entry.plan)
+        image = PackedImage(entry.plan, None if file is None else file.whole)
         pack_into(image, checkpoint, model, format_for, packer, progress)
         image.require_filled()
         weights = weights_from_blobs(model, format_for, entry.plan.blobs(image.whole).__getitem__)
@@ -128,7 +128,10 @@ def _new_file(
             raise OSError("a folder has the name of their file")
         remove_abandoned(folder.path)
         folder.make_room(entry.path, entry.plan.file_bytes, warn)
-        return closing.enter_context(new_file(entry.path, entry.plan, origin))
+        file = closing.enter_context(new_file(entry.path, entry.plan, origin))
+        if folder.memory_bytes is not None and entry.plan.file_bytes > folder.memory_bytes:
+            file.take_whole()
+        return file
     except OSError as reason:
         words = reason.strerror or str(reason)
         warn(f"Packed weights cannot be kept in {folder.path}: {words}. They are packed into memory, at every start.")

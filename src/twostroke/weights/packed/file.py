@@ -13,7 +13,8 @@ the file is compared, before anything is computed from it; all of them are compa
 start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync; until then the
 engine that packed them reads the same bytes through the file without a name (fresh_file.py).
 
-Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal.
+Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
+that memory does not hold beside their file go through a mapping whose room was taken before.
 
 Knows: bytes and files.
 Must not know: what is in the blobs.
@@ -71,7 +72,10 @@ def always(_wait_s: float) -> bool:
 
 
 class PartialFile:
-    """A file without its name yet, of its full length, beside its final path."""
+    """A file without its name yet, of its full length, beside its final path.
+
+    whole: its bytes, where weights are packed straight into it, because memory does not hold them beside it.
+    """
 
     def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
         """Raises OSError."""
@@ -81,7 +85,15 @@ class PartialFile:
         self._descriptor = descriptor
         self._temporary = temporary
         self._given_up = False
+        self.whole: U8Array | None = None
         os.ftruncate(descriptor, plan.file_bytes)
+
+    def take_whole(self) -> None:
+        """Set `whole`. The room on the disk is taken first, so that writing to it is never a signal. Raises OSError."""
+        if not hasattr(os, "posix_fallocate"):  # macOS
+            raise OSError("this system does not take room for a file before it is written")
+        os.posix_fallocate(self._descriptor, 0, self._plan.file_bytes)
+        self.whole = np.frombuffer(mmap.mmap(self._descriptor, self._plan.file_bytes), np.uint8)
 
     def finish(self, whole: U8Array, go_on: GoOn = always) -> None:
         """Write all bytes with a header, make them durable, and let the file appear under its path, in use until the
@@ -96,7 +108,8 @@ class PartialFile:
             begin_s = time.perf_counter()
             chunk = whole[first : first + WRITE_BYTES]
             sums += block_sums(chunk)
-            _write_all(self._descriptor, chunk.data, first)
+            if whole is not self.whole:
+                _write_all(self._descriptor, chunk.data, first)
             begin_writing(self._descriptor, first, chunk.size)
             go_on(RESTS * (time.perf_counter() - begin_s))
         header = encode(self._plan, "".join(sums), self._origin)

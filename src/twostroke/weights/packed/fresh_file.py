@@ -26,10 +26,10 @@ from twostroke.weights.packed.in_use import mark_used
 
 
 class PackedImage:
-    """A BlobTarget: all bytes of a planned file, in memory. whole: (plan.file_bytes,) uint8."""
+    """A BlobTarget: all bytes of a planned file. whole: (plan.file_bytes,) uint8; None for memory of its own."""
 
-    def __init__(self, plan: FilePlan) -> None:
-        self.whole = _in_huge_pages(plan.file_bytes)
+    def __init__(self, plan: FilePlan, whole: U8Array | None = None) -> None:
+        self.whole = _in_huge_pages(plan.file_bytes) if whole is None else whole
         self._extents = {extent.key: extent for extent in plan.extents}
         self._asked = {extent.key: 0 for extent in plan.extents}
         self._filled = dict(self._asked)

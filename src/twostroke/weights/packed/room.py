@@ -37,10 +37,12 @@ Report = Callable[[str], None]
 
 
 class KeptFolder(Struct, frozen=True):
-    """Where packed files are kept. limit_bytes: the most that all of them may take; None for the usual bound."""
+    """Where packed files are kept. limit_bytes: the most that all of them may take; None for the usual bound.
+    memory_bytes: larger weights are packed straight into their file; None where memory holds all."""
 
     path: Path
     limit_bytes: int | None = None
+    memory_bytes: int | None = None
 
     def make_room(self, new: Path, num_bytes: int, report: Report) -> None:
         """Room for a file of this size under the path `new`. report: told of each file that is removed.

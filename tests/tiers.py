@@ -28,7 +28,7 @@ WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging")
 """Each case starts the command at least once: a second of processor time."""
-KEPT_CASES = 6
+KEPT_CASES = 5
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
@@ -36,7 +36,7 @@ KEPT_REPEATED = 16
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE = 5
 """Hypothesis tries one example in this many."""
-KEPT_FAMILIES = 4
+KEPT_FAMILIES = 3
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 

@@ -46,6 +46,16 @@ def step(**changes: Any) -> Config:
     return wrapped("Step3p7", {**STEP, **changes}, vision_config=STEP_TOWER)
 
 
+def molmo2(**changes: Any) -> Config:
+    adapter = {"hidden_size": 16, "intermediate_size": 24, "text_hidden_size": 64, "num_attention_heads": 2}
+    return wrapped(
+        "Molmo2",
+        {"head_dim": 24, "additional_vocab_size": 199, **changes},
+        vision_config={**TOWER, "image_size": [28, 28], "patch_size": 14, "head_dim": 8, "num_key_value_heads": 2},
+        adapter_config={**adapter, "vision_feature_layer": [0], "num_key_value_heads": 2, "head_dim": 8},
+    )
+
+
 def nemotron_omni() -> transformers.PretrainedConfig:
     """The class has a name of its own kind, as in published files."""
     tower = {**TOWER, "model_type": "radio", "video_temporal_patch_size": 2, "patch_size": 14, "image_size": 28}
@@ -66,6 +76,11 @@ LATEST: dict[str, Config] = {
     "ling-3": bailing_hybrid(),
     "ling-3-open-gate": bailing_hybrid(
         kda_safe_gate=False, layer_types=["full_attention", "linear_attention"] * 2, norm_topk_prob=False
+    ),
+    "molmo2": molmo2(),
+    "molmo2-olmo": molmo2(
+        **{"qk_norm_type": "olmo", "norm_after": True, "attention_bias": True, "rope_scaling_layers": [1]},
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0},
     ),
     "nemotron-omni": nemotron_omni,
     "granite-4-vision": wrapped(

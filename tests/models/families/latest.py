@@ -12,7 +12,8 @@ import transformers
 
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
-from tests.models.families.wrapped import CLIP, SIGLIP, TOWER, of_type, wrapped
+from tests.models.families.latent import EXPERTS, HEADS
+from tests.models.families.wrapped import CLIP, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -40,6 +41,23 @@ bailing_hybrid = small(
     **{"kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 16, "head_dim": 20},
     **{"pad_token_id": None, "routed_scaling_factor": 1.7},
 )
+
+kolibri = small(
+    transformers.Kolibri1Config,
+    **{"head_dim": 24, "num_hidden_layers": 3, "sliding_window": 20, "num_experts": 8, "num_experts_per_tok": 3},
+    **{"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "norm_topk_prob": True},
+    **{"moe_intermediate_size": 40, "shared_expert_intermediate_size": 48},
+)
+axk2 = small(
+    transformers.AXK2Config,
+    **{**HEADS, **EXPERTS, "pad_token_id": None, "gated_norm_rank": 6, "mlp_layer_types": ["dense", "sparse", "sparse"]},
+    **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
+)
+COMPASS: dict[str, Any] = {
+    **{"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "logit_scale": 0.7, "tie_word_embeddings": False},
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
+SECTIONED = {"rope_type": "default", "rope_theta": 5e4, "mrope_section": [4, 4, 4]}
 
 
 def step(**changes: Any) -> Config:
@@ -76,6 +94,18 @@ LATEST: dict[str, Config] = {
     "ling-3": bailing_hybrid(),
     "ling-3-open-gate": bailing_hybrid(
         kda_safe_gate=False, layer_types=["full_attention", "linear_attention"] * 2, norm_topk_prob=False
+    ),
+    "kolibri-1": kolibri(),
+    "axk2": axk2(),
+    "axk2-groups": axk2(n_group=4, topk_group=2, attention_bias=True),
+    "cohere-compass": small(transformers.CohereCompassTextConfig)(
+        **COMPASS, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), SECTIONED)
+    ),
+    "cohere-compass-with-images": wrapped(
+        "CohereCompass",
+        {**COMPASS, "rope_parameters": {"full_attention": None, "sliding_attention": SECTIONED}},
+        vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
+        tie_word_embeddings=False,
     ),
     "molmo2": molmo2(),
     "molmo2-olmo": molmo2(

@@ -47,12 +47,12 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
     """The block's output and the positions that each row attends to: `found`, or where it is None what the layer's own
     index chooses."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
-    chosen = _choose(t, shape, index, h, latent) if found is None else found
+    chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
     return output(t, shape, chosen_latent_attention(asked, turned, chosen, cache, shape.scale)), chosen
 
 
-def _choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
+def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
     """The positions that each row attends to."""
     if shape.turn is None:
         raise ValueError("an index is of heads that turn")

@@ -102,8 +102,12 @@ def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]
     )
     name = f"{shape.name}.{'q_b_proj' if shape.query_rank else 'q_proj'}"
     made = linear(source, t.selected("q", name, heads * step, source.width, parts))
-    plain, turned = made.split(heads * shape.plain, heads * shape.turned)
-    plain, turned = plain.heads(heads), turned.heads(heads)
+    return turned_queries(t, shape, *made.split(heads * shape.plain, heads * shape.turned))
+
+
+def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
+    """See `queries`, of the parts of all heads that do not turn and that do."""
+    plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned
     turn = replace(shape.turn, growth=shape.query_growth)

@@ -53,6 +53,11 @@ axk2 = small(
     **{**HEADS, **EXPERTS, "pad_token_id": None, "gated_norm_rank": 6, "mlp_layer_types": ["dense", "sparse", "sparse"]},
     **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
 )
+hy_v4 = small(
+    transformers.HYV4Config,
+    **{**HEADS, **EXPERTS, "pad_token_id": None, "swiglu_limit": 0.4, "hc_mult": 3, "num_hidden_layers": 4},
+    **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
+)
 COMPASS: dict[str, Any] = {
     **{"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "logit_scale": 0.7, "tie_word_embeddings": False},
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -98,6 +103,8 @@ LATEST: dict[str, Config] = {
     "kolibri-1": kolibri(),
     "axk2": axk2(),
     "axk2-groups": axk2(n_group=4, topk_group=2, attention_bias=True),
+    "hy-v4": hy_v4(),
+    "hy-v4-plain": hy_v4(hc_magnitude=1.3, indexer_types=["full", "shared", "shared", "full"]),
     "cohere-compass": small(transformers.CohereCompassTextConfig)(
         **COMPASS, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), SECTIONED)
     ),

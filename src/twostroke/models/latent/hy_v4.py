@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import head
+from twostroke.models.common.blocks.decoder import logits_of
 from twostroke.models.common.blocks.index import Index, choose
 from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, queries, query_latent
 from twostroke.models.common.blocks.streams import KeptStreams
@@ -26,6 +26,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -75,7 +76,8 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
                 h, shares = streams.read(t, STREAMS[1], x)
                 h = parts.norm(t, "post_attention_layernorm", h, in_place=True)
                 x = streams.write(x, shares, block(t, h) if sparse[number] else parts.feed(t, h))
-        return head(t, parts.decoder, streams.end(t, "model.hc_pre.hc_head.hc_head", x))
+        rows = gather_rows(x.flat(), t.logit_rows).heads(streams.count)
+        return logits_of(t, parts.decoder, streams.end(t, "model.hc_pre.hc_head.hc_head", rows))
 
     return _facts(parts), text
 

@@ -13,7 +13,7 @@ import transformers
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
 from tests.models.families.latent import EXPERTS, HEADS
-from tests.models.families.wrapped import CLIP, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
+from tests.models.families.wrapped import CLIP, GLM_TOWER, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -58,6 +58,13 @@ hy_v4 = small(
     **{**HEADS, **EXPERTS, "pad_token_id": None, "swiglu_limit": 0.4, "hc_mult": 3, "num_hidden_layers": 4},
     **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
 )
+GLM_NEXT: dict[str, Any] = {
+    **{**HEADS, **EXPERTS, "qk_rope_head_dim": 0, "pad_token_id": None, "num_hidden_layers": 4, "hc_mult": 3},
+    **{"index_topk": 72, "index_kpool": 8, "index_head_dim": 20, "index_n_heads": 9, "swiglu_limit": 0.4},
+    **{"linear_num_heads": 3, "linear_head_dim": 12, "mlp_layer_types": ["dense", "sparse", "sparse", "dense"]},
+    "layer_types": ["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
+    "indexer_types": ["full", "full", "shared", "full"],
+}
 COMPASS: dict[str, Any] = {
     **{"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "logit_scale": 0.7, "tie_word_embeddings": False},
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -105,6 +112,7 @@ LATEST: dict[str, Config] = {
     "axk2-groups": axk2(n_group=4, topk_group=2, attention_bias=True),
     "hy-v4": hy_v4(),
     "hy-v4-plain": hy_v4(hc_magnitude=1.3, indexer_types=["full", "shared", "shared", "full"]),
+    "glm-5.3-flash": wrapped("Glm5Next", GLM_NEXT, vision_config=GLM_TOWER),
     "cohere-compass": small(transformers.CohereCompassTextConfig)(
         **COMPASS, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), SECTIONED)
     ),

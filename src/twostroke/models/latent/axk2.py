@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.index import Index, choose
-from twostroke.models.common.blocks.latent import LATENT_NORM, LatentHeads, keep_latents, output, turned_queries
+from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, turned_queries
 from twostroke.models.common.fields.deepseek import biased_experts, indexed_parts, layers_with_experts
 from twostroke.models.common.fields.latent import LatentParts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
@@ -62,7 +62,7 @@ def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
     made = linear(h, t.matrix("q_latent", {f"{name}.q_a_proj": rank}, shape.hidden_size, bias=shape.bias))
     twice = take_columns(made, t.constant("order", tuple(float(column) for column in range(rank)) * 2))
     latent, plain = twice.split(rank, rank)
-    latent = LATENT_NORM(t, f"{name}.q_a_layernorm", latent, in_place=True)
+    latent = shape.norm(t, f"{name}.q_a_layernorm", latent, in_place=True)
     chosen = choose(t, shape, index, h, latent)
     step = shape.plain + shape.turned + shape.value_dim
     orders = (

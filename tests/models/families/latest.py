@@ -13,7 +13,7 @@ import transformers
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
 from tests.models.families.latent import EXPERTS, HEADS
-from tests.models.families.wrapped import CLIP, GLM_TOWER, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
+from tests.models.families.wrapped import CLIP, GLM_TOWER, GRANITE_EARS, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -134,6 +134,12 @@ LATEST: dict[str, Config] = {
         vision_config={**SIGLIP, "hidden_size": 64, "patch_size": 7},
         qformer_config={"num_hidden_layers": 1, "intermediate_size": 24},
         **{"downsample_rate": "1/2", "deepstack_layer_map": [[0, 0]], "spatial_target_layers": [0, 1, 1, 1]},
+    ),
+    "granite-speech-plus": wrapped("GraniteSpeechPlus", of_type("granite"), **GRANITE_EARS),
+    "music-flamingo": wrapped(
+        "MusicFlamingo",
+        of_type("qwen2"),
+        audio_config={**TOWER, "model_type": "audioflamingo3_encoder", "num_mel_bins": 8, "max_source_positions": 8},
     ),
     "perception-lm": wrapped("PerceptionLM", of_type("llama"), vision_config={**CLIP, "model_args": {"embed_dim": 16}}),
 }

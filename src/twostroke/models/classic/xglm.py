@@ -15,6 +15,7 @@ from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
+from twostroke.spec.portable import powers
 
 SILENT = {
     **{"tie_word_embeddings": True, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2},
@@ -55,7 +56,7 @@ def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             parts.decoder,
             embedding_scale=math.sqrt(width) if fields.boolean("scale_embedding", True) else 1.0,
             last_norm="model.layer_norm",
-            after_embedding=sinusoids(facts, 10_000.0 ** (half / (half - 1)), AHEAD),
+            after_embedding=sinusoids(facts, powers(10_000.0, [half / (half - 1)])[0], AHEAD),
         ),
     )
     return pre_decoder(parts, norms=("self_attn_layer_norm", "final_layer_norm"))

@@ -45,7 +45,8 @@ class RopeSpec:
     growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
     1 + growth log(1 + floor((p + ahead) / original_positions)). still: nothing turns; that factor is all there is.
     turned: of proportional, how many of the rotary_dim / 2 pairs turn, the fastest; the others keep their place.
-    back: positions that a rotation lags behind its own, and none before 0; below 0 it is ahead. undone: rotations the other way round.
+    back: positions that a rotation lags behind its own, and none before 0; below 0 it is ahead. undone:
+    rotations the other way round.
     """
 
     kind: RopeKind

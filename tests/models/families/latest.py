@@ -50,7 +50,13 @@ kolibri = small(
 )
 axk2 = small(
     transformers.AXK2Config,
-    **{**HEADS, **EXPERTS, "pad_token_id": None, "gated_norm_rank": 6, "mlp_layer_types": ["dense", "sparse", "sparse"]},
+    **{
+        **HEADS,
+        **EXPERTS,
+        "pad_token_id": None,
+        "gated_norm_rank": 6,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+    },
     **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
 )
 hy_v4 = small(

@@ -42,7 +42,9 @@ def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if width % 2 or width < 4:
         raise fields.wrong("hidden_size", "Positions are as many sines as cosines, two of each or more.")
     if fields.integer("pad_token_id", -1, 1 << 24) >= AHEAD:
-        raise fields.wrong("pad_token_id", f"transformers makes the row of this position zero: it must be below {AHEAD}.")
+        raise fields.wrong(
+            "pad_token_id", f"transformers makes the row of this position zero: it must be below {AHEAD}."
+        )
     half = width // 2
     ignored = (*facts.ignored, "model.embed_positions.weights")  # older files hold the table of positions
     parts = replace(

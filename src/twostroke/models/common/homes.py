@@ -28,7 +28,9 @@ _NAMES: dict[str, str] = {
     "classic.stablelm": "StableLmForCausalLM",
     "classic.starcoder2": "Starcoder2ForCausalLM",
     "classic.xglm": "XGLMForCausalLM",
-    "dense.cohere": "Cohere2ForCausalLM CohereCompassForCausalLM CohereCompassForConditionalGeneration CohereForCausalLM",
+    "dense.cohere": (
+        "Cohere2ForCausalLM CohereCompassForCausalLM CohereCompassForConditionalGeneration CohereForCausalLM "
+    ),
     "dense.ernie4_5": "Ernie4_5ForCausalLM PaddleOCRVLForConditionalGeneration",
     "dense.exaone4": "Exaone4ForCausalLM",
     "dense.gemma": "GemmaForCausalLM",
@@ -333,7 +335,9 @@ _TYPES: dict[str, str] = {
     "Phi4MultimodalForCausalLM": "phi4_multimodal",
     "PhiForCausalLM": "phi",
     "PhimoeForCausalLM": "phimoe",
-    "Qwen2AudioForConditionalGeneration": "audioflamingo3 granite_speech granite_speech_plus moss_transcribe_diarize musicflamingo qwen2_audio",
+    "Qwen2AudioForConditionalGeneration": (
+        "audioflamingo3 granite_speech granite_speech_plus moss_transcribe_diarize musicflamingo qwen2_audio "
+    ),
     "Qwen2ForCausalLM": "qwen2 qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text",
     "Qwen2MoeForCausalLM": "qwen2_moe",
     "Qwen2VLForConditionalGeneration": "qwen2_5_vl qwen2_vl",

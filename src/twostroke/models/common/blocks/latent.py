@@ -36,12 +36,12 @@ STAND_IN = 2
 class LatentHeads:
     """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
     that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation; the
-    second may be 0. value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of keys are still
-    shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that read
-    and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm of
-    their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name of a product of
-    one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name: how the names of
-    the block's tensors begin; out: of the last product. norm: of latents.
+    second may be 0. value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of
+    keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the
+    products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
+    the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
+    of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
+    how the names of the block's tensors begin; out: of the last product. norm: of latents.
     """
 
     hidden_size: int

@@ -13,7 +13,17 @@ import transformers
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
 from tests.models.families.latent import EXPERTS, HEADS
-from tests.models.families.wrapped import CLIP, GLM_TOWER, GRANITE_EARS, QWEN_TOWER, SIGLIP, TOWER, of_type, wrapped
+from tests.models.families.wrapped import (
+    CLIP,
+    GLM_TOWER,
+    GRANITE_EARS,
+    QWEN_TOWER,
+    SIGLIP,
+    TEXT,
+    TOWER,
+    of_type,
+    wrapped,
+)
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -71,6 +81,13 @@ GLM_NEXT: dict[str, Any] = {
     "layer_types": ["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
     "indexer_types": ["full", "full", "shared", "full"],
 }
+beam = small(
+    transformers.BeamConfig,
+    **{"head_dim": 24, "num_hidden_layers": 4, "sliding_window": 20, "num_experts": 8, "num_experts_per_tok": 3},
+    **{"n_group": 4, "topk_group": 2, "moe_intermediate_size": 40, "final_logit_softcapping": 1.5},
+    **{"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
+    layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+)
 COMPASS: dict[str, Any] = {
     **{"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "logit_scale": 0.7, "tie_word_embeddings": False},
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -119,6 +136,19 @@ LATEST: dict[str, Config] = {
     "hy-v4": hy_v4(),
     "hy-v4-plain": hy_v4(hc_magnitude=1.3, indexer_types=["full", "shared", "shared", "full"]),
     "glm-5.3-flash": wrapped("Glm5Next", GLM_NEXT, vision_config=GLM_TOWER),
+    "beam": beam(),
+    "beam-turning": beam(
+        rope_parameters=dict.fromkeys(
+            ("full_attention", "sliding_attention"), {"rope_type": "default", "rope_theta": 5e4}
+        ),
+        **{"final_logit_softcapping": None, "attention_bias": True, "n_group": 1, "topk_group": 1},
+    ),
+    "emu3-with-images": lambda: transformers.Emu3Config(
+        text_config=TEXT,
+        vq_config={"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
+        vocabulary_map={"<image>": 7},
+        architectures=["Emu3ForConditionalGeneration"],
+    ),
     "cohere-compass": small(transformers.CohereCompassTextConfig)(
         **COMPASS, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), SECTIONED)
     ),

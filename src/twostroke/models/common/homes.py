@@ -107,7 +107,7 @@ _NAMES: dict[str, str] = {
     "latent.minicpm3": "MiniCPM3ForCausalLM",
     "latent.mistral4": "Mistral4ForCausalLM",
     "latent.youtu": "YoutuForCausalLM",
-    "llama": "Emu3ForCausalLM LlamaForCausalLM",
+    "llama": "Emu3ForCausalLM Emu3ForConditionalGeneration LlamaForCausalLM",
     "llava": (
         "AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration "
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
@@ -184,6 +184,7 @@ _NAMES: dict[str, str] = {
     "states.rwkv7": "RWKV7ForCausalLM",
     "states.zamba": "ZambaForCausalLM",
     "states.zamba2": "Zamba2ForCausalLM",
+    "windowed_experts.beam": "BeamForCausalLM",
     "windowed_experts.cohere2_moe": "Cohere2MoeForCausalLM",
     "windowed_experts.flint": "FlintForCausalLM",
     "windowed_experts.kolibri1": "Kolibri1ForCausalLM",
@@ -206,6 +207,7 @@ _TYPES: dict[str, str] = {
     "BailingHybridForCausalLM": "bailing_hybrid",
     "BailingMoeV2ForCausalLM": "bailing_moe",
     "BambaForCausalLM": "bamba",
+    "BeamForCausalLM": "beam",
     "BioGptForCausalLM": "biogpt",
     "BitNetForCausalLM": "bitnet",
     "BloomForCausalLM": "bloom",
@@ -228,6 +230,7 @@ _TYPES: dict[str, str] = {
     "DogeForCausalLM": "doge",
     "Dots1ForCausalLM": "dots1",
     "Emu3ForCausalLM": "emu3_text_model",
+    "Emu3ForConditionalGeneration": "emu3",
     "Ernie4_5ForCausalLM": "ernie4_5",
     "Ernie4_5_MoeForCausalLM": "ernie4_5_moe",
     "Ernie4_5_VLMoeForConditionalGeneration": "ernie4_5_vl_moe",

@@ -5,7 +5,7 @@ Knows: its config fields. Must not know: the ops, which backend runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
@@ -14,11 +14,12 @@ from twostroke.models.common.blocks.norm import HeadWeights, NormKind
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.nested import NOTHING, language_model
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
+from twostroke.models.common.fields.typed_ropes import ropes_or_none
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
 from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config, ropes_by_layer_type
+from twostroke.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 8192,
@@ -28,8 +29,6 @@ SILENT = {
     "bos_token_id": 5,
     "eos_token_id": 255_001,
 }
-TYPES = ("full_attention", "sliding_attention")
-"""Of layers without a window and with one."""
 
 
 @architecture("CohereForCausalLM", model_type="cohere")
@@ -68,18 +67,10 @@ def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = _read(fields, {"logit_scale": 1.0}, interleaved=False)
     fields, layers = parts.fields, parts.facts.num_layers
     windows = windows_by_layer(fields, layers, window_of(fields, 4096), (0,) * layers)
-    groups = fields.group("rope_parameters")
-    if groups is None or any(kind not in groups.values for kind in _kinds(windows)):
-        raise fields.wrong("rope_parameters", f"It must have a group, or null, for {' and '.join(_kinds(windows))}.")
-    still = {kind for kind in _kinds(windows) if groups.values[kind] is None}
-    said = {kind: value for kind, value in groups.values.items() if value is not None and kind in TYPES}
-    fields = fields.changed({"rope_parameters": said})
-    thetas = dict.fromkeys(TYPES, ("rope_theta", 10_000.0))
-    ropes = ropes_by_layer_type(fields, parts.heads.head_dim, parts.facts.max_positions, thetas, "full_attention")
+    ropes = ropes_or_none(fields, windows, parts.heads.head_dim, parts.facts.max_positions)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
-        kind = TYPES[bool(windows[index])]
-        return parallel_layer(t, parts, x, window=windows[index], turn=None if kind in still else ropes[kind])
+        return parallel_layer(t, parts, x, window=windows[index], turn=ropes[index])
 
     return parts.facts, decoder_program(parts.decoder, layer)
 
@@ -88,10 +79,6 @@ def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also sees images."""
     return language_model(fields, "CohereCompassForCausalLM")
-
-
-def _kinds(windows: Sequence[int]) -> list[str]:
-    return sorted({TYPES[bool(window)] for window in windows})
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:

@@ -37,6 +37,19 @@ def test_published_names_of_mimo_mean_what_transformers_names_mean() -> None:
     assert program_of(own) == program_of(config)
 
 
+def test_glm_5_3_flash_has_as_many_positions_as_its_index_sees_whole() -> None:
+    assert read_model(changed("glm-5.3-flash", index_topk=72)).max_positions == 72 + 8 - 1
+    linear = changed("glm-5.3-flash", index_topk=72, layer_types=["linear_attention"] * 4)
+    assert read_model(linear).max_positions == 256
+
+
+def test_published_groups_of_glm_5_3_flash_mean_what_transformers_fields_mean() -> None:
+    config = FAMILIES["glm-5.3-flash"]().to_dict()
+    own = {name: value for name, value in config["text_config"].items() if not name.startswith("linear_")}
+    group = {"head_dim": 12, "num_heads": 3, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
+    assert program_of({**config, "text_config": {**own, "linear_attn_config": group}}) == program_of(config)
+
+
 def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> None:
     config = FAMILIES["minimax-m3"]().to_dict()
     blocks = {"sparse_topk_blocks": 3, "sparse_block_size": 16, "sparse_attention_freq": [0, 1, 1]}

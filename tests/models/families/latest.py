@@ -76,7 +76,7 @@ hy_v4 = small(
 )
 GLM_NEXT: dict[str, Any] = {
     **{**HEADS, **EXPERTS, "qk_rope_head_dim": 0, "pad_token_id": None, "num_hidden_layers": 4, "hc_mult": 3},
-    **{"index_topk": 72, "index_kpool": 8, "index_head_dim": 20, "index_n_heads": 9, "swiglu_limit": 0.4},
+    **{"index_topk": 256, "index_kpool": 8, "index_head_dim": 20, "index_n_heads": 9, "swiglu_limit": 0.4},
     **{"linear_num_heads": 3, "linear_head_dim": 12, "mlp_layer_types": ["dense", "sparse", "sparse", "dense"]},
     "layer_types": ["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
     "indexer_types": ["full", "full", "shared", "full"],

@@ -25,7 +25,7 @@ INT8 = WeightFormat(WeightKind.INT8, 64)
 
 class Start:
     """One start of an engine on a folder, and what it did. config: None reads the folder's. finish: wait until a file
-    that this start makes has its name. limit_bytes: of the cache."""
+    that this start makes has its name. limit_bytes, memory_bytes: of the cache."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Start:
         weight_format: WeightFormat = INT8,
         finish: bool = True,
         limit_bytes: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         self.spec = read_model(config or json.loads((model / "config.json").read_text()))
         self.choose = lambda weight: BF16 if weight.role == "embedding" else weight_format
@@ -42,13 +43,13 @@ class Start:
         self.warnings: list[str] = []
         with Checkpoint.open(model) as checkpoint:
             self.entry = cache_entry(cache, checkpoint, self.spec, self.choose)
-            folder = KeptFolder(cache, limit_bytes)
+            folder = KeptFolder(cache, limit_bytes, memory_bytes)
             loaded = cached_weights(
                 folder, checkpoint, self.spec, self.choose, NumpyPacker(), self.progress, self.warnings.append
             )
         self.weights, self.file = loaded.weights, loaded.file
-        if finish and self.file is not None:
-            self.file.close()
+        if finish and self.file is not None and self.file.unfinished:
+            self.file.check_all(lambda wait_s: True)
 
     def progress(self, done_bytes: int, total_bytes: int, name: str) -> None:
         self.packed_bytes = done_bytes

@@ -29,10 +29,11 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(eq=False)
 class Stream:
-    """What a client saw of one answer. begin_s: when it asked, by time.perf_counter. times_s: seconds from then to each
-    piece with text."""
+    """What a client saw of one answer. begin_s: when it asked, by time.perf_counter. name: the answer's id. times_s:
+    seconds from begin_s to each piece with text."""
 
     begin_s: float
+    name: str = ""
     text: str = ""
     times_s: list[float] = field(default_factory=list)
     cached_tokens: int = 0
@@ -63,12 +64,19 @@ class Server:
     def _read(self, chunk: dict[str, Any], now_s: float, found: Stream) -> None:
         if "error" in chunk:
             found.error = str(chunk["error"])
+        found.name = chunk.get("id", found.name)
         for choice in chunk.get("choices", ()):
             if choice["text"]:
                 found.text += choice["text"]
                 found.times_s.append(now_s)
         details = (chunk.get("usage") or {}).get("prompt_tokens_details") or {}
         found.cached_tokens = details.get("cached_tokens") or found.cached_tokens
+
+    def parts_s(self, name: str) -> dict[str, float]:
+        """Where the time of an ended answer of one completion went, as the server explains it."""
+        with urllib.request.urlopen(f"{self.url}/v1/requests/{name}/explain", timeout=ANSWER_S) as answer:
+            found: dict[str, float] = json.load(answer)["completions"][0]["parts_s"]
+        return found
 
     def replicas(self) -> list[dict[str, Any]]:
         """The replicas, as the live view shows them."""
@@ -85,9 +93,9 @@ class Server:
                 raise SystemExit(f"{count} replicas were not ready within {START_S:g} s")
             time.sleep(0.2)
 
-    def kill_a_replica(self, busy: bool) -> bool:
-        """End a replica with SIGKILL that has a stream, or one that has none. -> was there one?"""
-        name = next((str(each["name"]) for each in self.replicas() if bool(each["running"]) is busy), "")
+    def kill_a_replica(self) -> bool:
+        """End a replica with SIGKILL that has a stream. -> was there one?"""
+        name = next((str(each["name"]) for each in self.replicas() if each["running"]), "")
         for pid in children(self.process.pid):
             with contextlib.suppress(OSError):
                 if name and name in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):

@@ -34,7 +34,7 @@ from twostroke.assembly.guesses import (
 from twostroke.assembly.optional import advice, ahead, chat_template, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, load
+from twostroke.assembly.weights import Progress, Report, checked, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.beams.book import BeamBook
 from twostroke.cache.manager import CacheManager
@@ -241,8 +241,7 @@ def build_heart(
     device, closing = found.device, ExitStack()
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, progress, report)
-    weights_check = BackgroundCheck(loaded.file, report)
-    closing.callback(weights_check.close)
+    weights_check = checked(loaded, report, closing)
     place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
     closing.callback(place.close)
     settler = placing.settler_on(device, loaded.weights, found.machine)
@@ -251,7 +250,7 @@ def build_heart(
     forward, memory, shelf = _forward_and_memory(found, weights, resolved, place, group)
     backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
-    proposer, readers = _guessing(found, weights, memory, place, report)
+    proposer, readers = _guessing(found, weights, memory, place, report, closing)
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on")
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
@@ -313,7 +312,7 @@ def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
 
 
 def _guessing(
-    found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report
+    found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report, closing: ExitStack
 ) -> tuple[Proposer | None, tuple[StepReader, ...]]:
     """What guesses beside the proposers that look up, and what reads hidden states for it."""
     resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
@@ -321,9 +320,10 @@ def _guessing(
     if guessing is None:
         return None, ()
     if isinstance(guessing, DraftModel):
-        own_weights = load(guessing.folder.path, guessing.spec, resolved, None, report).weights
+        own = load(guessing.folder.path, guessing.spec, resolved, None, report)
+        checked(own, report, closing).start()  # what it finds ends nothing: wrong guesses change no answer
         costs = placing.costs_for(found.device, found.machine, resolved)(guessing.spec)
-        return build_draft(guessing, own_weights, place, resolved, pools, costs.now, told), ()
+        return build_draft(guessing, own.weights, place, resolved, pools, costs.now, told), ()
     if isinstance(guessing, heads.MedusaModel):
         made, rows = heads.build_medusa(guessing, weights, memory, found.spec, place, resolved)
         return heads.medusa_proposer(made, told), (rows,)

@@ -19,7 +19,7 @@ from twostroke.assembly.calibrated_keys import SETTING, with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.ranks import over_sockets
 from twostroke.assembly.task import read_for_task
-from twostroke.assembly.weights import load, settler_of
+from twostroke.assembly.weights import checked, load, settler_of
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.backends.cpu.exchange import Exchange
 from twostroke.cluster.accepting import accepted
@@ -36,7 +36,6 @@ from twostroke.ranks.processes import connect
 from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME
-from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
@@ -164,8 +163,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
     plan_kv(needs, machine.available_bytes, needs.caches.bytes_of(pools), machine.memory_source)
     with ExitStack() as closing:
         loaded = load(path, part, resolved, None, report)
-        check = BackgroundCheck(loaded.file, report)
-        closing.callback(check.close)
+        check = checked(loaded, report, closing)
         exchange = meeting.exchange(resolved["cpu_level"])
         closing.callback(exchange.close)
         ops = CpuOps(resolved["cpu_level"], resolved["threads"])

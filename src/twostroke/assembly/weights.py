@@ -7,6 +7,7 @@ Must not know: how an engine is put together, servers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from twostroke.assembly.folders import CALIBRATED
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.config import Resolved
-from twostroke.env import Machine
+from twostroke.env import Machine, read_machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
 from twostroke.quant.formats import STORED, format_choice
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
+from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
 from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
@@ -33,6 +35,10 @@ from twostroke.weights.stored import tell_stored
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
 
+
+MEMORY_SHARE = 0.875
+"""Of the available memory, for weights that are packed now. Weights of a device may be larger than the host's memory:
+these go through their file, as pages that the system may write to the disk and forget."""
 
 NOT_PACKED = ":made here"
 """How keys of constants end that only some settings need: the packed file is the same with and without them."""
@@ -57,7 +63,10 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
                 report(scales)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
-            packed_files = KeptFolder(Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"])
+            memory_bytes = int(MEMORY_SHARE * read_machine().available_bytes)
+            packed_files = KeptFolder(
+                Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"], memory_bytes
+            )
             return cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
     finally:
         packer.close()
@@ -71,6 +80,13 @@ def _tell_calibrated(resolved: Resolved, report: Report) -> None:
 
 def _is_made(vector: Vector) -> bool:
     return vector.key.endswith(NOT_PACKED)
+
+
+def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> BackgroundCheck:
+    """What looks at the weights behind the start, once it is started; `closing` ends it."""
+    check = BackgroundCheck(loaded.file, report)
+    closing.callback(check.close)
+    return check
 
 
 def settler_of(weights: ModelWeights, machine: Machine) -> Settler:

@@ -31,6 +31,10 @@ NICENESS = 5
 """The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
 because it gets a quarter of a core."""
 
+NICENESS_OF_WRITING = 19
+"""The niceness of writing what this start packed. Only later starts need the file, so a busy engine loses little to it;
+an idle one, or one that ends, leaves it whole cores."""
+
 
 class MappedFile(Protocol):
     """A file whose weights are in use."""
@@ -40,8 +44,11 @@ class MappedFile(Protocol):
     unfinished: bool
     """Whether `check_all` makes the file what the next start can read; a process should not end before it has."""
 
-    def check_all(self, go_on: Callable[[], bool]) -> bool:
-        """Look at every block; False where `go_on` said no before the end. Raises StaleFile."""
+    def check_all(self, go_on: Callable[[float], bool]) -> bool:
+        """Look at every block; False where `go_on` said no before the end. Raises StaleFile.
+
+        go_on(wait_s): waits so long, or until nobody is disturbed any more. False where the engine ends.
+        """
 
     def close(self) -> None:
         """Finish what is unfinished. Closing twice is harmless."""
@@ -71,7 +78,6 @@ class BackgroundCheck:
 
     def finish(self) -> None:
         """Wait until every block was compared. Raises EngineStopped as `require_sound` does."""
-        self._no_delay.set()
         self._wait()
         self.require_sound()
 
@@ -87,14 +93,15 @@ class BackgroundCheck:
     def close(self) -> None:
         """End the thread, however far it has come; what is unfinished is finished. Closing twice is harmless."""
         self._stop.set()
-        self._no_delay.set()
         self._wait()
         atexit.unregister(self._wait)
         if self._file is not None:
             self._file.close()
 
     def _wait(self) -> None:
-        """Until the thread has ended. Ctrl-C gives up a file that is unfinished, and nobody waits for it again."""
+        """Until the thread has ended, which hurries now. Ctrl-C gives up a file that is unfinished, and nobody waits
+        for it again."""
+        self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return
         unfinished = self._file if self._file is not None and self._file.unfinished else None
@@ -110,13 +117,18 @@ class BackgroundCheck:
                 unfinished.discard()
             raise
 
+    def _go_on(self, wait_s: float) -> bool:
+        """See MappedFile.check_all. Whoever waits for the end is not disturbed."""
+        self._no_delay.wait(wait_s)
+        return not self._stop.is_set()
+
     def _run(self) -> None:
         if self._file is None:
             return
         self._no_delay.wait(DELAY_S)
-        give_way(NICENESS)
+        give_way(NICENESS_OF_WRITING if self._file.unfinished else NICENESS)
         try:
-            self.complete = self._file.check_all(lambda: not self._stop.is_set())
+            self.complete = self._file.check_all(self._go_on)
         except StaleFile as reason:
             self._file.discard()
             self._damage = str(reason)

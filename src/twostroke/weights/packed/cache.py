@@ -1,5 +1,5 @@
-"""The cache of packed weights: the first start packs into a file and answers from it while the file is made durable
-(fresh_file.py), every later one maps it.
+"""The cache of packed weights: the first start packs into memory and writes the file behind its first answers
+(fresh_file.py), every later one maps the file.
 
     folder/<fingerprint>-<formats and layout>.pack
 
@@ -26,13 +26,13 @@ from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
 from twostroke.program.values import Weight
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import Packer, Progress, load_weights, pack_into
+from twostroke.weights.load import Packer, Progress, pack_into
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
-from twostroke.weights.packed.file import PackedFile, map_file, new_file, remove_abandoned
+from twostroke.weights.packed.file import PartialFile, map_file, new_file, remove_abandoned
 from twostroke.weights.packed.fingerprint import fingerprint
-from twostroke.weights.packed.fresh_file import FreshFile
+from twostroke.weights.packed.fresh_file import FreshFile, PackedImage
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
 from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.tensors import check_tensors
@@ -104,27 +104,35 @@ def cached_weights(
     entry = cache_entry(folder.path, checkpoint, model, format_for)
     if entry.path.exists():
         try:
-            file = map_file(entry.path, entry.plan)
-            return _of_file(file, entry, model, format_for)
+            mapped = map_file(entry.path, entry.plan)
+            weights = weights_from_blobs(model, format_for, entry.plan.blobs(mapped.whole).__getitem__)
+            return CachedWeights(replace(weights, mapped=mapped.whole), mapped)
         except StaleFile as reason:
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
+    with ExitStack() as closing:
+        file = _new_file(folder, entry, checkpoint.origin, warn, closing)
+        image = PackedImage(entry.plan, None if file is None else file.whole)
+        pack_into(image, checkpoint, model, format_for, packer, progress)
+        image.require_filled()
+        weights = weights_from_blobs(model, format_for, entry.plan.blobs(image.whole).__getitem__)
+        fresh = None if file is None else FreshFile(file, image.whole, warn, closing.pop_all())
+    return CachedWeights(weights, fresh)
+
+
+def _new_file(
+    folder: KeptFolder, entry: CacheEntry, origin: str, warn: Callable[[str], None], closing: ExitStack
+) -> PartialFile | None:
+    """A file for weights that are packed now, ended by `closing`; None where the folder cannot hold it."""
     try:
         if entry.path.is_dir():
             raise OSError("a folder has the name of their file")
         remove_abandoned(folder.path)
         folder.make_room(entry.path, entry.plan.file_bytes, warn)
-        with ExitStack() as closing:
-            target = closing.enter_context(new_file(entry.path, entry.plan, checkpoint.origin))
-            pack_into(target, checkpoint, model, format_for, packer, progress)
-            fresh = FreshFile(target)
-            fresh.closing = closing.pop_all()
-            return _of_file(fresh, entry, model, format_for)
+        file = closing.enter_context(new_file(entry.path, entry.plan, origin))
+        if folder.memory_bytes is not None and entry.plan.file_bytes > folder.memory_bytes:
+            file.take_whole()
+        return file
     except OSError as reason:
-        words = getattr(reason, "strerror", None) or str(reason)
+        words = reason.strerror or str(reason)
         warn(f"Packed weights cannot be kept in {folder.path}: {words}. They are packed into memory, at every start.")
-    return CachedWeights(load_weights(checkpoint, model, format_for, packer, progress))
-
-
-def _of_file(file: PackedFile | FreshFile, entry: CacheEntry, model: Model, format_for: FormatChoice) -> CachedWeights:
-    weights = weights_from_blobs(model, format_for, entry.plan.blobs(file.whole).__getitem__)
-    return CachedWeights(replace(weights, mapped=file.whole), file)
+        return None

@@ -13,7 +13,8 @@ the file is compared, before anything is computed from it; all of them are compa
 start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync; until then the
 engine that packed them reads the same bytes through the file without a name (fresh_file.py).
 
-Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal.
+Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
+that memory does not hold beside their file go through a mapping whose room was taken before.
 
 Knows: bytes and files.
 Must not know: what is in the blobs.
@@ -26,14 +27,13 @@ import fcntl
 import mmap
 import os
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from twostroke.ops.operands import U8Array
-from twostroke.weights.packed.blobs import aligned_bytes
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, block_sums, num_blocks
 from twostroke.weights.packed.header import (
     PREAMBLE_BYTES,
@@ -53,82 +53,80 @@ SAMPLED_BLOCKS = 32
 CHUNK_BLOCKS = 64
 """Blocks compared between two looks at the clock: 16 MiB."""
 
-READ_BLOCKS = 8
-"""Blocks read back at a time behind packing."""
+DISK_UNIT_BYTES = 512
+"""What POSIX counts the room of a file in (st_blocks)."""
+
+WRITE_BYTES = 8 * BLOCK_BYTES
+"""Written at a time."""
+
+RESTS = 9.0
+"""Seconds of waiting for each second of writing."""
+
+GoOn = Callable[[float], bool]
+"""go_on(wait_s): wait so long, or until nobody is disturbed any more. False where no more of the work is wanted."""
 
 
-class FileTarget:
-    """A BlobTarget that writes to a partial file beside its final path; `finish` gives it the final name."""
+def always(_wait_s: float) -> bool:
+    """A GoOn that does not wait."""
+    return True
+
+
+class PartialFile:
+    """A file without its name yet, of its full length, beside its final path.
+
+    whole: its bytes, where weights are packed straight into it, because memory does not hold them beside it.
+    """
 
     def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
+        """Raises OSError."""
         self.path = path
         self._origin = origin
         self._plan = plan
         self._descriptor = descriptor
         self._temporary = temporary
-        self._extents = {extent.key: extent for extent in plan.extents}
-        self._asked = {extent.key: 0 for extent in plan.extents}
-        self._written = dict(self._asked)
-        self._counting = threading.Lock()
+        self._given_up = False
+        self.whole: U8Array | None = None
+        os.ftruncate(descriptor, plan.file_bytes)
 
-    def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
-        """See BlobTarget."""
-        if first_byte != self._asked[key]:
-            raise ValueError(f"{key}: bytes from {first_byte} on are out of order")
-        self._asked[key] += num_bytes
-        return aligned_bytes(num_bytes)
+    def take_whole(self) -> None:
+        """Set `whole`. The room on the disk is taken first, so that writing to it is never a signal. Raises OSError."""
+        if not hasattr(os, "posix_fallocate"):  # macOS
+            raise OSError("this system does not take room for a file before it is written")
+        os.posix_fallocate(self._descriptor, 0, self._plan.file_bytes)
+        self.whole = np.frombuffer(mmap.mmap(self._descriptor, self._plan.file_bytes), np.uint8)
 
-    def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """See BlobTarget. Raises OSError where the disk is full."""
-        extent = self._extents[key]
-        if first_byte + area.size > extent.num_bytes:
-            raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + area.size}) are too many")
-        offset = extent.offset + first_byte
-        _write_all(self._descriptor, area.data, offset)
-        begin_writing(self._descriptor, offset, area.size)
-        with self._counting:
-            self._written[key] += area.size
-
-    def map(self) -> U8Array:
-        """All bytes of the file, read-only; they stay valid whatever becomes of it. Raises OSError."""
-        self._require_whole()
-        mapping = mmap.mmap(self._descriptor, self._plan.file_bytes, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapping, np.uint8)
-
-    def finish(self) -> None:
-        """Write the header, make everything durable, and let the file appear under its path, in use by this process as
-        long as it is mapped. Raises OSError."""
-        self._require_whole()
-        header = encode(self._plan, self._read_sums(), self._origin)
+    def finish(self, whole: U8Array, go_on: GoOn = always) -> None:
+        """Write all bytes with a header, make them durable, and let the file appear under its path, in use until the
+        descriptor is closed. whole: (plan.file_bytes,); its header is left out. go_on: asked to wait between pieces,
+        nine times as long as one took, so that an engine at work hardly feels it. Raises OSError."""
+        if whole.size != self._plan.file_bytes:
+            raise ValueError(f"{whole.size} bytes are given, {self._plan.file_bytes} are planned")
+        sums: list[str] = []
+        for first in range(self._plan.data_start, self._plan.file_bytes, WRITE_BYTES):
+            if self._given_up:
+                return
+            begin_s = time.perf_counter()
+            chunk = whole[first : first + WRITE_BYTES]
+            sums += block_sums(chunk)
+            if whole is not self.whole:
+                _write_all(self._descriptor, chunk.data, first)
+            begin_writing(self._descriptor, first, chunk.size)
+            go_on(RESTS * (time.perf_counter() - begin_s))
+        header = encode(self._plan, "".join(sums), self._origin)
         _write_all(self._descriptor, preamble(header, self._plan.file_bytes) + header, 0)
         os.fsync(self._descriptor)
+        if self._given_up:
+            return
         os.replace(self._temporary, self.path)
         use(self._descriptor)
         with contextlib.suppress(OSError):  # a lost rename only costs another packing
             sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """The file gets no name, whatever is written from now on: `finish` fails, unless it has ended."""
+        """The file gets no name, whatever is written from now on, unless it has it already."""
+        self._given_up = True
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
-
-    def _require_whole(self) -> None:
-        for extent in self._plan.extents:
-            if self._written[extent.key] != extent.num_bytes:
-                raise ValueError(f"{extent.key}: {self._written[extent.key]} of {extent.num_bytes} bytes were written")
-        os.ftruncate(self._descriptor, self._plan.file_bytes)
-
-    def _read_sums(self) -> str:
-        """The checksums of all blocks, read back: what was written still lies in the page cache. An engine may be at
-        work meanwhile, whose memory is planned: one small buffer is read into."""
-        sums: list[str] = []
-        buffer = aligned_bytes(READ_BLOCKS * BLOCK_BYTES)
-        for first in range(self._plan.data_start, self._plan.file_bytes, buffer.size):
-            chunk = buffer[: self._plan.file_bytes - first]
-            if os.preadv(self._descriptor, [chunk.data], first) != chunk.size:
-                raise OSError("the file became shorter while it was written")
-            sums += block_sums(chunk)
-        return "".join(sums)
 
 
 class PackedFile:
@@ -165,15 +163,13 @@ class PackedFile:
         for place in sorted({last * step // steps for step in range(SAMPLED_BLOCKS)}):
             self.check_blocks(place, 1)
 
-    def check_all(
-        self, go_on: Callable[[], bool] = lambda: True, on_bytes: Callable[[int], None] = lambda num_bytes: None
-    ) -> bool:
+    def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
         """Compare every block; False where `go_on` said no before the end. Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.
         """
         for first in range(0, self.num_blocks, CHUNK_BLOCKS):
-            if not go_on():
+            if not go_on(0.0):
                 return False
             self.check_blocks(first, CHUNK_BLOCKS)
             on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))
@@ -192,12 +188,12 @@ class PackedFile:
 
 
 @contextlib.contextmanager
-def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[FileTarget]:
-    """A FileTarget; what was not finished when the block ends is removed. origin: for people. Raises OSError."""
+def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[PartialFile]:
+    """A PartialFile; what was not finished when the block ends is removed. origin: for people. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = _locked_temporary(path)
     try:
-        yield FileTarget(path, plan, descriptor, Path(name), origin)
+        yield PartialFile(path, plan, descriptor, Path(name), origin)
     finally:
         os.close(descriptor)
         with contextlib.suppress(FileNotFoundError):
@@ -245,6 +241,16 @@ def remove_abandoned(folder: Path) -> None:
         with contextlib.suppress(OSError), alone(path) as abandoned:
             if abandoned:
                 os.unlink(path)
+
+
+def unwritten_bytes(folder: Path) -> int:
+    """What partial files, which have their full length from the beginning, do not take on the disk yet."""
+    count = 0
+    for path in folder.glob("*.partial"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            count += max(0, status.st_size - DISK_UNIT_BYTES * status.st_blocks)
+    return count
 
 
 def _locked_temporary(path: Path) -> tuple[int, str]:

@@ -1,60 +1,106 @@
-"""A file of packed weights whose bytes are all there, while it has no name yet: an engine reads them at once, and the
-file is made durable behind its first answers.
+"""Weights that this start has packed: they lie in memory as in their file, and the file is written behind the first
+answers.
 
-The bytes lie once in memory, in the pages of the file. A process that ends before the file has its name leaves a
-partial file, which the next start removes (`remove_abandoned`).
+An engine uses the memory at once. A process that ends before the file has its name leaves a partial file, which the
+next start removes (`remove_abandoned`). Where the disk refuses the file, a sentence says so, and the next start packs
+again.
 
-Knows: a file that is being written.
+Knows: the layout of the file, memory.
 Must not know: threads, how weights are used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
+import threading
 from collections.abc import Callable
+from typing import cast
 
-from twostroke.weights.packed.file import FileTarget
-from twostroke.weights.packed.header import StaleFile
+import numpy as np
+
+from twostroke.ops.operands import U8Array
+from twostroke.weights.packed.file import GoOn, PartialFile, always
+from twostroke.weights.packed.header import FilePlan
 from twostroke.weights.packed.in_use import mark_used
 
 
-class FreshFile:
-    """Owns a file of which every blob is written. Satisfies `background_check.MappedFile`.
+class PackedImage:
+    """A BlobTarget: all bytes of a planned file. whole: (plan.file_bytes,) uint8; None for memory of its own."""
 
-    Raises OSError where the file cannot be mapped.
+    def __init__(self, plan: FilePlan, whole: U8Array | None = None) -> None:
+        self.whole = _in_huge_pages(plan.file_bytes) if whole is None else whole
+        self._extents = {extent.key: extent for extent in plan.extents}
+        self._asked = {extent.key: 0 for extent in plan.extents}
+        self._filled = dict(self._asked)
+        self._counting = threading.Lock()
+
+    def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
+        """See BlobTarget."""
+        extent = self._extents[key]
+        if first_byte != self._asked[key]:
+            raise ValueError(f"{key}: bytes from {first_byte} on are out of order")
+        if first_byte + num_bytes > extent.num_bytes:
+            raise ValueError(f"{key}: bytes [{first_byte}, {first_byte + num_bytes}) are too many")
+        self._asked[key] += num_bytes
+        begin = extent.offset + first_byte
+        return self.whole[begin : begin + num_bytes]
+
+    def put(self, key: str, first_byte: int, area: U8Array) -> None:
+        """See BlobTarget: the area is a part of the whole already."""
+        with self._counting:
+            self._filled[key] += area.size
+
+    def require_filled(self) -> None:
+        """Raises ValueError where a blob has bytes that nobody filled."""
+        for key, extent in self._extents.items():
+            if self._filled[key] != extent.num_bytes:
+                raise ValueError(f"{key}: {self._filled[key]} of {extent.num_bytes} bytes were filled")
+
+
+class FreshFile:
+    """Satisfies `background_check.MappedFile`.
+
+    file: without a name yet. whole: what is written to it. warn: told where the disk refuses. closing: what `close`
+    ends; until then the file is in use.
     """
 
     unfinished = True
 
-    def __init__(self, target: FileTarget) -> None:
-        self.path = target.path
-        self.whole = target.map()
-        self.closing = contextlib.ExitStack()
-        """Ends the target, and removes what has no name by then."""
-        self._target = target
-        self._done = False
+    def __init__(
+        self, file: PartialFile, whole: U8Array, warn: Callable[[str], None], closing: contextlib.ExitStack
+    ) -> None:
+        self.path = file.path
+        self._file, self._warn, self._closing = file, warn, closing
+        self._whole: U8Array | None = whole
 
-    def check_all(self, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Give the file its checksums and its name, once. `go_on` is not asked: packing again would cost more.
-
-        Raises StaleFile where the disk refuses: then what is mapped may be lost as well.
-        """
-        if self._done:
-            return True
-        self._done = True
-        with self.closing:
+    def check_all(self, go_on: GoOn = always) -> bool:
+        """Write the file and give it its name, once. It is written to its end: packing again would cost more."""
+        whole, self._whole = self._whole, None  # weights that are only on a device need no memory here afterwards
+        if whole is not None:
             try:
-                self._target.finish()
+                self._file.finish(whole, go_on)
             except OSError as reason:
-                raise StaleFile(f"what was packed cannot be written to the disk: {reason.strerror or reason}") from None
+                self._closing.close()  # gives the room back
+                words = reason.strerror or str(reason)
+                self._warn(f"Packed weights cannot be kept in {self.path.parent}: {words}. The next start packs again.")
         return True
 
     def close(self) -> None:
-        """The same for an engine that ends: what the disk refuses is packed again by the next start."""
-        with contextlib.suppress(StaleFile):
-            self.check_all()
+        """The same for an engine that ends. Closing twice is harmless."""
+        self.check_all()
+        self._closing.close()
         mark_used(self.path)
 
     def discard(self) -> None:
         """The file gets no name, unless it has it already: the next start packs anew."""
-        self._target.discard()
+        self._file.discard()
+
+
+def _in_huge_pages(num_bytes: int) -> U8Array:
+    """(num_bytes,) uint8 zeros, aligned to a page; in huge pages where the system has them."""
+    memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return cast(U8Array, np.frombuffer(memory, np.uint8))

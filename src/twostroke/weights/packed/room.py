@@ -6,8 +6,8 @@ as it takes, on a disk of any size, and shrinks when they need more. It only say
 disk can hold is kept in any case, because packing at each start costs more. A bound that a user sets holds for the new
 file too.
 
-Two processes that pack at once each see the disk as it is then. Where it cannot hold both files, the later one packs
-into memory.
+What another process has still to write of a file that has no name yet is not free either. Where the disk cannot hold
+both files, the later process does not keep its own.
 
 Knows: files of a cache folder, the room of its disk.
 Must not know: models, what is in a file.
@@ -27,6 +27,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from twostroke.weights.packed.cache_folder import CachedFile, cached_files
+from twostroke.weights.packed.file import unwritten_bytes
 from twostroke.weights.packed.in_use import alone
 
 KEPT_FREE_BYTES = 256 << 20
@@ -36,10 +37,12 @@ Report = Callable[[str], None]
 
 
 class KeptFolder(Struct, frozen=True):
-    """Where packed files are kept. limit_bytes: the most that all of them may take; None for the usual bound."""
+    """Where packed files are kept. limit_bytes: the most that all of them may take; None for the usual bound.
+    memory_bytes: larger weights are packed straight into their file; None where memory holds all."""
 
     path: Path
     limit_bytes: int | None = None
+    memory_bytes: int | None = None
 
     def make_room(self, new: Path, num_bytes: int, report: Report) -> None:
         """Room for a file of this size under the path `new`. report: told of each file that is removed.
@@ -64,7 +67,7 @@ class KeptFolder(Struct, frozen=True):
 
     def _lacking(self, kept_bytes: int, num_bytes: int) -> _Lacking:
         """kept_bytes: of the other files."""
-        free_bytes = shutil.disk_usage(self.path).free
+        free_bytes = shutil.disk_usage(self.path).free - unwritten_bytes(self.path)
         for_disk = num_bytes + KEPT_FREE_BYTES - free_bytes
         why = (
             f"they need {num_bytes / 1e9:.2f} GB and {KEPT_FREE_BYTES / 1e9:.2f} GB to spare,"

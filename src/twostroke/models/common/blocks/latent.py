@@ -147,8 +147,9 @@ def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows,
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
     """The matrix of the latent and of the turned key."""
     rows = shape.rank + shape.turned
-    orders = (HeadRows(1, rows, shape.rank), HeadRows(1, rows, shape.turned, shape.rank, shape.pairs))
-    orders = orders if shape.turned else orders[:1]
+    orders = [HeadRows(1, rows, shape.rank)]
+    if shape.turned:
+        orders.append(HeadRows(1, rows, shape.turned, shape.rank, shape.pairs))
     name = f"{shape.name}.kv_a_proj_with_mqa"
     return t.selected("kv_latent", name, rows, shape.hidden_size, orders, bias=shape.bias)
 

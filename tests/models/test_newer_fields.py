@@ -37,6 +37,19 @@ def test_published_names_of_mimo_mean_what_transformers_names_mean() -> None:
     assert program_of(own) == program_of(config)
 
 
+def test_glm_5_3_flash_has_as_many_positions_as_its_index_sees_whole() -> None:
+    assert read_model(changed("glm-5.3-flash", index_topk=72)).max_positions == 72 + 8 - 1
+    linear = changed("glm-5.3-flash", index_topk=72, layer_types=["linear_attention"] * 4)
+    assert read_model(linear).max_positions == 256
+
+
+def test_published_groups_of_glm_5_3_flash_mean_what_transformers_fields_mean() -> None:
+    config = FAMILIES["glm-5.3-flash"]().to_dict()
+    own = {name: value for name, value in config["text_config"].items() if not name.startswith("linear_")}
+    group = {"head_dim": 12, "num_heads": 3, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0}
+    assert program_of({**config, "text_config": {**own, "linear_attn_config": group}}) == program_of(config)
+
+
 def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> None:
     config = FAMILIES["minimax-m3"]().to_dict()
     blocks = {"sparse_topk_blocks": 3, "sparse_block_size": 16, "sparse_attention_freq": [0, 1, 1]}
@@ -147,6 +160,29 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
         ("ling-3", {"kda_lower_bound": 1.0}, "kda_lower_bound"),
         ("ling-3", {"rope_interleave": False}, "rope_interleave"),
         ("ling-3", {"layer_types": ["conv"]}, "layer_types"),
+        ("molmo2", {"qk_norm_type": "none"}, "qk_norm_type"),
+        ("molmo2", {"use_qk_norm": False}, "use_qk_norm"),
+        ("molmo2", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+        ("kolibri-1", {"sliding_window": None}, "sliding_window"),
+        ("kolibri-1", {"hidden_act": "gelu"}, "hidden_act"),
+        ("kolibri-1", {"attention_bias": True}, "attention_bias"),
+        ("axk2", {"q_lora_rank": 0}, "q_lora_rank"),
+        ("axk2", {"gated_norm_rank": 0}, "gated_norm_rank"),
+        ("hy-v4", {"swiglu_limit": 0.0}, "swiglu_limit"),
+        ("hy-v4", {"hc_mult": 1}, "hc_mult"),
+        ("hy-v4", {"indexer_types": ["shared", "full", "full", "full"]}, "indexer_types"),
+        ("hy-v4", {"attention_bias": True}, "attention_bias"),
+        ("glm-5.3-flash", {"index_kpool_always_select_tail": False}, "index_kpool_always_select_tail"),
+        ("glm-5.3-flash", {"index_topk": 70}, "index_topk"),
+        ("glm-5.3-flash", {"qk_rope_head_dim": 8}, "qk_rope_head_dim"),
+        ("glm-5.3-flash", {"layer_types": ["conv"]}, "layer_types"),
+        ("cohere-compass", {"rope_parameters": {"full_attention": None}}, "rope_parameters"),
+        ("beam", {"rope_parameters": {"sliding_attention": {}}}, "rope_parameters"),
+        ("beam", {"mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+        ("beam", {"n_group": 3}, "n_group"),
+        ("xglm", {"pad_token_id": 3}, "pad_token_id"),
+        ("xglm", {"add_cross_attention": True}, "add_cross_attention"),
+        ("ctrl", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("laguna", {"gating": "per-layer"}, "gating"),
         ("laguna", {"moe_apply_router_weight_on_input": True}, "moe_apply_router_weight_on_input"),
         ("laguna", {"num_attention_heads_per_layer": [4, 4]}, "num_attention_heads_per_layer"),

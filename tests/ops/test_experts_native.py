@@ -62,6 +62,7 @@ RULES = [  # bias, scores, groups, kept, best, least, added, factor
     (False, Scores.SOFTMAX, 8, 3, 1, 0.0, 0.0, 16.0),
     (False, Scores.SIGMOID, 1, 1, 1, 0.0, 0.0, 1.0),
     (True, Scores.SQRT_SOFTPLUS, 1, 1, 1, 0.0, 0.0, 1.5),
+    (True, Scores.SIGMOID_OF_LOGIT, 4, 2, 2, 0.0, 0.0, 1.0),
 ]
 
 

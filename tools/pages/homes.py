@@ -33,6 +33,8 @@ CAUSAL_OF_TYPE: dict[str, str] = {word: name for name, types in _TYPES.items() f
 '''
 WIDTH = 100
 """Characters of a line of words."""
+LONGEST = 120
+"""Characters of a line of the module."""
 
 
 def homes_module() -> str:
@@ -72,8 +74,11 @@ def _table(name: str, rows: Mapping[str, Sequence[str]], words: str) -> str:
 
 
 def _row(key: str, words: Sequence[str]) -> str:
-    pieces = wrap(" ".join(sorted(words)), WIDTH, break_long_words=False, break_on_hyphens=False)
-    if len(pieces) == 1:
-        return f'    "{key}": "{pieces[0]}",\n'
+    text = " ".join(sorted(words))
+    line = f'    "{key}": "{text}",'
+    if len(line) <= LONGEST:
+        return f"{line}\n"
+    width = min(WIDTH, len(text) - 1)  # two pieces or more: one piece would be put back behind its key
+    pieces = wrap(text, width, break_long_words=False, break_on_hyphens=False)
     lines = "".join(f'        "{piece} "\n' for piece in pieces)
     return f'    "{key}": (\n{lines}    ),\n'

@@ -65,6 +65,8 @@ int32_t launch(ts_context& device, const ts_chosen_latent_attention_args& a) {
   const int32_t status = fill(device, a, &args);
   if (status != TS_OK || a.batch.count == 0) return status;
   if (a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
+  if (a.sinks.data != nullptr && a.sinks.length != a.q.heads) return TS_BAD_SHAPE;
+  args.sinks = a.sinks.data;
   args.chosen = a.chosen.data;
   args.chosen_stride = a.chosen.stride;
   args.choices = width_of(a.chosen);

@@ -50,6 +50,8 @@ int32_t run(ts_context* context, const ts_chosen_latent_attention_args& a) {
   const int32_t status = fill(context, a, &job);
   if (status != TS_OK) return status;
   if (a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
+  if (a.sinks.data != nullptr && a.sinks.length != a.q.heads) return TS_BAD_SHAPE;
+  job.sinks = a.sinks.data;
   job.chosen = a.chosen.data;
   job.chosen_stride = a.chosen.stride;
   job.choices = width_of(a.chosen);

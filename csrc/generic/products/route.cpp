@@ -9,7 +9,7 @@
 namespace twostroke {
 namespace {
 
-enum Scores { kSoftmax = 0, kSigmoidOfEach = 1, kSqrtSoftplus = 2, kScores = 3 };
+enum Scores { kSoftmax = 0, kSigmoidOfEach = 1, kSqrtSoftplus = 2, kSigmoidOfLogit = 3, kScores = 4 };
 static_assert(kScores == kScoreKinds, "each kind of scores is made");
 
 // Numbers of the `count` largest choices among those that are not taken, largest first; of equal ones the lower number comes first.
@@ -77,7 +77,7 @@ void softmax(const float* logits, int64_t experts, float* scores) {
 
 void scores_of(int64_t kind, const float* logits, int64_t experts, float* scores) {
   if (kind == kSoftmax) return softmax(logits, experts, scores);
-  if (kind == kSigmoidOfEach) return each_score(logits, experts, scores, [](Vec x) { return sigmoid(x); });
+  if (kind == kSigmoidOfEach || kind == kSigmoidOfLogit) return each_score(logits, experts, scores, [](Vec x) { return sigmoid(x); });
   each_score(logits, experts, scores, [](Vec x) { return softplus(x); });
   for (int64_t e = 0; e < experts; ++e) scores[e] = sqrtf(scores[e]);
 }
@@ -91,7 +91,8 @@ void route_task(void* arg, int64_t row, int32_t) {
   bool taken[kMostExperts] = {};
   int32_t chosen[kMostExperts];
   scores_of(a.scores, logits, experts, scores);
-  for (int64_t e = 0; a.bias.data != nullptr && e < experts; ++e) biased[e] = scores[e] + a.bias.data[e];
+  const float* unbiased = a.scores == kSigmoidOfLogit ? logits : scores;
+  for (int64_t e = 0; a.bias.data != nullptr && e < experts; ++e) biased[e] = unbiased[e] + a.bias.data[e];
   const float* choices = a.bias.data != nullptr ? biased : logits;
   close_groups(a, choices, experts, taken);
   choose(choices, experts, count, taken, chosen);

@@ -6,7 +6,7 @@
 
 namespace twostroke {
 
-constexpr int64_t kScoreKinds = 3;  // of route
+constexpr int64_t kScoreKinds = 4;  // of route
 constexpr int64_t kRankStep = 8;    // what banks of low_rank are padded to
 constexpr int64_t kMostMixedStreams = 8;  // of stream_shares
 

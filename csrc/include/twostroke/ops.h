@@ -59,7 +59,7 @@ typedef int64_t ts_integer;
   OP(activate, F(value, out) F(integer, activation))                                                                     \
   OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
-  OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale)) \
+  OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, sinks)) \
   OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
   OP(clamp, F(value, out) F(number, limit))                                                                              \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \

@@ -10,6 +10,7 @@ from dataclasses import replace
 from twostroke.models.common.families.dense import dense_program
 from twostroke.models.common.families.llama import Defaults, read_dense
 from twostroke.models.common.fields.fields import one_window, windows_by_layer, with_silent
+from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.spec.fields import Fields
 from twostroke.spec.rope import MAX_POSITIONS
@@ -45,3 +46,9 @@ def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def emu3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Llama with tokens of images in its vocabulary (BAAI 2024)."""
     return llama(with_silent(fields, EMU3))
+
+
+@architecture("Emu3ForConditionalGeneration", model_type="emu3")
+def emu3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also makes tokens of images, and images of tokens."""
+    return language_model(fields, "Emu3ForCausalLM")

@@ -17,6 +17,7 @@ USUAL = {
     **{"lighton_ocr": "qwen3", "qianfan_ocr": "qwen3", "llava_onevision": "qwen2"},
     **{"got_ocr2": "qwen2", "ovis2": "qwen2", "video_llama_3": "qwen2", "qwen2_audio": "qwen2"},
     **{"audioflamingo3": "qwen2", "granite_speech": "granite", "exaone4_5": "exaone4"},
+    **{"musicflamingo": "qwen2", "granite_speech_plus": "granite"},
     **{"minicpmv4_6": "qwen3_5_text", "hyperclovax_vision_v2": "hyperclovax"},
     **{"fast_vlm": "qwen2", "granite_docling": "granite", "granite4_vision": "granite"},
     **{"minicpmv4_7": "qwen3_5_text", "minicpm_ocr": "qwen3_5_text"},
@@ -86,9 +87,11 @@ def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     "Qwen2AudioForConditionalGeneration",
     "AudioFlamingo3ForConditionalGeneration",
     "GraniteSpeechForConditionalGeneration",
+    "GraniteSpeechPlusForConditionalGeneration",
+    "MusicFlamingoForConditionalGeneration",
     "MossTranscribeDiarizeForConditionalGeneration",
     model_type="qwen2_audio",
-    other_types=("audioflamingo3", "granite_speech", MOSS),
+    other_types=("audioflamingo3", "granite_speech", "granite_speech_plus", "musicflamingo", MOSS),
 )
 def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The language model of a checkpoint that also hears, without adapters that only sounds need."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.program.op import Op
-from twostroke.program.values import Cache, PagedKV, Rope, Size, StateCache, Value, Vector, Weight
+from twostroke.program.values import Cache, PagedKV, Rope, Size, StateCache, Tensor, Value, Vector, Weight
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,5 +99,10 @@ class Program:
 
 
 def _numbers(weight: Weight) -> int:
-    """How many numbers a matrix or a bank has, with its biases; one that several matrices share counts once."""
-    return weight.elements + sum(part.length for part in dict.fromkeys(weight.bias))
+    """How many numbers a matrix or a bank has, with its biases; one that several matrices or rows share counts once."""
+    return weight.elements + sum(_distinct(part) for part in dict.fromkeys(weight.bias))
+
+
+def _distinct(part: Tensor) -> int:
+    """Numbers of a bias; an order whose heads begin at one number repeats it."""
+    return part.order.count if part.order is not None and part.order.step == 0 else part.length

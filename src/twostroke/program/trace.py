@@ -125,9 +125,17 @@ class Tracer:
         return self.weight(role, sum(outputs.values()), columns, parts, biases if bias else ())
 
     def selected(
-        self, role: str, name: str, stored_rows: int, columns: int, orders: Sequence[HeadRows], *, bias: bool = False
+        self,
+        role: str,
+        name: str,
+        stored_rows: int,
+        columns: int,
+        orders: Sequence[HeadRows | None],
+        *,
+        bias: bool = False,
     ) -> Weight:
-        """The matrix of rows of one tensor (stored_rows, columns): those of each order, one after the other."""
+        """The matrix of rows of one tensor (stored_rows, columns): those of each order, one after the other. An order
+        that is None: all rows as they are stored."""
         shape, full = (stored_rows, columns), f"{self._prefix}{name}"
         parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)
         biases = tuple(Tensor(f"{full}.bias", shape[:1], order=order) for order in orders)

@@ -43,9 +43,11 @@ class RopeSpec:
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
     growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
-    1 + growth log(1 + floor((p + ahead) / original_positions)). still: nothing turns; that factor is all there is.
+    1 + growth log(1 + floor((p + ahead) / original_positions)), or where `power` is above 0 for those of Beam, by
+    (1 + (p + ahead) / original_positions) ^ power. still: nothing turns; that factor is all there is.
     turned: of proportional, how many of the rotary_dim / 2 pairs turn, the fastest; the others keep their place.
-    back: positions that a rotation lags behind its own, and none before 0. undone: rotations the other way round.
+    back: positions that a rotation lags behind its own, and none before 0; below 0 it is ahead. undone:
+    rotations the other way round.
     """
 
     kind: RopeKind
@@ -62,6 +64,7 @@ class RopeSpec:
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
     growth: float = 0.0
+    power: float = 0.0
     ahead: int = 0
     still: bool = False
     turned: int = 0

@@ -54,6 +54,10 @@ def opt(**changes: Any) -> Config:
     )
 
 
+XGLM: dict[str, Any] = {
+    **{"vocab_size": 199, "d_model": 64, "num_layers": 3, "attention_heads": 4, "ffn_dim": 112, "init_std": 0.2},
+    **{"max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1},
+}
 CLASSIC: dict[str, Config] = {
     "stablelm": stablelm(),
     "stablelm-parallel": stablelm(use_parallel_residual=True, use_qkv_bias=True, tie_word_embeddings=True),
@@ -63,6 +67,11 @@ CLASSIC: dict[str, Config] = {
     "nemotron": nemotron(),
     "nemotron-biases": nemotron(attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
     "phi": phi(),
+    "xglm": lambda: transformers.XGLMConfig(**XGLM),
+    "ctrl": lambda: transformers.CTRLConfig(
+        **{"vocab_size": 199, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "dff": 112},
+        **{"initializer_range": 0.2, "layer_norm_epsilon": 1e-3, "bos_token_id": 1, "eos_token_id": 2},
+    ),
     "phi-odd-sizes": phi(hidden_size=60, num_attention_heads=3, num_key_value_heads=1, partial_rotary_factor=0.4),
     "gpt-neox": gpt_neox(),
     "gpt-neox-sequential": gpt_neox(use_parallel_residual=False, attention_bias=False),

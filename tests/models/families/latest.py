@@ -12,7 +12,18 @@ import transformers
 
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
-from tests.models.families.wrapped import CLIP, SIGLIP, TOWER, of_type, wrapped
+from tests.models.families.latent import EXPERTS, HEADS
+from tests.models.families.wrapped import (
+    CLIP,
+    GLM_TOWER,
+    GRANITE_EARS,
+    QWEN_TOWER,
+    SIGLIP,
+    TEXT,
+    TOWER,
+    of_type,
+    wrapped,
+)
 
 STEP: dict[str, Any] = {
     **{**SMALL, "num_hidden_layers": 4, "head_dim": 24, "sliding_window": 20, "num_sliding_attention_heads": 6},
@@ -41,9 +52,61 @@ bailing_hybrid = small(
     **{"pad_token_id": None, "routed_scaling_factor": 1.7},
 )
 
+kolibri = small(
+    transformers.Kolibri1Config,
+    **{"head_dim": 24, "num_hidden_layers": 3, "sliding_window": 20, "num_experts": 8, "num_experts_per_tok": 3},
+    **{"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "norm_topk_prob": True},
+    **{"moe_intermediate_size": 40, "shared_expert_intermediate_size": 48},
+)
+axk2 = small(
+    transformers.AXK2Config,
+    **{
+        **HEADS,
+        **EXPERTS,
+        "pad_token_id": None,
+        "gated_norm_rank": 6,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+    },
+    **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
+)
+hy_v4 = small(
+    transformers.HYV4Config,
+    **{**HEADS, **EXPERTS, "pad_token_id": None, "swiglu_limit": 0.4, "hc_mult": 3, "num_hidden_layers": 4},
+    **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
+)
+GLM_NEXT: dict[str, Any] = {
+    **{**HEADS, **EXPERTS, "qk_rope_head_dim": 0, "pad_token_id": None, "num_hidden_layers": 4, "hc_mult": 3},
+    **{"index_topk": 256, "index_kpool": 8, "index_head_dim": 20, "index_n_heads": 9, "swiglu_limit": 0.4},
+    **{"linear_num_heads": 3, "linear_head_dim": 12, "mlp_layer_types": ["dense", "sparse", "sparse", "dense"]},
+    "layer_types": ["linear_attention", "indexed_attention", "indexed_attention", "linear_attention"],
+    "indexer_types": ["full", "full", "shared", "full"],
+}
+beam = small(
+    transformers.BeamConfig,
+    **{"head_dim": 24, "num_hidden_layers": 4, "sliding_window": 20, "num_experts": 8, "num_experts_per_tok": 3},
+    **{"n_group": 4, "topk_group": 2, "moe_intermediate_size": 40, "final_logit_softcapping": 1.5},
+    **{"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
+    layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+)
+COMPASS: dict[str, Any] = {
+    **{"head_dim": 24, "sliding_window": 20, "num_hidden_layers": 3, "logit_scale": 0.7, "tie_word_embeddings": False},
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
+SECTIONED = {"rope_type": "default", "rope_theta": 5e4, "mrope_section": [4, 4, 4]}
+
 
 def step(**changes: Any) -> Config:
     return wrapped("Step3p7", {**STEP, **changes}, vision_config=STEP_TOWER)
+
+
+def molmo2(**changes: Any) -> Config:
+    adapter = {"hidden_size": 16, "intermediate_size": 24, "text_hidden_size": 64, "num_attention_heads": 2}
+    return wrapped(
+        "Molmo2",
+        {"head_dim": 24, "additional_vocab_size": 199, **changes},
+        vision_config={**TOWER, "image_size": [28, 28], "patch_size": 14, "head_dim": 8, "num_key_value_heads": 2},
+        adapter_config={**adapter, "vision_feature_layer": [0], "num_key_value_heads": 2, "head_dim": 8},
+    )
 
 
 def nemotron_omni() -> transformers.PretrainedConfig:
@@ -67,6 +130,39 @@ LATEST: dict[str, Config] = {
     "ling-3-open-gate": bailing_hybrid(
         kda_safe_gate=False, layer_types=["full_attention", "linear_attention"] * 2, norm_topk_prob=False
     ),
+    "kolibri-1": kolibri(),
+    "axk2": axk2(),
+    "axk2-groups": axk2(n_group=4, topk_group=2, attention_bias=True),
+    "hy-v4": hy_v4(),
+    "hy-v4-plain": hy_v4(hc_magnitude=1.3, indexer_types=["full", "shared", "shared", "full"]),
+    "glm-5.3-flash": wrapped("Glm5Next", GLM_NEXT, vision_config=GLM_TOWER),
+    "beam": beam(),
+    "beam-turning": beam(
+        rope_parameters=dict.fromkeys(
+            ("full_attention", "sliding_attention"), {"rope_type": "default", "rope_theta": 5e4}
+        ),
+        **{"final_logit_softcapping": None, "attention_bias": True, "n_group": 1, "topk_group": 1},
+    ),
+    "emu3-with-images": lambda: transformers.Emu3Config(
+        text_config=TEXT,
+        vq_config={"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
+        vocabulary_map={"<image>": 7},
+        architectures=["Emu3ForConditionalGeneration"],
+    ),
+    "cohere-compass": small(transformers.CohereCompassTextConfig)(
+        **COMPASS, rope_parameters=dict.fromkeys(("full_attention", "sliding_attention"), SECTIONED)
+    ),
+    "cohere-compass-with-images": wrapped(
+        "CohereCompass",
+        {**COMPASS, "rope_parameters": {"full_attention": None, "sliding_attention": SECTIONED}},
+        vision_config={**QWEN_TOWER, "out_hidden_size": 64, "deepstack_visual_indexes": []},
+        tie_word_embeddings=False,
+    ),
+    "molmo2": molmo2(),
+    "molmo2-olmo": molmo2(
+        **{"qk_norm_type": "olmo", "norm_after": True, "attention_bias": True, "rope_scaling_layers": [1]},
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0},
+    ),
     "nemotron-omni": nemotron_omni,
     "granite-4-vision": wrapped(
         "Granite4Vision",
@@ -74,6 +170,12 @@ LATEST: dict[str, Config] = {
         vision_config={**SIGLIP, "hidden_size": 64, "patch_size": 7},
         qformer_config={"num_hidden_layers": 1, "intermediate_size": 24},
         **{"downsample_rate": "1/2", "deepstack_layer_map": [[0, 0]], "spatial_target_layers": [0, 1, 1, 1]},
+    ),
+    "granite-speech-plus": wrapped("GraniteSpeechPlus", of_type("granite"), **GRANITE_EARS),
+    "music-flamingo": wrapped(
+        "MusicFlamingo",
+        of_type("qwen2"),
+        audio_config={**TOWER, "model_type": "audioflamingo3_encoder", "num_mel_bins": 8, "max_source_positions": 8},
     ),
     "perception-lm": wrapped("PerceptionLM", of_type("llama"), vision_config={**CLIP, "model_args": {"embed_dim": 16}}),
 }

@@ -62,6 +62,13 @@ SAM: dict[str, Any] = {
     **{**SMALL_TOWER, "model_type": "sam_vision_model", "output_channels": 8, "mlp_dim": 24},
     **{"global_attn_indexes": [0], "window_size": 2, "num_pos_feats": 4},
 }
+GRANITE_EARS: dict[str, Any] = {
+    "encoder_config": {
+        **{"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "dim_head": 8, "input_dim": 8, "output_dim": 8},
+        **{"context_size": 8, "conv_kernel_size": 3, "feedforward_mult": 2},
+    },
+    "projector_config": {**TOWER, "model_type": "blip_2_qformer", "encoder_hidden_size": 16},
+}
 WRAPPED: dict[str, Config] = {
     "qwen3-vl-moe": wrapped(
         "Qwen3VLMoe",
@@ -211,29 +218,7 @@ WRAPPED: dict[str, Config] = {
     "audio-flamingo3": wrapped(
         "AudioFlamingo3", of_type("qwen2"), audio_config={**TOWER, "num_mel_bins": 8, "max_source_positions": 8}
     ),
-    "granite-speech": wrapped(
-        "GraniteSpeech",
-        of_type("granite"),
-        encoder_config={
-            "hidden_dim": 16,
-            "num_layers": 1,
-            "num_heads": 2,
-            "dim_head": 8,
-            "input_dim": 8,
-            "output_dim": 8,
-            "context_size": 8,
-            "conv_kernel_size": 3,
-            "feedforward_mult": 2,
-        },
-        projector_config={
-            "model_type": "blip_2_qformer",
-            "hidden_size": 16,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 24,
-            "encoder_hidden_size": 16,
-        },
-    ),
+    "granite-speech": wrapped("GraniteSpeech", of_type("granite"), **GRANITE_EARS),
     "qwen2-audio": wrapped("Qwen2Audio", of_type("qwen2"), audio_config=WHISPER),
     "voxtral": wrapped(
         "Voxtral", of_type("llama", head_dim=16), audio_config={**TOWER, "num_mel_bins": 8, "max_source_positions": 8}

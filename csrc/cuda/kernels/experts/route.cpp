@@ -13,7 +13,7 @@ TS_SHARED(float, group_values, kMostChoices);
 TS_SHARED(int32_t, group_taken, kMostChoices);
 TS_SHARED(float, route_total, 1);
 
-enum RouteScores { kSoftmaxScores = 0, kSigmoidScores = 1 };  // else the root of softplus
+enum RouteScores { kSoftmaxScores = 0, kSigmoidScores = 1, kRootScores = 2 };  // else a sigmoid, chosen by logits
 
 // The largest of a group's choices, or the sum of its two largest.
 TS_DEVICE_INLINE float value_of_group(int64_t first, int64_t count, int64_t best) {
@@ -32,7 +32,7 @@ TS_DEVICE_INLINE float value_of_group(int64_t first, int64_t count, int64_t best
 
 TS_DEVICE_INLINE float score_of_logit(int64_t kind, float logit, float largest) {
   if (kind == kSoftmaxScores) return exp(logit - largest);
-  return kind == kSigmoidScores ? sigmoid(logit) : __builtin_sqrtf(softplus(logit));
+  return kind == kRootScores ? __builtin_sqrtf(softplus(logit)) : sigmoid(logit);
 }
 
 // By all threads of the block.
@@ -50,7 +50,8 @@ TS_DEVICE_INLINE void make_scores(const RouteArgs& args, const float* logits) {
   for (int64_t e = thread; e < args.experts; e += threads()) {
     const float score = args.scores == kSoftmaxScores ? route_scores[e] / total : route_scores[e];
     route_scores[e] = score;
-    route_choices[e] = args.bias != nullptr ? score + args.bias[e] : logits[e];
+    const float unbiased = args.scores > kRootScores ? logits[e] : score;
+    route_choices[e] = args.bias != nullptr ? unbiased + args.bias[e] : logits[e];
     route_taken[e] = 0;
   }
   barrier();

@@ -11,6 +11,7 @@ from __future__ import annotations
 _NAMES: dict[str, str] = {
     "classic.biogpt": "BioGptForCausalLM",
     "classic.bloom": "BloomForCausalLM",
+    "classic.ctrl": "CTRLLMHeadModel",
     "classic.falcon": "FalconForCausalLM",
     "classic.gpt_bigcode": "GPTBigCodeForCausalLM",
     "classic.gpt_neo": "GPTNeoForCausalLM",
@@ -26,7 +27,10 @@ _NAMES: dict[str, str] = {
     "classic.phi": "PhiForCausalLM",
     "classic.stablelm": "StableLmForCausalLM",
     "classic.starcoder2": "Starcoder2ForCausalLM",
-    "dense.cohere": "Cohere2ForCausalLM CohereForCausalLM",
+    "classic.xglm": "XGLMForCausalLM",
+    "dense.cohere": (
+        "Cohere2ForCausalLM CohereCompassForCausalLM CohereCompassForConditionalGeneration CohereForCausalLM "
+    ),
     "dense.ernie4_5": "Ernie4_5ForCausalLM PaddleOCRVLForConditionalGeneration",
     "dense.exaone4": "Exaone4ForCausalLM",
     "dense.gemma": "GemmaForCausalLM",
@@ -44,6 +48,7 @@ _NAMES: dict[str, str] = {
     "dense.granite": "GraniteForCausalLM",
     "dense.hunyuan": "HunYuanDenseV1ForCausalLM HunYuanVLForConditionalGeneration",
     "dense.ministral3": "Ministral3ForCausalLM",
+    "dense.molmo2": "Molmo2ForConditionalGeneration",
     "dense.olmo2": "Olmo2ForCausalLM Olmo3ForCausalLM",
     "dense.phi3": "Phi3ForCausalLM Phi4MultimodalForCausalLM",
     "dense.seed_oss": "SeedOssForCausalLM",
@@ -90,35 +95,38 @@ _NAMES: dict[str, str] = {
     "experts.solar_open": "SolarOpenForCausalLM",
     "gpt2": "GPT2LMHeadModel",
     "latent.axk1": "AXK1ForCausalLM",
+    "latent.axk2": "AXK2ForCausalLM",
     "latent.deepseek_v2": "DeepseekV2ForCausalLM",
     "latent.deepseek_v3": "DeepseekV3ForCausalLM KimiK25ForConditionalGeneration Kimi_K25ForConditionalGeneration",
     "latent.deepseek_v32": "DeepseekV32ForCausalLM",
     "latent.deepseek_v4": "DeepseekV4ForCausalLM",
     "latent.glm4_moe_lite": "Glm4MoeLiteForCausalLM",
     "latent.glm_moe_dsa": "GlmMoeDsaForCausalLM",
+    "latent.hy_v4": "HYV4ForCausalLM",
     "latent.longcat_flash": "LongcatFlashForCausalLM",
     "latent.minicpm3": "MiniCPM3ForCausalLM",
     "latent.mistral4": "Mistral4ForCausalLM",
     "latent.youtu": "YoutuForCausalLM",
-    "llama": "Emu3ForCausalLM LlamaForCausalLM",
+    "llama": "Emu3ForCausalLM Emu3ForConditionalGeneration LlamaForCausalLM",
     "llava": (
         "AudioFlamingo3ForConditionalGeneration AyaVisionForConditionalGeneration "
         "Cohere2VisionForConditionalGeneration DeepseekVLForConditionalGeneration "
         "DeepseekVLHybridForConditionalGeneration Exaone4_5_ForConditionalGeneration "
         "FastVlmForConditionalGeneration GotOcr2ForConditionalGeneration "
         "Granite4VisionForConditionalGeneration GraniteDoclingForConditionalGeneration "
-        "GraniteSpeechForConditionalGeneration HyperCLOVAXVisionV2ForConditionalGeneration "
-        "Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration InternVLForConditionalGeneration "
-        "JanusForConditionalGeneration Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration "
-        "LightOnOcrForConditionalGeneration LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
+        "GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration "
+        "HyperCLOVAXVisionV2ForConditionalGeneration Idefics2ForConditionalGeneration "
+        "Idefics3ForConditionalGeneration InternVLForConditionalGeneration JanusForConditionalGeneration "
+        "Lfm2VlForConditionalGeneration Lfm3VlForConditionalGeneration LightOnOcrForConditionalGeneration "
+        "LlavaForConditionalGeneration LlavaNextForConditionalGeneration "
         "LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration "
         "MiniCPMOcrForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
         "MiniCPMV4_7ForConditionalGeneration Mistral3ForConditionalGeneration "
-        "MossTranscribeDiarizeForConditionalGeneration Ovis2ForConditionalGeneration "
-        "PerceptionLMForConditionalGeneration QianfanOCRForConditionalGeneration "
-        "Qwen2AudioForConditionalGeneration SmolVLMForConditionalGeneration "
-        "VideoLlama3ForConditionalGeneration VideoLlavaForConditionalGeneration "
-        "VipLlavaForConditionalGeneration VoxtralForConditionalGeneration "
+        "MossTranscribeDiarizeForConditionalGeneration MusicFlamingoForConditionalGeneration "
+        "Ovis2ForConditionalGeneration PerceptionLMForConditionalGeneration "
+        "QianfanOCRForConditionalGeneration Qwen2AudioForConditionalGeneration "
+        "SmolVLMForConditionalGeneration VideoLlama3ForConditionalGeneration "
+        "VideoLlavaForConditionalGeneration VipLlavaForConditionalGeneration VoxtralForConditionalGeneration "
     ),
     "mistral": "MinistralForCausalLM MistralForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -156,6 +164,7 @@ _NAMES: dict[str, str] = {
     "states.bailing_hybrid": "BailingHybridForCausalLM",
     "states.bamba": "BambaForCausalLM",
     "states.falcon_h1": "FalconH1ForCausalLM",
+    "states.glm5_next": "Glm5NextForConditionalGeneration",
     "states.granite_hybrid": "GraniteMoeHybridForCausalLM",
     "states.jamba": "JambaForCausalLM",
     "states.kimi_linear": "KimiLinearForCausalLM",
@@ -175,8 +184,10 @@ _NAMES: dict[str, str] = {
     "states.rwkv7": "RWKV7ForCausalLM",
     "states.zamba": "ZambaForCausalLM",
     "states.zamba2": "Zamba2ForCausalLM",
+    "windowed_experts.beam": "BeamForCausalLM",
     "windowed_experts.cohere2_moe": "Cohere2MoeForCausalLM",
     "windowed_experts.flint": "FlintForCausalLM",
+    "windowed_experts.kolibri1": "Kolibri1ForCausalLM",
     "windowed_experts.laguna": "LagunaForCausalLM",
     "windowed_experts.mellum": "MellumForCausalLM",
     "windowed_experts.mimo_v2_flash": "MiMoV2FlashForCausalLM",
@@ -186,6 +197,7 @@ _NAMES: dict[str, str] = {
 
 _TYPES: dict[str, str] = {
     "AXK1ForCausalLM": "axk1",
+    "AXK2ForCausalLM": "axk2",
     "AfmoeForCausalLM": "afmoe",
     "ApertusForCausalLM": "apertus",
     "ArceeForCausalLM": "arcee",
@@ -195,12 +207,16 @@ _TYPES: dict[str, str] = {
     "BailingHybridForCausalLM": "bailing_hybrid",
     "BailingMoeV2ForCausalLM": "bailing_moe",
     "BambaForCausalLM": "bamba",
+    "BeamForCausalLM": "beam",
     "BioGptForCausalLM": "biogpt",
     "BitNetForCausalLM": "bitnet",
     "BloomForCausalLM": "bloom",
+    "CTRLLMHeadModel": "ctrl",
     "CodeGenForCausalLM": "codegen",
     "Cohere2ForCausalLM": "cohere2",
     "Cohere2MoeForCausalLM": "cohere2_moe",
+    "CohereCompassForCausalLM": "cohere_compass_text",
+    "CohereCompassForConditionalGeneration": "cohere_compass",
     "CohereForCausalLM": "cohere",
     "CwmForCausalLM": "cwm",
     "DbrxForCausalLM": "dbrx",
@@ -214,6 +230,7 @@ _TYPES: dict[str, str] = {
     "DogeForCausalLM": "doge",
     "Dots1ForCausalLM": "dots1",
     "Emu3ForCausalLM": "emu3_text_model",
+    "Emu3ForConditionalGeneration": "emu3",
     "Ernie4_5ForCausalLM": "ernie4_5",
     "Ernie4_5_MoeForCausalLM": "ernie4_5_moe",
     "Ernie4_5_VLMoeForConditionalGeneration": "ernie4_5_vl_moe",
@@ -244,6 +261,7 @@ _TYPES: dict[str, str] = {
     "Glm4MoeLiteForCausalLM": "glm4_moe_lite",
     "Glm4vForConditionalGeneration": "glm46v glm4v",
     "Glm4vMoeForConditionalGeneration": "glm4v_moe",
+    "Glm5NextForConditionalGeneration": "glm5_next",
     "GlmForCausalLM": "glm",
     "GlmMoeDsaForCausalLM": "glm_moe_dsa",
     "GlmOcrForConditionalGeneration": "glm_ocr",
@@ -256,6 +274,7 @@ _TYPES: dict[str, str] = {
     "GraniteSWAForCausalLM": "granite_swa",
     "Grok1ModelForCausalLM": "grok-1",
     "HYV3ForCausalLM": "hy_v3",
+    "HYV4ForCausalLM": "hy_v4",
     "HeliumForCausalLM": "helium",
     "HunYuanDenseV1ForCausalLM": "hunyuan_v1_dense",
     "HunYuanMoEV1ForCausalLM": "hunyuan_v1_moe",
@@ -267,6 +286,7 @@ _TYPES: dict[str, str] = {
     "JetMoeForCausalLM": "jetmoe",
     "KimiLinearForCausalLM": "kimi_linear",
     "Kimi_K25ForConditionalGeneration": "kimi_k25",
+    "Kolibri1ForCausalLM": "kolibri1",
     "LagunaForCausalLM": "laguna",
     "Lfm2ForCausalLM": "lfm2",
     "Lfm2MoeForCausalLM": "lfm2_moe",
@@ -297,6 +317,7 @@ _TYPES: dict[str, str] = {
     "MixtralForCausalLM": "mixtral",
     "MllamaForConditionalGeneration": "mllama",
     "ModernBertDecoderForCausalLM": "modernbert-decoder",
+    "Molmo2ForConditionalGeneration": "molmo2",
     "MptForCausalLM": "mpt",
     "MuseGlimmerForConditionalGeneration": "muse_glimmer",
     "NanoChatForCausalLM": "nanochat",
@@ -317,7 +338,9 @@ _TYPES: dict[str, str] = {
     "Phi4MultimodalForCausalLM": "phi4_multimodal",
     "PhiForCausalLM": "phi",
     "PhimoeForCausalLM": "phimoe",
-    "Qwen2AudioForConditionalGeneration": "audioflamingo3 granite_speech moss_transcribe_diarize qwen2_audio",
+    "Qwen2AudioForConditionalGeneration": (
+        "audioflamingo3 granite_speech granite_speech_plus moss_transcribe_diarize musicflamingo qwen2_audio "
+    ),
     "Qwen2ForCausalLM": "qwen2 qwen2_5_omni_text qwen2_5_vl_text qwen2_vl_text",
     "Qwen2MoeForCausalLM": "qwen2_moe",
     "Qwen2VLForConditionalGeneration": "qwen2_5_vl qwen2_vl",
@@ -343,6 +366,7 @@ _TYPES: dict[str, str] = {
     "Step3p7ForConditionalGeneration": "step3p5 step3p7",
     "VaultGemmaForCausalLM": "vaultgemma",
     "VoxtralForConditionalGeneration": "voxtral",
+    "XGLMForCausalLM": "xglm",
     "XverseForCausalLM": "xverse",
     "YoutuForCausalLM": "youtu",
     "Zamba2ForCausalLM": "zamba2",

@@ -1,16 +1,20 @@
-"""Command R, R7B and A: both blocks read one layer norm; interleaved rotations (Cohere 2024, 2025).
+"""Command R, R7B and A, North: both blocks read one layer norm; interleaved rotations (Cohere 2024, 2025).
 
 Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import parallel_layer
 from twostroke.models.common.blocks.norm import HeadWeights, NormKind
+from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.fields.nested import NOTHING, language_model
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
+from twostroke.models.common.fields.typed_ropes import ropes_or_none
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.program.trace import Tracer
 from twostroke.program.values import Value
@@ -56,11 +60,33 @@ def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return parts.facts, decoder_program(parts.decoder, layer)
 
 
-def _read(fields: Fields) -> Parts:
-    parts = read_parts(fields, SILENT, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
+@architecture("CohereCompassForCausalLM", model_type="cohere_compass_text")
+def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """North: halves of a head turn against each other. rope_parameters has a group for each type of layer; layers of a
+    type whose group is null do not turn. Every layer sees everything unless layer_types says others."""
+    parts = _read(fields, {"logit_scale": 1.0}, interleaved=False)
+    fields, layers = parts.fields, parts.facts.num_layers
+    windows = windows_by_layer(fields, layers, window_of(fields, 4096), (0,) * layers)
+    ropes = ropes_or_none(fields, windows, parts.heads.head_dim, parts.facts.max_positions)
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        return parallel_layer(t, parts, x, window=windows[index], turn=ropes[index])
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+@architecture("CohereCompassForConditionalGeneration", model_type="cohere_compass")
+def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The language model of a checkpoint that also sees images."""
+    return language_model(fields, "CohereCompassForCausalLM")
+
+
+def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
+    """changed: of SILENT. interleaved: rotary pairs lie side by side."""
+    parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     biased = parts.fields.boolean("attention_bias", False)
     return replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True),
+        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=interleaved),
         decoder=replace(parts.decoder, logit_scale=parts.fields.number("logit_scale", 1e-6, 1e6)),
     )

@@ -9,6 +9,7 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.index import attend_found
 from twostroke.models.common.fields.deepseek import (
     biased_experts,
+    choosing_layers,
     indexed_parts,
     indexed_prediction,
     layers_with_experts,
@@ -26,8 +27,6 @@ SILENT = {
     **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 0},
     **{"moe_intermediate_size": 2048, "routed_scaling_factor": 2.5, "eos_token_id": 1},
 }
-WORDS = {"F": "full", "S": "shared"}
-FULL, SHARED = WORDS.values()
 
 
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
@@ -35,7 +34,7 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
     parts, index = indexed_parts(fields, SILENT, heads=32, interleaved=True)
     layers = parts.facts.num_layers
-    block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), _choosing(parts.fields, layers)
+    block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), choosing_layers(parts.fields, layers)
     found: dict[Tracer, Value] = {}
 
     def layer(t: Tracer, number: int, x: Value) -> Value:
@@ -52,21 +51,3 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
     """The layers behind the last one, with experts and an index of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=32, interleaved=True))
-
-
-def _choosing(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Whether each layer chooses positions: by indexer_types, index_topk_pattern, or a schedule of two numbers."""
-    words: list[str] = list(fields.texts("indexer_types"))
-    name = "indexer_types" if words else "index_topk_pattern"
-    pattern = fields.value("index_topk_pattern")
-    if not words and isinstance(pattern, str):
-        words = [WORDS.get(letter, letter) for letter in pattern]
-    elif not words:
-        words = list(fields.texts("index_topk_pattern"))
-    if not words:
-        step = fields.integer("index_topk_freq", 0, 4096, default=1) or 1
-        first = fields.integer("index_skip_topk_offset", 0, 4096, default=2)
-        words = [SHARED if max(number - first + 1, 0) % step else FULL for number in range(layers)]
-    if len(words) != layers or any(word not in (FULL, SHARED) for word in words) or words[0] != FULL:
-        raise fields.wrong(name, f"It must say {layers} times full or shared, full first.")
-    return tuple(word == FULL for word in words)

@@ -59,6 +59,7 @@ def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         direct=True,
         lowest=fields.number("kda_lower_bound", -1e3, -1e-3) if fields.boolean("kda_safe_gate", True) else 0.0,
         out=OUT,
+        wide_logs=False,
     )
     experts = sigmoid_mixture(fields, hidden, "mlp.gate.expert_bias")
     blocks = listed_blocks(fields, experts, layers, fields.integer("first_k_dense_replace", 0, layers))

@@ -1,7 +1,8 @@
 """chosen_latent_attention: latent_attention of chosen positions (DeepSeek-AI 2025, sparse attention).
 
     q, q_turned, out: as in latent_attention.py. chosen (T, K) float32: for each row the positions that it sees, in
-    rising order, then -1, as index_select.py makes them. Positions that the row does not see are left out.
+    rising order, then -1, as index_select.py makes them. Positions that the row does not see are left out. Where
+    sinks (H,) are given, the sum of the softmax has exp(sinks[h]) beside, a score without a value (Hunyuan 4).
 
 Implementations may compute the scores of other positions and throw them away.
 
@@ -19,7 +20,7 @@ from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, Sequences, Value
+from twostroke.program.values import SEQUENCES, Cache, Sequences, Value, Vector
 
 
 def reference(
@@ -30,13 +31,14 @@ def reference(
     layer: KVLayer,
     batch: AttentionBatch,
     scale: float,
+    sinks: F32Array | None = None,
 ) -> None:
     """See the module."""
     whole = scaled_queries(q, q_turned, scale)
     for row, seen in latents_seen(layer, batch):
         places = chosen[row].astype(np.int64)
         places = places[(places >= 0) & (places < len(seen))]
-        out[row] = attended(whole[row], seen[places], layer.value_dim)
+        out[row] = attended(whole[row], seen[places], layer.value_dim, sinks)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,6 +52,7 @@ class ChosenLatentAttention(Op):
         "q_turned": "T H R",
         "chosen": "T K",
         "layer": "1 * L",
+        "sinks": "H",
     }
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
@@ -61,15 +64,18 @@ class ChosenLatentAttention(Op):
     layer: Cache
     batch: Sequences
     scale: float
+    sinks: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """All visible positions count: the kernels compute the scores of all of them."""
         return latent_cost(self.q, self.q_turned, self.out, formats, self.chosen.width)
 
 
-def chosen_latent_attention(q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float) -> Value:
+def chosen_latent_attention(
+    q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float, sinks: Vector | None = None
+) -> Value:
     """What each row of q (T, H, L) and q_turned (T, H, R) sees of its `chosen` (T, K) positions in `layer`."""
     check_latent(ChosenLatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
-    q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale))
+    q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale, sinks))
     return out

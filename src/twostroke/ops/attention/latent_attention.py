@@ -46,11 +46,17 @@ def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
     return found
 
 
-def attended(queries: F32Array, seen: F32Array, value_dim: int) -> F32Array:
-    """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L)."""
+def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
+    """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L). sinks (H,): scores
+    without a value."""
     scores = queries @ seen.T
-    weights = np.exp2(scores - scores.max(axis=-1, keepdims=True))
-    found: F32Array = weights @ seen[:, :value_dim] / weights.sum(axis=-1, keepdims=True)
+    peaks = scores.max(axis=-1, keepdims=True)
+    weights = np.exp2(scores - peaks)
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+            total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+    found: F32Array = weights @ seen[:, :value_dim] / total
     return found
 
 

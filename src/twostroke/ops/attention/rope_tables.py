@@ -43,6 +43,9 @@ def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
         factor: F64Array | float = rope.attention_factor
         if rope.growth:
             factor = factor * (1 + rope.growth * _logarithms(1 + (positions + rope.ahead) // rope.original_positions))
+        if rope.power:
+            bases = 1 + (positions[:, 0] + rope.ahead) / rope.original_positions
+            factor = factor * np.array([powers(base, [rope.power])[0] for base in bases])[:, None]
         cos[first:last] = cosine * factor
         sin[first:last] = sine * factor
     return RopeTable(cos, sin)

@@ -3,7 +3,8 @@
     out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024.
 
     score    of an expert: softmax over all E logits, or sigmoid, or sqrt(softplus) of its own: the number of `scores`
-    choice   score + bias (E,) where there is a bias, else the logit
+    choice   score + bias (E,) where there is a bias, else the logit; of the fourth kind of `scores`, a sigmoid too,
+             logit + bias (Kolibri)
     groups   the experts lie in `groups` groups of as many neighbours. A group counts as much as the sum of its `best`
              largest choices (1, or 2 where there is a bias). Only those of the `kept` groups that count most, of equal
              ones the earlier, may be chosen
@@ -41,6 +42,7 @@ class Scores(enum.IntEnum):
     SOFTMAX = 0
     SIGMOID = 1
     SQRT_SOFTPLUS = 2
+    SIGMOID_OF_LOGIT = 3
 
 
 def reference(
@@ -60,7 +62,8 @@ def reference(
     """See the module."""
     count = out.shape[1] // 2
     found = scores_of(logits, scores)
-    choices = logits if bias is None else found + bias
+    chosen_by = logits if bias is None or scores == Scores.SIGMOID_OF_LOGIT else found
+    choices = chosen_by if bias is None else chosen_by + bias
     choices = np.where(_open(choices, groups, kept, best), choices, -np.inf)
     chosen = np.argsort(-choices, axis=1, kind="stable")[:, :count]
     weights = np.take_along_axis(found, chosen, axis=1).astype(np.float64)
@@ -77,7 +80,7 @@ def scores_of(logits: F32Array, scores: int) -> F32Array:
     """(T, E): the score of each expert, of logits (T, E), by the number of `scores`."""
     wide = logits.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        if scores == Scores.SIGMOID:
+        if scores in (Scores.SIGMOID, Scores.SIGMOID_OF_LOGIT):
             found: F32Array = (1.0 / (1.0 + np.exp(-wide))).astype(np.float32)
             return found
         if scores == Scores.SQRT_SOFTPLUS:

@@ -29,7 +29,8 @@ JoinedText = Callable[[Tracer, "Heads"], Weight]
 class AttentionNames:
     """The names of an attention block's tensors, without ".weight"; empty where there is none.
 
-    gate: the product by whose sigmoid the heads' output is multiplied. sinks: one score for each query head, which has
+    gate: the product by whose sigmoid the heads' output is multiplied. gate_bias: the full name of its bias, one number
+    for each head. sinks: one score for each query head, which has
     no value. inner_norm: the norm of the heads' output, before the last product.
     """
 
@@ -40,6 +41,7 @@ class AttentionNames:
     q_norm: str = "self_attn.q_norm"
     k_norm: str = "self_attn.k_norm"
     gate: str = ""
+    gate_bias: str = ""
     sinks: str = ""
     inner_norm: str = ""
 
@@ -138,7 +140,7 @@ def attend(
     q, k = q.heads(shape.num_heads), k.heads(shape.num_kv_heads)
     if shape.head_norm and not shape.norm_after_rope:
         q, k = _normed(t, shape, shape.head_norm, q, k, turn)
-    if turn and shape.query_growth:
+    if turn and (shape.query_growth or turn.power):
         q = rope(q, Rope(replace(turn, growth=shape.query_growth)), t.positions)
         k = k if turn.still else rope(k, Rope(turn), t.positions)
     elif turn:
@@ -153,7 +155,7 @@ def attend(
     factor = shape.scale or shape.head_dim**-0.5
     seen = attention(q, cache, factor, soft_cap=shape.soft_cap, sinks=sinks, slopes=_slopes(t, shape))
     if shape.names.gate:
-        gates = [linear(h, t.matrix("gate", {shape.names.gate: shape.gates or shape.query}, shape.hidden_size))]
+        gates = [linear(h, _gate(t, shape))]
     seen = multiply(seen, gates[0], shape.gate_function) if gates else seen.flat()
     if shape.inner_norm:
         seen = shape.inner_norm(t, shape.names.inner_norm, seen, in_place=True)
@@ -188,6 +190,17 @@ def _gated(t: Tracer, shape: Heads) -> Weight:
     parts = tuple(Tensor(t.name(f"{name}.weight"), (rows, width), order=order) for name, rows, order in wanted)
     biases = tuple(Tensor(t.name(f"{name}.bias"), (rows,), order=order) for name, rows, order in wanted)
     return t.weight("qkv", sum(part.length for part in parts), width, parts, biases if shape.qkv_bias else ())
+
+
+def _gate(t: Tracer, shape: Heads) -> Weight:
+    """The matrix of the gate that has a tensor of its own."""
+    name, rows, width = shape.names.gate, shape.gates or shape.query, shape.hidden_size
+    if not shape.names.gate_bias:
+        return t.matrix("gate", {name: rows}, width)
+    bias, each = t.name(shape.names.gate_bias), rows // shape.num_heads
+    repeated = (HeadRows(each, 0, 1, head) for head in range(shape.num_heads))
+    biases = tuple(Tensor(bias, (shape.num_heads,), order=order) for order in repeated)
+    return t.weight("gate", rows, width, (Tensor(t.name(f"{name}.weight"), (rows, width)),), biases)
 
 
 def _normed(t: Tracer, shape: Heads, norm: Norm, q: Value, k: Value, turn: RopeSpec | None) -> tuple[Value, Value]:

@@ -69,7 +69,12 @@ def decoder_program(shape: Decoder, layer: LayerText) -> ProgramText:
 
 def head(t: Tracer, shape: Decoder, x: Value) -> Value:
     """Logits of the rows that need them."""
-    rows = shape.norm(t, shape.last_norm, gather_rows(x, t.logit_rows), in_place=True)
+    return logits_of(t, shape, gather_rows(x, t.logit_rows))
+
+
+def logits_of(t: Tracer, shape: Decoder, rows: Value) -> Value:
+    """Logits of these rows, which nothing reads afterwards."""
+    rows = shape.norm(t, shape.last_norm, rows, in_place=True)
     name, role = (shape.embedding, "embedding") if shape.tied else (shape.head, "head")
     logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, shape.hidden_size, bias=shape.head_bias))
     return soft_cap(scale(logits, shape.logit_scale), shape.soft_cap)

@@ -17,7 +17,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, LatentKV, Rope, Value
+from twostroke.program.values import HeadRows, LatentKV, Rope, Tensor, Value
 
 INDEX_EPS = 1e-6
 PREFIX = "self_attn.indexer."
@@ -26,16 +26,24 @@ PREFIX = "self_attn.indexer."
 @dataclass(frozen=True, slots=True)
 class Index:
     """heads, dim: of its queries; keys have one head. chosen: positions of a row at most. The first elements of a head
-    turn as those of the attention do. interleaved: the checkpoint's rotary pairs lie side by side."""
+    turn as those of the attention do, or the last ones where `turned_last`. interleaved: the checkpoint's rotary pairs
+    lie side by side. eps: of the norm of keys."""
 
     heads: int
     dim: int
     chosen: int
     interleaved: bool = False
+    turned_last: bool = False
+    eps: float = INDEX_EPS
 
-    def order(self, heads: int, turned: int) -> HeadRows | None:
-        """The order in which the rows of `heads` heads are read; None for the order in which they are stored."""
-        return HeadRows(heads, self.dim, self.dim, pairs=turned // 2) if self.interleaved else None
+    def orders(self, heads: int, turned: int) -> tuple[HeadRows | None, ...]:
+        """The orders in which the rows of `heads` heads are read, so that those that turn are the first of a head; None
+        for the order in which they are stored."""
+        dim, plain = self.dim, self.dim - turned
+        if self.turned_last:
+            parts = ((turned, plain), (plain, 0))
+            return tuple(HeadRows(1, dim, count, head * dim + at) for head in range(heads) for count, at in parts)
+        return (HeadRows(heads, dim, dim, pairs=turned // 2) if self.interleaved else None,)
 
 
 def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
@@ -47,29 +55,27 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
     """The block's output and the positions that each row attends to: `found`, or where it is None what the layer's own
     index chooses."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
-    chosen = _choose(t, shape, index, h, latent) if found is None else found
+    chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
     return output(t, shape, chosen_latent_attention(asked, turned, chosen, cache, shape.scale)), chosen
 
 
-def _choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
+def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
     """The positions that each row attends to."""
     if shape.turn is None:
         raise ValueError("an index is of heads that turn")
-    turn, order = Rope(shape.turn), index.order(1, shape.turned)
-    name, asking = f"{PREFIX}wk", f"{PREFIX}wq_b"
-    rows = {name: order} if order else {}
-    keys = linear(h, t.matrix("index_keys", {name: index.dim}, shape.hidden_size, orders=rows))
+    turn, orders, dim = Rope(shape.turn), index.orders(1, shape.turned), index.dim
+    keys = linear(h, t.selected("index_keys", f"{PREFIX}wk", dim, shape.hidden_size, orders))
     weight, bias = (
-        t.vector(f"{PREFIX}k_norm", index.dim, suffix=suffix, order=order) for suffix in (".weight", ".bias")
+        t.vector_of(tuple(Tensor(t.name(f"{PREFIX}k_norm.{part}"), (dim,), order=order) for order in orders), dim)
+        for part in ("weight", "bias")
     )
-    keys = layer_norm(keys, weight, bias, INDEX_EPS, in_place=True)
+    keys = layer_norm(keys, weight, bias, index.eps, in_place=True)
     keys = rope(keys.heads(1), turn, t.positions).flat()
-    cache = t.cache(LatentKV(1, index.dim, 0, index.dim))
+    cache = t.cache(LatentKV(1, dim, 0, dim))
     latent_write(cache, keys, t.slots)
-    each = index.order(index.heads, shape.turned)
-    rows, width = {asking: each} if each else {}, index.heads * index.dim
-    made = linear(latent, t.matrix("index_queries", {asking: width}, shape.query_rank, orders=rows))
+    width, orders = index.heads * dim, index.orders(index.heads, shape.turned)
+    made = linear(latent, t.selected("index_queries", f"{PREFIX}wq_b", width, shape.query_rank, orders))
     asked = rope(made.heads(index.heads), turn, t.positions)
     weights = linear(h, t.matrix("router", {f"{PREFIX}weights_proj": index.heads}, shape.hidden_size))
     return index_select(asked, scale(weights, width**-0.5), cache, index.chosen)

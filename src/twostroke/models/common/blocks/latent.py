@@ -18,6 +18,7 @@ from twostroke.ops.attention.latent_write import latent_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
@@ -26,19 +27,21 @@ from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Va
 from twostroke.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
-"""The norm of latents: every family takes this eps, whatever its config says of the other norms."""
+"""The norm of latents: most families take this eps, whatever their configs say of the other norms."""
+STAND_IN = 2
+"""Zeros that are kept with a latent where heads have no part that all of them share: pages have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatentHeads:
     """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
-    that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation.
-    value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of keys are still
-    shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the products that read
-    and write the residual, but not of q without a latent. query_growth: how much queries grow with the logarithm of
-    their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name of a product of
-    one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name: how the names of
-    the block's tensors begin; out: of the last product.
+    that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation; the
+    second may be 0. value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of
+    keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the
+    products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
+    the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
+    of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
+    how the names of the block's tensors begin; out: of the last product. norm: of latents.
     """
 
     hidden_size: int
@@ -57,6 +60,7 @@ class LatentHeads:
     gate: str = ""
     name: str = "self_attn"
     out: str = "o_proj"
+    norm: Norm = LATENT_NORM
 
     @property
     def pairs(self) -> int:
@@ -77,11 +81,18 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
     """The layer's cache, in which the rows' latents and turned keys are."""
-    latent, turned = linear(h, _down(t, shape)).split(shape.rank, shape.turned)
-    latent = scale(LATENT_NORM(t, f"{shape.name}.kv_a_layernorm", latent, in_place=True), shape.latent_scale)
+    behind = shape.turned or STAND_IN
+    made = linear(h, _down(t, shape))
+    if not shape.turned:
+        columns = (*range(shape.rank), *range(STAND_IN))
+        made = take_columns(made, t.constant("order", tuple(float(column) for column in columns)))
+    latent, turned = made.split(shape.rank, behind)
+    latent = scale(shape.norm(t, f"{shape.name}.kv_a_layernorm", latent, in_place=True), shape.latent_scale)
+    if not shape.turned:
+        turned = scale(turned, 0.0)
     if shape.turn:
         turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
-    cache = t.cache(LatentKV(1, shape.rank + shape.turned, 0, shape.rank))
+    cache = t.cache(LatentKV(1, shape.rank + behind, 0, shape.rank))
     latent_write(cache, join(latent, turned), t.slots)
     return cache
 
@@ -90,20 +101,27 @@ def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     """The normed latent that queries are made of."""
     outputs = {f"{shape.name}.q_a_proj": shape.query_rank}
     made = linear(h, t.matrix("q_latent", outputs, shape.hidden_size, bias=shape.bias))
-    return LATENT_NORM(t, f"{shape.name}.q_a_layernorm", made, in_place=True)
+    return shape.norm(t, f"{shape.name}.q_a_layernorm", made, in_place=True)
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]:
     """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned)."""
     heads, step = shape.num_heads, shape.plain + shape.turned
+    if not shape.turned:
+        plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
+        anything = plain.columns(0, STAND_IN * heads).heads(heads)  # times zeros
+        return head_linear(plain.heads(heads), _keys_up(t, shape)), anything
     parts = (
         HeadRows(heads, step, shape.plain),
         HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
     )
-    name = f"{shape.name}.{'q_b_proj' if shape.query_rank else 'q_proj'}"
-    made = linear(source, t.selected("q", name, heads * step, source.width, parts))
-    plain, turned = made.split(heads * shape.plain, heads * shape.turned)
-    plain, turned = plain.heads(heads), turned.heads(heads)
+    made = linear(source, _asking(t, shape, source.width, parts))
+    return turned_queries(t, shape, *made.split(heads * shape.plain, heads * shape.turned))
+
+
+def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
+    """See `queries`, of the parts of all heads that do not turn and that do."""
+    plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned
     turn = replace(shape.turn, growth=shape.query_growth)
@@ -120,10 +138,18 @@ def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None
     return linear(made, t.matrix("o", {f"{shape.name}.{shape.out}": shape.hidden_size}, made.width, bias=shape.bias))
 
 
+def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:
+    """The matrix of queries."""
+    name = f"{shape.name}.{'q_b_proj' if shape.query_rank else 'q_proj'}"
+    return t.selected("q", name, shape.num_heads * (shape.plain + shape.turned), columns, orders)
+
+
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
     """The matrix of the latent and of the turned key."""
     rows = shape.rank + shape.turned
-    orders = HeadRows(1, rows, shape.rank), HeadRows(1, rows, shape.turned, shape.rank, shape.pairs)
+    orders = [HeadRows(1, rows, shape.rank)]
+    if shape.turned:
+        orders.append(HeadRows(1, rows, shape.turned, shape.rank, shape.pairs))
     name = f"{shape.name}.kv_a_proj_with_mqa"
     return t.selected("kv_latent", name, rows, shape.hidden_size, orders, bias=shape.bias)
 

@@ -16,6 +16,7 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.rows.mix_streams import mix_streams
+from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.stream_shares import stream_shares
 from twostroke.ops.rows.weigh_streams import weigh_streams
 from twostroke.program.trace import Tracer
@@ -53,11 +54,39 @@ class MixedStreams:
         """One weighted sum (T, D) of the streams."""
         return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
 
-    def _shares(self, t: Tracer, name: str, x: Value, outputs: int, factors: int) -> Value:
+    def _product(self, t: Tracer, name: str, x: Value, outputs: int) -> Value:
         whole = self.count * self.width
         normed = Norm(self.norm_eps, NormKind.UNIT)(t, "", x.flat())
-        matrix = t.weight("router", outputs, whole, (Tensor(t.name(f"{name}_fn"), (outputs, whole)),))
+        return linear(normed, t.weight("router", outputs, whole, (Tensor(t.name(f"{name}_fn"), (outputs, whole)),)))
+
+    def _shares(self, t: Tracer, name: str, x: Value, outputs: int, factors: int) -> Value:
         base, factor = (
             t.vector(f"{name}_{part}", length, suffix="") for part, length in (("base", outputs), ("scale", factors))
         )
-        return stream_shares(linear(normed, matrix), base, factor, self.count, self.rounds, self.eps)
+        return stream_shares(self._product(t, name, x, outputs), base, factor, self.count, self.rounds, self.eps)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStreams(MixedStreams):
+    """Streams that are not mixed with each other: a block's output is added to each of them, counted between 0 and
+    `most` (Tencent 2026). rounds: means nothing."""
+
+    most: float = 2.0
+
+    def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
+        """See MixedStreams."""
+        product, count = self._product(t, name, x, 2 * self.count), self.count
+        read = self._half(t, name, product.columns(0, count), 0, self.eps)
+        written = self._half(t, name, product.columns(count, count), 1, self.eps / self.most)
+        return weigh_streams(x, read).flat(), scale(written, self.most)
+
+    def write(self, x: Value, shares: Value, made: Value) -> Value:
+        """See MixedStreams."""
+        return mix_streams(x, made.heads(1), shares)
+
+    def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:
+        """A sigmoid of each logit plus eps, with one half of the two vectors."""
+        count, first = self.count, place * self.count
+        base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
+        factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))
+        return stream_shares(logits, t.vector_of((base,), count), t.vector_of((factor,), 1), count, 1, eps)

@@ -30,6 +30,8 @@ MOST_CHOSEN = 1 << 16
 BANKS = EachExpert("mlp.experts")
 STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj")
 LAYER_KINDS = ("dense", "sparse")
+WORDS = {"F": "full", "S": "shared"}
+FULL, SHARED = WORDS.values()
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
 """Added to the sum that weights are divided by."""
@@ -123,15 +125,15 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 
 
 def indexed_parts(
-    fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False
+    fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False, *, side_by_side: bool = True
 ) -> tuple[LatentParts, Index]:
     """The blocks, and the index that chooses positions. heads: of the index where the config is silent. interleaved:
-    how the index turns its rows."""
+    how the index turns its rows. side_by_side: rotary pairs of the attention lie so."""
     silu_only(fields)
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
         raise fields.wrong("layer_types", "Every layer of this family chooses positions: indexed_attention.")
-    parts = read_latent(fields, silent, interleaved=True, ignored=prediction_layers(fields))
+    parts = read_latent(fields, silent, interleaved=side_by_side, ignored=prediction_layers(fields))
     fields = parts.fields
     if not parts.heads.query_rank:
         raise fields.wrong("q_lora_rank", "The index reads the latent that queries are made of.")
@@ -171,6 +173,24 @@ def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
     if len(said) != layers or any(kind not in LAYER_KINDS for kind in said):
         raise parts.fields.wrong("mlp_layer_types", f"It must say dense or sparse {layers} times.")
     return tuple(kind == "sparse" for kind in said)
+
+
+def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
+    """Whether each layer chooses positions: by indexer_types, index_topk_pattern, or a schedule of two numbers."""
+    words: list[str] = list(fields.texts("indexer_types"))
+    name = "indexer_types" if words else "index_topk_pattern"
+    pattern = fields.value("index_topk_pattern")
+    if not words and isinstance(pattern, str):
+        words = [WORDS.get(letter, letter) for letter in pattern]
+    elif not words:
+        words = list(fields.texts("index_topk_pattern"))
+    if not words:
+        step = fields.integer("index_topk_freq", 0, 4096, default=1) or 1
+        first = fields.integer("index_skip_topk_offset", 0, 4096, default=2)
+        words = [SHARED if max(number - first + 1, 0) % step else FULL for number in range(layers)]
+    if len(words) != layers or any(word not in (FULL, SHARED) for word in words) or words[0] != FULL:
+        raise fields.wrong(name, f"It must say {layers} times full or shared, full first.")
+    return tuple(word == FULL for word in words)
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:

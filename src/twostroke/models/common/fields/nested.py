@@ -38,6 +38,8 @@ PREFIXES = (
     ("model.language_model.", "model."),
     ("model.text_model.", "model."),  # Idefics3 and SmolVLM
     ("language_model.lm_head.", "lm_head."),
+    ("text_model.model.", "model."),  # Emu3
+    ("text_model.lm_head.", "lm_head."),
 )
 """How names of the language model's tensors begin, each with what they begin with in a checkpoint of text alone."""
 
@@ -90,6 +92,7 @@ NOT_TEXT = (
     "model.vision_adapter.",
     "model.vision_projector.",
     "model.vqmodel.",
+    "vqmodel.",
     "vit.",
     "model.vit.",
     "image_tower.",

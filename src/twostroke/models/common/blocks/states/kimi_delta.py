@@ -23,7 +23,7 @@ class KimiDeltaShape:
     """head_dim: of q, k and v alike, and of the latents that decay and gate are made of. taps: of the convolutions.
 
     direct: decay and gate are made of the rows themselves, by f_proj and g_proj. lowest: see ops/states/delta_rule.py.
-    out: the name of the last product.
+    out: the name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1).
     """
 
     hidden_size: int
@@ -34,6 +34,7 @@ class KimiDeltaShape:
     direct: bool = False
     lowest: float = 0.0
     out: str = "o_proj"
+    wide_logs: bool = True
 
     @property
     def inner(self) -> int:
@@ -55,7 +56,7 @@ def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
     )
     if not shape.direct:
         decay = linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim))
-    sizes = (heads,) if shape.direct else (1, 1, heads, 1)
+    sizes = (1, 1, heads, 1) if shape.wide_logs else (heads,)
     scanned = delta_rule(
         q,
         k,

@@ -1,0 +1,32 @@
+"""Rotations by type of layer, where a type may have none.
+
+Knows: Hugging Face's names of these fields.
+Must not know: any one architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
+
+TYPES = ("full_attention", "sliding_attention")
+"""Of layers without a window and with one."""
+
+
+def ropes_or_none(
+    fields: Fields, windows: Sequence[int], head_dim: int, max_positions: int
+) -> tuple[RopeSpec | None, ...]:
+    """The rotation of each layer: rope_parameters has a group for each type of layer that there is, or null for none.
+    Members beside the groups mean nothing, as in transformers."""
+    kinds = [TYPES[bool(window)] for window in windows]
+    groups = fields.group("rope_parameters") or Fields({}, fields.place)
+    missing = [kind for kind in dict.fromkeys(kinds) if kind not in groups.values]
+    if missing:
+        raise fields.wrong("rope_parameters", f"It must hold {missing[0]}: a group, or null where nothing turns.")
+    said = {kind: groups.values[kind] for kind in TYPES if groups.value(kind) is not None}
+    thetas = dict.fromkeys(said, ("rope_theta", 10_000.0))
+    own = fields.changed({"rope_parameters": said})
+    ropes = ropes_by_layer_type(own, head_dim, max_positions, thetas, TYPES[0])
+    return tuple(ropes.get(kind) for kind in kinds)

@@ -1,0 +1,76 @@
+"""A.X K2: DeepSeek-V3.2's layers with gates behind norms and behind the attention (SK Telecom 2026).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.index import Index, choose
+from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, turned_queries
+from twostroke.models.common.fields.deepseek import biased_experts, indexed_parts, layers_with_experts
+from twostroke.models.common.fields.latent import LatentParts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.program.trace import Tracer
+from twostroke.program.values import HeadRows, Value, join
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "kv_lora_rank": 128, "q_lora_rank": 384, "qk_rope_head_dim": 32},
+    **{"qk_nope_head_dim": 64, "v_head_dim": 64, "n_routed_experts": 128, "n_shared_experts": 1},
+    **{"num_experts_per_tok": 8, "moe_intermediate_size": 512, "routed_scaling_factor": 2.5},
+    **{"bos_token_id": 163_691, "eos_token_id": 163_691},
+}
+
+
+@architecture("AXK2ForCausalLM", model_type="axk2")
+def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """The norms before attention and before experts have a gate of gated_norm_rank; those before dense blocks have
+    none."""
+    parts, index = indexed_parts(fields, SILENT, heads=16)
+    fields = parts.fields
+    block, sparse = biased_experts(parts), layers_with_experts(parts, 1)
+    rank = fields.integer("gated_norm_rank", 1, 1 << 16, default=16)
+
+    def layer(t: Tracer, number: int, x: Value) -> Value:
+        x = add(x, _attend(t, parts.heads, index, _gated_norm(t, parts, rank, "input_layernorm", x)))
+        if not sparse[number]:
+            return add(x, parts.feed(t, parts.norm(t, "post_attention_layernorm", x)))
+        return block(t, x, _gated_norm(t, parts, rank, "post_attention_layernorm", x))
+
+    return parts.facts, decoder_program(parts.decoder, layer)
+
+
+def _gated_norm(t: Tracer, parts: LatentParts, rank: int, name: str, x: Value) -> Value:
+    """The normed rows, times the sigmoid of what two products of them make."""
+    y, width = parts.norm(t, f"{name}.norm", x), parts.facts.hidden_size
+    small = activate(linear(y, t.matrix("norm_down", {f"{name}.W_down": rank}, width)), Activation.SILU)
+    return multiply(y, linear(small, t.matrix("norm_up", {f"{name}.W_up": width}, rank)), Activation.SIGMOID)
+
+
+def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
+    """The block's output for the normed rows h. Queries and gate are made of the latent, normed and as it is."""
+    heads, rank, name = shape.num_heads, shape.query_rank, shape.name
+    cache = keep_latents(t, shape, h)
+    made = linear(h, t.matrix("q_latent", {f"{name}.q_a_proj": rank}, shape.hidden_size, bias=shape.bias))
+    twice = take_columns(made, t.constant("order", tuple(float(column) for column in range(rank)) * 2))
+    latent, plain = twice.split(rank, rank)
+    latent = shape.norm(t, f"{name}.q_a_layernorm", latent, in_place=True)
+    chosen = choose(t, shape, index, h, latent)
+    step = shape.plain + shape.turned + shape.value_dim
+    orders = (
+        HeadRows(heads, step, shape.plain),
+        HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
+        HeadRows(heads, step, shape.value_dim, shape.plain + shape.turned),
+    )
+    both = linear(join(latent, plain), t.selected("q", f"{name}.q_b_proj", heads * step, 2 * rank, orders))
+    *parts, gate = both.split(heads * shape.plain, heads * shape.turned, heads * shape.value_dim)
+    seen = chosen_latent_attention(*turned_queries(t, shape, *parts), chosen, cache, shape.scale)
+    return output(t, shape, seen, gate)

@@ -1,0 +1,100 @@
+"""Hunyuan 4: latent attention over chosen positions with sinks and a gate, between several streams (Tencent 2026).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.decoder import logits_of
+from twostroke.models.common.blocks.index import Index, choose
+from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, queries, query_latent
+from twostroke.models.common.blocks.streams import KeptStreams
+from twostroke.models.common.fields.deepseek import (
+    STACKS,
+    biased_mixture,
+    choosing_layers,
+    indexed_parts,
+    layers_with_experts,
+)
+from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.fields.latent import LatentParts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
+from twostroke.ops.products.embed import embed
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.stream_shares import MOST_STREAMS
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+
+SILENT = {
+    **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-5, "q_lora_rank": 1536, "kv_lora_rank": 512},
+    **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_routed_experts": 256},
+    **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 120_000},
+    **{"moe_intermediate_size": 768, "routed_scaling_factor": 2.827, "eos_token_id": 120_025},
+    "index_topk_freq": 4,
+}
+GATES = ("mlp.linear_gate.", "mlp.shared_experts.linear_gate.")
+"""Names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
+STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"
+
+
+@architecture("HYV4ForCausalLM", model_type="hy_v4")
+def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
+    refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
+    parts, index = indexed_parts(fields, SILENT, heads=16, side_by_side=False)
+    fields, facts = parts.fields, parts.facts
+    index = replace(index, turned_last=True, eps=parts.norm.eps)
+    layers = facts.num_layers
+    own, sparse = choosing_layers(fields, layers), layers_with_experts(parts, 1)
+    limit = fields.number("swiglu_limit", 1e-3, 1e6, default=10.0)  # what 0 means is not settled: code and words differ
+    block = replace(biased_mixture(parts), banks=STACKS, rule=ExpertRule(Activation.SILU, limit))
+    streams = KeptStreams(
+        fields.integer("hc_mult", 2, MOST_STREAMS, default=4),
+        facts.hidden_size,
+        1,
+        fields.number("hc_eps", 0.0, 0.1, default=1e-6),
+        parts.norm.eps,
+        most=fields.number("hc_magnitude", 1e-3, 1e3, default=2.0),
+    )
+
+    def text(t: Tracer) -> Value:
+        table = t.matrix("embedding", {parts.decoder.embedding: facts.vocab_size}, facts.hidden_size)
+        x, found = streams.begin(t, embed(table, t.token_ids, t)), None
+        for number in range(layers):
+            with t.layer(f"model.layers.{number}."):
+                h, shares = streams.read(t, STREAMS[0], x)
+                h = parts.norm(t, "input_layernorm", h, in_place=True)
+                seen, found = _attend(t, parts.heads, index, h, None if own[number] else found)
+                x = streams.write(x, shares, seen)
+                h, shares = streams.read(t, STREAMS[1], x)
+                h = parts.norm(t, "post_attention_layernorm", h, in_place=True)
+                x = streams.write(x, shares, block(t, h) if sparse[number] else parts.feed(t, h))
+        rows = gather_rows(x.flat(), t.logit_rows).heads(streams.count)
+        return logits_of(t, parts.decoder, streams.end(t, "model.hc_pre.hc_head.hc_head", rows))
+
+    return _facts(parts), text
+
+
+def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
+    """The block's output and the positions that each row attends to: see attend_found."""
+    cache, latent, name = keep_latents(t, shape, h), query_latent(t, shape, h), shape.name
+    chosen = choose(t, shape, index, h, latent) if found is None else found
+    asked, turned = queries(t, shape, latent)
+    sinks = t.vector(f"{name}.learnable_sink_param", shape.num_heads, suffix="")
+    seen = chosen_latent_attention(asked, turned, chosen, cache, shape.scale, sinks)
+    gates = {f"{name}.linear_gate": shape.num_heads * shape.value_dim}
+    return output(t, shape, seen, linear(h, t.matrix("gate", gates, shape.hidden_size))), chosen
+
+
+def _facts(parts: LatentParts) -> CommonFacts:
+    layers = (f"model.layers.{number}." for number in range(parts.facts.num_layers))
+    renamed = ((layer + name, layer + name.replace("linear_gate", "gate_proj")) for layer in layers for name in GATES)
+    ignored = (*parts.facts.ignored, "model.mtp_layers.")
+    return replace(parts.facts, ignored=ignored, stored_prefixes=tuple(renamed))

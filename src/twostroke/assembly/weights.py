@@ -37,7 +37,7 @@ Report = Callable[[str], None]
 
 
 MEMORY_SHARE = 0.875
-"""Of the available memory, for weights that are packed now. Weights of a device may be larger than the host's memory:
+"""The share of the available memory for weights that are packed now. Weights of a device may be larger than the host's memory:
 these go through their file, as pages that the system may write to the disk and forget."""
 
 NOT_PACKED = ":made here"

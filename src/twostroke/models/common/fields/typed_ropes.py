@@ -12,7 +12,7 @@ from twostroke.spec.fields import Fields
 from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
 
 TYPES = ("full_attention", "sliding_attention")
-"""Of layers without a window and with one."""
+"""The types of layers without a window and with one."""
 
 
 def ropes_or_none(

@@ -37,8 +37,8 @@ Report = Callable[[str], None]
 
 
 MEMORY_SHARE = 0.875
-"""The share of the available memory for weights that are packed now. Weights of a device may be larger than the host's memory:
-these go through their file, as pages that the system may write to the disk and forget."""
+"""The share of the available memory for weights that are packed now. Weights of a device may be larger than the host's
+memory: these go through their file, as pages that the system may write to the disk and forget."""
 
 NOT_PACKED = ":made here"
 """How keys of constants end that only some settings need: the packed file is the same with and without them."""

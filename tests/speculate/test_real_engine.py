@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -153,3 +154,9 @@ def test_a_draft_that_cannot_guess_is_refused_with_the_reason() -> None:
     other = replace(draft, spec=replace(draft.spec, vocab_size=5000))
     with pytest.raises(ConfigError, match=r"draft:small names a model of another vocabulary.*5,000 tokens.*4,096"):
         check_draft(other, model, folder)
+
+
+def test_the_packed_file_of_a_draft_model_is_kept_too(tmp_path: Path) -> None:
+    with LLM("spark", threads=1, kv_memory="20MB", cache=str(tmp_path), speculate="draft:spark-draft"):
+        pass
+    assert [path.suffix for path in (tmp_path / "packed").iterdir()] == [".pack"] * 2

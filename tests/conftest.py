@@ -77,7 +77,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     reporter.write_line(
         f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
-        f"({KEPT_PROCESSES} where each starts a process) and {KEPT_FAMILIES} families, chosen by "
+        f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families, chosen by "
         f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
     )
     if session.config.option.skip_native:

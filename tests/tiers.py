@@ -26,8 +26,8 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
-PROCESS_TESTS = ("tests/cli", "tests/packaging")
-"""Each case starts the command at least once: a second of processor time."""
+PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
+"""Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
 KEPT_CASES = 5
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1

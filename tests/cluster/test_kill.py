@@ -53,7 +53,8 @@ def running() -> Iterator[Running]:
 
 
 class FewKills:
-    """Kills replicas at random, one lives; never so many in the life of an answer that it is given up for them."""
+    """Kills replicas at random, but never the last one. An answer that runs on MOST_DEATHS replicas when they end is
+    given up: while any answer lives, fewer are killed."""
 
     def __init__(self, running: Running, seed: int) -> None:
         self.running, self.killed = running, 0

@@ -240,7 +240,7 @@ def build_heart(
     tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
     device, closing = found.device, ExitStack()
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
-    loaded = load(folder, found.part, resolved, progress, report)
+    loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
     place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
     closing.callback(place.close)
@@ -320,7 +320,7 @@ def _guessing(
     if guessing is None:
         return None, ()
     if isinstance(guessing, DraftModel):
-        own = load(guessing.folder.path, guessing.spec, resolved, None, report)
+        own = load(guessing.folder.path, guessing.spec, resolved, found.machine, None, report)
         checked(own, report, closing).start()  # what it finds ends nothing: wrong guesses change no answer
         costs = placing.costs_for(found.device, found.machine, resolved)(guessing.spec)
         return build_draft(guessing, own.weights, place, resolved, pools, costs.now, told), ()

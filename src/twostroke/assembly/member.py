@@ -162,7 +162,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
     needs = needs_of(spec, division.parts(spec), resolved)
     plan_kv(needs, machine.available_bytes, needs.caches.bytes_of(pools), machine.memory_source)
     with ExitStack() as closing:
-        loaded = load(path, part, resolved, None, report)
+        loaded = load(path, part, resolved, machine, None, report)
         check = checked(loaded, report, closing)
         exchange = meeting.exchange(resolved["cpu_level"])
         closing.callback(exchange.close)

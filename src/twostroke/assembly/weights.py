@@ -18,7 +18,7 @@ from twostroke.assembly.folders import CALIBRATED
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.config import Resolved
-from twostroke.env import Machine, read_machine
+from twostroke.env import Machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
 from twostroke.quant.formats import STORED, format_choice
@@ -44,12 +44,18 @@ NOT_PACKED = ":made here"
 """How keys of constants end that only some settings need: the packed file is the same with and without them."""
 
 
-def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | None, report: Report) -> CachedWeights:
-    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory."""
+def load(
+    folder: Path, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
+) -> CachedWeights:
+    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory.
+
+    machine: what of the host this engine may use.
+    """
     made = {each.key: np.array(each.numbers, np.float32) for each in spec.program.vectors if _is_made(each)}
     if made:
         kept = tuple(each for each in spec.program.vectors if not _is_made(each))
-        whole = load(folder, replace(spec, program=replace(spec.program, vectors=kept)), resolved, progress, report)
+        shared = replace(spec, program=replace(spec.program, vectors=kept))
+        whole = load(folder, shared, resolved, machine, progress, report)
         return structs.replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
     format_for = format_choice(resolved["weights"])
     packer = NativePacker(resolved["cpu_level"], resolved["threads"])
@@ -63,7 +69,7 @@ def load(folder: Path, spec: Model, resolved: Resolved, progress: Progress | Non
                 report(scales)
             if resolved["cache"] == NO_CACHE:
                 return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
-            memory_bytes = int(MEMORY_SHARE * read_machine().available_bytes)
+            memory_bytes = int(MEMORY_SHARE * machine.available_bytes)
             packed_files = KeptFolder(
                 Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"], memory_bytes
             )

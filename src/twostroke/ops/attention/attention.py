@@ -103,6 +103,18 @@ def gather_values(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F3
     return gather(layer, page_ids, tokens)[1], None
 
 
+def weights_of(scores: F32Array, sinks: F32Array | None = None) -> tuple[F32Array, F32Array]:
+    """Weights (H, N) of the scores (H, N), multiples of log2(e), and by what they are divided, (H, 1). sinks (H,):
+    scores without a value, in units of e."""
+    peaks = scores.max(axis=-1, keepdims=True)
+    weights: F32Array = np.exp2(scores - peaks)
+    total: F32Array = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+            total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+    return weights, total
+
+
 def softened(
     scores: F32Array,
     values: tuple[F32Array, F32Array | None],
@@ -113,12 +125,7 @@ def softened(
     the first position of the scores, and one behind their last."""
     begin, end = seen
     group = len(scores) // len(values[0])
-    peaks = scores.max(axis=-1, keepdims=True)
-    weights = np.exp2(scores - peaks)
-    total = weights.sum(axis=-1, keepdims=True)
-    if sinks is not None:
-        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
-            total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+    weights, total = weights_of(scores, sinks)
     v = np.repeat(values[0][:, begin:end], group, axis=0)
     if values[1] is not None:
         weights = _rounded_in_tiles(weights, np.repeat(values[1][:, begin:end], group, axis=0), begin)

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.attention.attention import LOG2_E, weights_of
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
@@ -49,13 +49,7 @@ def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
 def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
     """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L). sinks (H,): scores
     without a value."""
-    scores = queries @ seen.T
-    peaks = scores.max(axis=-1, keepdims=True)
-    weights = np.exp2(scores - peaks)
-    total = weights.sum(axis=-1, keepdims=True)
-    if sinks is not None:
-        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
-            total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
+    weights, total = weights_of(queries @ seen.T, sinks)
     found: F32Array = weights @ seen[:, :value_dim] / total
     return found
 

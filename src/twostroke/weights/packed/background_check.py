@@ -118,7 +118,7 @@ class BackgroundCheck:
             raise
 
     def _go_on(self, wait_s: float) -> bool:
-        """See MappedFile.check_all. Whoever waits for the end is not disturbed."""
+        """See MappedFile.check_all. It does not wait where somebody waits for the thread to end."""
         self._no_delay.wait(wait_s)
         return not self._stop.is_set()
 

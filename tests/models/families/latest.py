@@ -120,7 +120,11 @@ def nemotron_omni() -> transformers.PretrainedConfig:
     )
 
 
+hrm = small(transformers.HrmTextConfig, head_dim=16, num_hidden_layers=2, prefix_lm=False, L_cycles=2)
+
 LATEST: dict[str, Config] = {
+    "hrm-text": hrm(),
+    "hrm-text-scaled": hrm(H_cycles=1, embedding_scale=3.0, tie_word_embeddings=True),
     "step-3.7": step(),
     "step-3.7-plain": step(
         **{"swiglu_limits": None, "swiglu_limits_shared": None, "num_sliding_attention_heads": None},

@@ -1,0 +1,102 @@
+"""HRM-Text: two stacks of Llama's layers that run several times in turn for each token (Sapient 2026).
+
+The low stack reads the sum of both states, several times; then the high stack reads it once. Each run of a layer keeps
+K and V of its own.
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads
+from twostroke.models.common.blocks.decoder import head
+from twostroke.models.common.blocks.layers import pre_layer
+from twostroke.models.common.blocks.norm import NormKind
+from twostroke.models.common.blocks.same_rows import same_rows
+from twostroke.models.common.fields.fields import refuse_setting
+from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.embed import embed
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.scale import scale
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value, Weight
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.errors import UnsupportedModel
+
+SILENT = {"num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 128, "initializer_range": 0.02}
+LOW, HIGH = "model.L_module.", "model.H_module."
+MOST_RUNS = 64
+
+
+def _joined(t: Tracer, shape: Heads) -> Weight:
+    """The matrix of gate, q, k and v: one tensor of checkpoints."""
+    return t.matrix("qkv", {"attn.gqkv_proj": 4 * shape.query}, shape.hidden_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Layers; a norm without weights stands behind them. prefix: how the names of its tensors begin."""
+
+    parts: Parts
+    layers: int
+    turn: RopeSpec
+    prefix: str
+
+    def __call__(self, t: Tracer, x: Value) -> Value:
+        """One run, without the norm."""
+        for index in range(self.layers):
+            with t.layer(f"{self.prefix}layers.{index}."):
+                x = pre_layer(t, self.parts, x, turn=self.turn)
+        return x
+
+
+@architecture("HrmTextForCausalLM", model_type="hrm_text")
+def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """H_cycles runs of the high stack, each behind L_cycles runs of the low one."""
+    _refuse_prefix(fields)
+    for name in ("attention_bias", "mlp_bias"):
+        refuse_setting(fields, name, "No published model of this family has biases.")
+    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack beside.
+    per_stack = fields.optional_integer("num_layers_per_stack", 1, 4096)
+    fields = fields.changed({"num_hidden_layers": per_stack}) if per_stack else fields
+    fields = fields.changed({"num_key_value_heads": None})
+    parts = read_parts(fields, SILENT, kind=NormKind.UNIT)
+    fields, facts = parts.fields, parts.facts
+    high = fields.integer("H_cycles", 1, MOST_RUNS, default=2)
+    low = fields.integer("L_cycles", 1, MOST_RUNS, default=3)
+    parts = replace(
+        parts,
+        heads=replace(parts.heads, gated=True, joined=_joined, names=AttentionNames(o="attn.o_proj")),
+        feed=replace(parts.feed, gate_up="mlp.gate_up_proj"),
+    )
+    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    stacks = [Stack(parts, facts.num_layers, turn, prefix) for prefix in (LOW, HIGH)]
+    usual = 1.0 / fields.number("initializer_range", 1e-6, 1.0)
+    factor = fields.optional_number("embedding_scale", 1e-6, 1e6) or usual
+
+    def text(t: Tracer) -> Value:
+        table = t.matrix("embedding", {parts.decoder.embedding: facts.vocab_size}, facts.hidden_size)
+        slow = scale(embed(table, t.token_ids, t), factor)
+        fast = same_rows(t, slow, t.vector("model.z_L_init", facts.hidden_size, suffix=""))
+        for run in range(high):
+            slow = parts.norm(t, "", slow) if run else slow
+            for _ in range(low):
+                fast = parts.norm(t, "", stacks[0](t, add(fast, slow)))
+            slow = stacks[1](t, add(slow, fast))
+        return head(t, parts.decoder, slow)  # the norm behind the last run is the decoder's
+
+    return facts, text
+
+
+def _refuse_prefix(fields: Fields) -> None:
+    if fields.boolean("prefix_lm", True):
+        raise UnsupportedModel(
+            f"{fields.place}: prefix_lm is true.",
+            why="Positions of a prompt would see those after them, if token_type_ids said so; no row would be computed "
+            "alone.",
+            fix="Write prefix_lm false: prompts are then read causally, as transformers does without token_type_ids.",
+        )

@@ -121,9 +121,19 @@ def nemotron_omni() -> transformers.PretrainedConfig:
 
 
 hrm = small(transformers.HrmTextConfig, head_dim=16, num_hidden_layers=2, prefix_lm=False, L_cycles=2)
+zaya = small(
+    transformers.ZayaConfig,
+    **{"num_attention_heads": 6, "head_dim": 12, "num_experts": 6, "moe_intermediate_size": 40},
+    **{"router_hidden_size": 20, "num_experts_per_tok": 1},
+)
 
 LATEST: dict[str, Config] = {
     "hrm-text": hrm(),
+    "zaya": zaya(),
+    "zaya-windows": zaya(
+        **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},
+        tie_word_embeddings=False,
+    ),
     "hrm-text-scaled": hrm(H_cycles=1, embedding_scale=3.0, tie_word_embeddings=True),
     "step-3.7": step(),
     "step-3.7-plain": step(

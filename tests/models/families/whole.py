@@ -201,7 +201,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
             elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
-            if name.endswith("bias") and buffer.is_floating_point() and buffer.ndim < 3:  # of a choice of experts
+            if name.endswith(("bias", "balancing_biases")) and buffer.is_floating_point() and buffer.ndim < 3:  # of a choice of experts
                 buffer.copy_(0.3 * torch.randn_like(buffer))
             elif name.endswith("tid2eid"):  # experts of each token
                 numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]

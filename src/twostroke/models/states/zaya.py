@@ -1,0 +1,221 @@
+"""ZAYA 1: attention whose q and k pass two short convolutions, experts that a small network chooses (Zyphra 2026).
+
+Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, beside
+the mean of q and k; half of v is made of the row before. Routers read what the router of the layer before has read too.
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.attend import HeadCounts
+from twostroke.models.common.blocks.banks import BankShape, Stacks
+from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.mixture import LinearRouter, Mixture
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.blocks.same_rows import same_rows
+from twostroke.models.common.blocks.states.mamba2 import conv_taps
+from twostroke.models.common.fields.fields import refuse_setting, silu_only
+from twostroke.models.common.fields.mixture import LARGEST, expert_count
+from twostroke.models.common.fields.read import Parts, read_parts, window_of
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.products.head_linear import head_linear
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.route import RouteRule, route
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.ops.states.short_conv import short_conv
+from twostroke.ops.states.token_shift import token_shift
+from twostroke.program.trace import Tracer
+from twostroke.program.values import PagedKV, Rope, Tensor, Value, Weight, join
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
+
+SILENT = {
+    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "num_experts": 16},
+    **{"moe_intermediate_size": 2048, "num_experts_per_tok": 1, "tie_word_embeddings": True},
+    **{"bos_token_id": 2, "eos_token_id": 106, "router_hidden_size": 256},
+}
+THETAS = {"hybrid": ("rope_theta", 5e6), "hybrid_sliding": ("swa_rope_theta", 1e4)}
+WHOLE, WINDOW = THETAS
+PARTIAL = 0.5
+"""The share of a head that turns."""
+UNIT = Norm(1e-14, NormKind.UNIT)
+"""Of heads: transformers divides by their length, which it holds above this."""
+PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
+
+
+@dataclass(frozen=True, slots=True)
+class Convolved(HeadCounts):
+    """Heads whose q and k are convolved. taps: of the convolution of each channel; the one within heads has two."""
+
+    taps: int
+
+    @property
+    def channels(self) -> int:
+        """Elements of q and k."""
+        return self.query + self.kv
+
+
+@architecture("ZayaForCausalLM", model_type="zaya")
+def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """layer_types: hybrid_sliding layers have a window. The expert behind the others does nothing."""
+    silu_only(fields)
+    for name in ("attention_bias", "lm_head_bias"):
+        refuse_setting(fields, name, "No published model of this family has these biases.")
+    parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=2)  # no layer is dense
+    fields, facts, counts = parts.fields, parts.facts, parts.heads
+    sizes = (facts.hidden_size, counts.num_heads, counts.num_kv_heads, counts.head_dim)
+    heads = Convolved(*sizes, taps=fields.integer("cca_time0", 2, 64, default=2))
+    fields.integer("cca_time1", 2, 2, default=2)
+    if heads.kv % 2:
+        raise fields.wrong("head_dim", "Half of all elements of v are made of the row before.")
+    kinds = _kinds(fields, facts.num_layers)
+    window = window_of(fields, 0)
+    if WINDOW in kinds and not window:
+        raise fields.wrong("sliding_window", f"layer_types has {WINDOW} layers.")
+    turns = _turns(fields, heads.head_dim, facts.max_positions)
+    experts = _mixture(fields, facts.hidden_size)
+    rank = fields.integer("router_hidden_size", 1, 1 << 16)
+    chain: dict[Tracer, Value] = {}
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        kind = kinds[index]
+        h = parts.norm(t, "input_layernorm", x)
+        made = _attend(t, heads, h, window if kind == WINDOW else 0, turns[kind])
+        x = _added(t, "post_attention_residual_scale", x, made)
+        h = parts.norm(t, "post_attention_layernorm", x)
+        routes, chain[t] = _routes(t, parts, rank, h, chain[t] if index else None)
+        return _added(t, "post_mlp_residual_scale", x, experts.of_routes(t, h, routes))
+
+    def begin(t: Tracer, x: Value) -> Value:
+        return _scaled(t, "model.input_hidden_states", x)
+
+    return facts, decoder_program(replace(parts.decoder, after_embedding=begin), layer)
+
+
+def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
+    kinds = fields.texts("layer_types") or (WHOLE,) * layers
+    if len(kinds) != layers or any(kind not in THETAS for kind in kinds):
+        raise fields.wrong("layer_types", f"It must say {layers} times {WHOLE} or {WINDOW}.")
+    return tuple(kinds)
+
+
+def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]:
+    """Published files hold rope_type beside the groups; transformers removes it."""
+    group = fields.group("rope_parameters")
+    if group is not None and any(kind in group.values for kind in THETAS):
+        said = {name: value for name, value in group.values.items() if name != "rope_type"}
+        fields = fields.changed({"rope_parameters": said})
+    return ropes_by_layer_type(fields, head_dim, positions, THETAS, WHOLE, partial=PARTIAL)
+
+
+def _mixture(fields: Fields, hidden: int) -> Mixture:
+    """The experts; their routes are made by `_routes`."""
+    fields.integer("num_experts_per_tok", 1, 1)
+    count = expert_count(fields)
+    return Mixture(
+        BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, LARGEST)),
+        LinearRouter("", count, RouteRule(1)),
+        Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj"),
+        ExpertRule(idle=1),
+    )
+
+
+def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) -> Value:
+    """The block's output for the normed rows h, not yet added."""
+    half = shape.kv // 2
+    widths = {"q_proj": shape.query, "k_proj": shape.kv, "v_proj_current": half, "v_proj_delayed": half}
+    with t.layer(PROJECTION):
+        made = linear(h, t.matrix("qkv", widths, shape.hidden_size))
+        qk, v = made.split(shape.channels, shape.kv)
+        (v,) = token_shift(v, t.constant("delay", (0.0,) * half + (1.0,) * half))
+        q, k = _convolved(t, shape, qk).split(shape.query, shape.kv)
+        apart, shared = _means(t, shape, qk)
+        q, k = add(q, apart).heads(shape.num_heads), add(k, shared).heads(shape.num_kv_heads)
+    q, k = UNIT.of_heads(t, "", q), UNIT.of_heads(t, "", k).flat()
+    factors = t.vector("self_attn.qk_norm.temp", shape.num_kv_heads, suffix="")
+    k = multiply(k, same_rows(t, h.columns(0, shape.num_kv_heads), factors)).heads(shape.num_kv_heads)
+    q, k = rope(q, Rope(turn), t.positions), rope(k, Rope(turn), t.positions)
+    cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, window))
+    kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
+    seen = attention(q, cache, shape.head_dim**-0.5).flat()
+    return linear(seen, t.matrix("o", {"self_attn.o_proj": shape.hidden_size}, shape.query))
+
+
+def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
+    """What both convolutions make of q and k. Before the first row the first one gives its bias, so it is added behind
+    the shift."""
+    channels, dim = shape.channels, shape.head_dim
+    first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
+    before, now = (1.0,) * channels, (0.0,) * channels
+    both = join(*token_shift(first, t.constant("before", before + now)))
+    # The matrix of a head has its columns as the checkpoint has them: both taps of an element side by side.
+    places = [range(head * dim, (head + 1) * dim) for head in range(channels // dim)]
+    order = [float(tap * channels + place) for head in places for place in head for tap in range(2)]
+    twice = [float(place) for head in places for place in head for _ in range(2)]
+    bias = same_rows(t, first, t.vector("conv_qk_depthwise", channels, suffix=".bias"))
+    rows = take_columns(both, t.constant("order", tuple(order)))
+    rows = add(rows, take_columns(bias, t.constant("twice", tuple(twice))))
+    return head_linear(rows.heads(channels // dim), _within_heads(t, shape)).flat()
+
+
+def _within_heads(t: Tracer, shape: Convolved) -> Weight:
+    """For each head of q and k the matrix of the convolution within it."""
+    dim, name = shape.head_dim, t.name("conv_qk_grouped")
+    heads = [(head * dim, (head + 1) * dim) for head in range(shape.channels // dim)]
+    parts = tuple(Tensor(f"{name}.weight", (shape.channels, dim, 2), rows=rows) for rows in heads)
+    bias = tuple(Tensor(f"{name}.bias", (shape.channels,), rows=rows) for rows in heads)
+    return t.weight("convolution", dim, 2 * dim, parts, bias, experts=len(heads))
+
+
+def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
+    """For each head of q the mean of it and its k; for each k the mean of these."""
+    dim, group = shape.head_dim, shape.num_heads // shape.num_kv_heads
+    q, k = qk.split(shape.query, shape.kv)
+    repeated = [float(head // group * dim + place) for head in range(shape.num_heads) for place in range(dim)]
+    means = scale(add(take_columns(k, t.constant("repeated", tuple(repeated))), q), 0.5)
+    total: Value | None = None
+    for member in range(group):
+        columns = [(head * group + member) * dim + place for head in range(shape.num_kv_heads) for place in range(dim)]
+        taken = take_columns(means, t.constant("member", tuple(map(float, columns))))
+        total = taken if total is None else add(total, taken)
+    assert total is not None
+    return means, scale(total, 1 / group)
+
+
+def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) -> tuple[Value, Value]:
+    """The expert of each row with its weight, and what the router of the next layer reads beside. before: of the layer
+    before, which is overwritten."""
+    with t.layer(GATE):
+        read = linear(h, t.matrix("router", {"down_proj": rank}, h.width, bias=True))
+        if before is not None:
+            read = add(read, scale_columns(before, t.vector("router_states_scale", rank, suffix="")))
+        rows = parts.norm(t, "router_mlp.norm", read)
+        for name in ("fc1", "fc2"):
+            product = linear(rows, t.matrix("router", {f"router_mlp.{name}": rank}, rank, bias=True))
+            rows = activate(product, Activation.GELU)
+        classes = expert_count(parts.fields) + 1
+        logits = linear(rows, t.matrix("router", {"router_mlp.out_proj": classes}, rank))
+        return route(logits, RouteRule(1), t.vector("balancing_biases", classes, suffix="")), read
+
+
+def _added(t: Tracer, name: str, residual: Value, made: Value) -> Value:
+    """Both with a bias and a factor for each column."""
+    return add(_scaled(t, f"{name}.residual", residual), _scaled(t, f"{name}.hidden_states", made))
+
+
+def _scaled(t: Tracer, name: str, x: Value) -> Value:
+    bias, factor = (t.vector(f"{name}_{word}", x.width, suffix="") for word in ("bias", "scale"))
+    return scale_columns(add(x, same_rows(t, x, bias)), factor)

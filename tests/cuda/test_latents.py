@@ -53,7 +53,8 @@ def test_latent_attention(
     rows = sum(counts)
     q, turned = normal(rows, 3, sizes[0], seed=2), normal(rows, 3, sizes[1], seed=3)
     operands = (np.zeros_like(q), q, turned, layer, batch_of(contexts, counts, table), 0.1)
-    same_bits(cpu, gpu, "latent_attention", operands, tolerance=2e-4)
+    same_bits(cpu, gpu, "latent_attention", (*operands, 0), tolerance=2e-4)
+    same_bits(cpu, gpu, "latent_attention", (*operands, 40), tolerance=2e-4)
 
 
 @pytest.mark.parametrize("kind", KVKind)

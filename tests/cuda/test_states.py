@@ -91,6 +91,13 @@ def test_rg_lru(cpu: CpuOps, gpu: CudaDevice, channels: int) -> None:
     check(cpu, gpu, "rg_lru", channels, (channels,), x, *gates, numbers(channels, seed=3), ())
 
 
+@pytest.mark.parametrize("channels", [1, 40, 300])
+def test_wkv4(cpu: CpuOps, gpu: CudaDevice, channels: int) -> None:
+    inputs = (3 * numbers(ROWS, channels), numbers(ROWS, channels, seed=1))
+    vectors = (numbers(channels, seed=2), -np.exp(numbers(channels, seed=3)))
+    check(cpu, gpu, "wkv4", 3 * channels, (channels,), *inputs, *vectors, ())
+
+
 RULES = ((1.0,), (2.0,), (1.0, -5.0))
 DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), RULES))
 

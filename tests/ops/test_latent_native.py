@@ -22,7 +22,7 @@ from twostroke.ops.attention import (
     latent_attention,
     latent_write,
 )
-from twostroke.ops.attention.kv_pages import read_latents
+from twostroke.ops.attention.kv_pages import first_seen, read_latents
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
 from twostroke.ops.products import head_linear
 from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
@@ -84,10 +84,16 @@ def queries(rows: int, heads: int, dim: int, seed: int) -> F32Array:
 
 
 def seen(
-    ops: CpuOps, q: F32Array, turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float = 0.1
+    ops: CpuOps,
+    q: F32Array,
+    turned: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float = 0.1,
+    window: int = 0,
 ) -> F32Array:
     out = np.full((len(q), q.shape[1] + 1, q.shape[2]), 7, np.float32)
-    ops.latent_attention(out[:, :-1], q, turned, layer, batch, scale)
+    ops.latent_attention(out[:, :-1], q, turned, layer, batch, scale, window)
     assert np.all(out[:, -1] == 7)
     return out[:, :-1]
 
@@ -120,30 +126,35 @@ def test_what_is_read_is_what_was_written(kind: KVKind) -> None:
 
 @cache
 def answer(
-    kind: KVKind, sizes: tuple[int, int], heads: int, contexts: tuple[int, ...], counts: tuple[int, ...]
+    kind: KVKind, sizes: tuple[int, int], heads: int, contexts: tuple[int, ...], counts: tuple[int, ...], window: int
 ) -> F32Array:
     layer, table = filled_layer(kind, sizes, contexts)
     q, turned = (queries(sum(counts), heads, dim, 90 + place) for place, dim in enumerate(sizes))
     out = np.empty((*q.shape[:2], sizes[0]), np.float32)
-    latent_attention.reference(out, q, turned, layer, batch_of(contexts, counts, table), 0.1)
+    latent_attention.reference(out, q, turned, layer, batch_of(contexts, counts, table), 0.1, window)
     return out
 
 
 @pytest.mark.parametrize(("kind", "sizes", "heads"), itertools.product(KVKind, SIZES, (1, 5, 16)))
 def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], heads: int) -> None:
-    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes."""
-    contexts, counts = (1, 40, 150, 600), (1, 1, 70, 9)
+    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes. With 5 heads there is
+    a window, and the entries of pages behind it say nothing."""
+    contexts, counts, window = (1, 40, 150, 600), (1, 1, 70, 9), 70 if heads == 5 else 0
     layer, table = filled_layer(kind, sizes, contexts)
+    table = table.copy()
+    for s, (context, count) in enumerate(zip(contexts, counts, strict=True)):
+        table[s, : first_seen(context - count, window) // PAGE_TOKENS] = -1
     batch = batch_of(contexts, counts, table)
     q, turned = (queries(sum(counts), heads, dim, 90 + place) for place, dim in enumerate(sizes))
-    found = seen(ops, q, turned, layer, batch)
+    found = seen(ops, q, turned, layer, batch, window=window)
     if Answers.checked:
-        np.testing.assert_allclose(found, answer(kind, sizes, heads, contexts, counts), atol=2e-5, rtol=2e-4)
+        expected = answer(kind, sizes, heads, contexts, counts, window)
+        np.testing.assert_allclose(found, expected, atol=2e-5, rtol=2e-4)
     for s, row in ((1, 1), (2, 2), (2, 60), (3, 74), (3, 80)):
         position = contexts[s] - (int(batch.row_starts[s + 1]) - row)
         one = batch_of((position + 1,), (1,), table[s : s + 1])
         part = slice(row, row + 1)
-        assert np.array_equal(seen(ops, q[part], turned[part], layer, one)[0], found[row])
+        assert np.array_equal(seen(ops, q[part], turned[part], layer, one, window=window)[0], found[row])
 
 
 def test_many_heads_and_many_rows(ops: CpuOps) -> None:

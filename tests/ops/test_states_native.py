@@ -23,6 +23,7 @@ from twostroke.ops.states import (
     short_conv,
     ssd_scan,
     token_shift,
+    wkv4,
     wkv6,
     wkv7,
 )
@@ -173,6 +174,29 @@ def test_rg_lru(ops: CpuOps, channels: int, begins: bool) -> None:
         rg_lru.reference(out, x[rows], gates[0][rows], gates[1][rows], rates, state, slots, at(batch, rows))
 
     check(native, law, channels, channels, 3e-6)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("channels", [1, 16, 40, 150])
+def test_wkv4(ops: CpuOps, channels: int, begins: bool) -> None:
+    """begins: sequences begin in the step, where the state counts for nothing."""
+    k, v = 3 * random_rows(46, channels), random_rows(47, channels)[1:]
+    first, decay = (np.array(random_rows(seed, channels))[0] for seed in (1, 2))
+    decay = -np.exp(decay)
+
+    def at(batch: AttentionBatch, rows: slice) -> AttentionBatch:
+        done = (rows.start or 0) + (0 if begins else 5)
+        return AttentionBatch(batch.row_starts, batch.context_tokens + np.int32(done), batch.page_table)
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        state[:, channels : 2 * channels] = np.abs(state[:, channels : 2 * channels])
+        ops.wkv4(out, k[rows], v[rows], first, decay, state, slots, at(batch, rows))
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, rows: slice) -> None:
+        state[:, channels : 2 * channels] = np.abs(state[:, channels : 2 * channels])
+        wkv4.reference(out, k[rows], v[rows], first, decay, state, slots, at(batch, rows))
+
+    check(native, law, channels, 3 * channels, 3e-5)
 
 
 GATES = ((1.0,), (2.0,), (1.0, -5.0))

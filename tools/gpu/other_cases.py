@@ -53,7 +53,8 @@ def _latents(kind: KVKind, sizes: tuple[int, int], contexts: Sequence[int], coun
     empty = new_kv_layer(kind, 2, 1, latent + turned, latent, is_latent=True)
     yield OpCase("latent_write", name, (empty, numbers(11, latent + turned), slots))
     q, keys = numbers(rows, 3, latent, seed=2), numbers(rows, 3, turned, seed=3)
-    yield OpCase("latent_attention", name, (np.zeros_like(q), q, keys, layer, batch, 0.1))
+    for window in (0, 40):
+        yield OpCase("latent_attention", f"{name}, {window}", (np.zeros_like(q), q, keys, layer, batch, 0.1, window))
     chosen = np.full((rows, 20), -1, np.float32)
     positions = [c - n + i for c, n in zip(contexts, counts, strict=True) for i in range(n)]
     for row, position in enumerate(positions):
@@ -126,6 +127,10 @@ def _rwkv() -> Iterator[OpCase]:
     ways, width, slots = 5, 40, len(COUNTS) + 1
     out, x, state = np.zeros((ROWS, ways * width), np.float32), numbers(ROWS, width), numbers(slots, width, seed=2)
     yield OpCase("token_shift", "5 ways", (out, x, numbers(ways * width, seed=1), state, SLOTS, sequences()))
+    k, v, first = 3 * numbers(ROWS, width), numbers(ROWS, width, seed=1), numbers(width, seed=2)
+    held = np.abs(numbers(slots, 3 * width, seed=4))
+    operands = (np.zeros_like(k), k, v, first, -np.exp(numbers(width, seed=3)), held, SLOTS, sequences())
+    yield OpCase("wkv4", f"{width} channels", operands)
     for heads, size in ((2, 20), (1, 130)):
         r, w, k, v, a = (numbers(ROWS, heads, size, seed=seed) for seed in range(5))
         vectors = [numbers(heads * size, seed=5 + seed) for seed in range(5)]

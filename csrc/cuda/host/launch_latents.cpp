@@ -18,15 +18,16 @@ int32_t check_latents(const ts_kv_layer* layer) {
 
 // The operands that both attentions have.
 template <class Args>
-int32_t fill(ts_context& device, const Args& a, AttentionArgs* args) {
+int32_t fill(ts_context& device, const Args& a, int64_t window, AttentionArgs* args) {
   int32_t status = check_latents(a.layer);
   if (status != TS_OK) return status;
   if (!same_shape(a.out, a.q) || a.q.dim != a.layer->value_dim || a.q.dim > kMostDim) return TS_BAD_SHAPE;
   if (a.q_turned.rows != a.q.rows || a.q_turned.heads != a.q.heads) return TS_BAD_SHAPE;
   if (a.q_turned.dim != a.layer->head_dim - a.layer->value_dim) return TS_BAD_SHAPE;
-  status = check_pages(a.batch, *a.layer, a.q.rows, 0);
+  status = check_pages(a.batch, *a.layer, a.q.rows, window);
   if (status != TS_OK || a.batch.count == 0) return status;
   *args = {};
+  args->window = static_cast<int32_t>(window);
   args->layer = *a.layer;
   args->out = a.out.data;
   args->q = a.q.data;
@@ -55,14 +56,15 @@ int32_t launch(ts_context& device, const ts_latent_write_args& a) {
 
 int32_t launch(ts_context& device, const ts_latent_attention_args& a) {
   AttentionArgs args;
-  const int32_t status = fill(device, a, &args);
+  if (a.window < 0 || a.window > INT32_MAX) return TS_BAD_SHAPE;
+  const int32_t status = fill(device, a, a.window, &args);
   if (status != TS_OK || a.batch.count == 0) return status;
   return start(device, kKernel_latent_attention, a.q.rows * a.q.heads, kGroupThreads, &args);
 }
 
 int32_t launch(ts_context& device, const ts_chosen_latent_attention_args& a) {
   AttentionArgs args;
-  const int32_t status = fill(device, a, &args);
+  const int32_t status = fill(device, a, 0, &args);
   if (status != TS_OK || a.batch.count == 0) return status;
   if (a.chosen.rows != a.q.rows) return TS_BAD_SHAPE;
   if (a.sinks.data != nullptr && a.sinks.length != a.q.heads) return TS_BAD_SHAPE;

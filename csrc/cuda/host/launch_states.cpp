@@ -107,6 +107,18 @@ int32_t launch(ts_context& device, const ts_rg_lru_args& a) {
   return status != TS_OK ? status : start(device, kKernel_rg_lru, a.batch.count * args.parts, kThreads, &args);
 }
 
+int32_t launch(ts_context& device, const ts_wkv4_args& a) {
+  int32_t status = check_wkv4(a);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  const int64_t channels = width_of(a.k);
+  const int32_t* contexts = mirrored(device, a.batch.context_tokens, a.batch.count);
+  if (contexts == nullptr) return TS_BAD_POINTER;
+  Wkv4Args args = {{},           a.out.data, a.k.data,   a.v.data, a.first.data,       a.decay.data,  contexts,
+                   a.out.stride, a.k.stride, a.v.stride, channels, parts_of(channels), kLeastExponent};
+  status = fill(device, a.state, a.slots, a.batch, a.k.rows, 3 * channels, &args.state);
+  return status != TS_OK ? status : start(device, kKernel_wkv4, a.batch.count * args.parts, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_selective_scan_args& a) {
   const int64_t channels = width_of(a.x), numbers = width_of(a.b), rows = a.x.rows;
   if (channels < 1 || numbers < 1 || width_of(a.out) != channels || width_of(a.dt) != channels || width_of(a.c) != numbers) return TS_BAD_SHAPE;

@@ -28,5 +28,6 @@
 #include "../kernels/states/short_conv.cpp"
 #include "../kernels/states/ssd_scan.cpp"
 #include "../kernels/states/token_shift.cpp"
+#include "../kernels/states/wkv4.cpp"
 #include "../kernels/states/wkv6.cpp"
 #include "../kernels/states/wkv7.cpp"

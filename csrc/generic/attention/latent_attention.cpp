@@ -42,7 +42,10 @@ int32_t fill(ts_context* context, const Args& a, AttentionJob* job) {
 int32_t run(ts_context* context, const ts_latent_attention_args& a) {
   AttentionJob job = {};
   const int32_t status = fill(context, a, &job);
-  return status != TS_OK ? status : run_attention(context, &job);
+  if (status != TS_OK) return status;
+  if (a.window < 0 || a.window > INT32_MAX) return TS_BAD_SHAPE;
+  job.window = static_cast<int32_t>(a.window);
+  return run_attention(context, &job);
 }
 
 int32_t run(ts_context* context, const ts_chosen_latent_attention_args& a) {

@@ -82,7 +82,7 @@ typedef int64_t ts_integer;
   OP(idle_share, F(value, out) F(value, routes) F(integer, experts))                                                     \
   OP(index_select, F(value, out) F(value, q) F(value, weights) F(cache, layer) F(sequences, batch))                      \
   OP(kv_write, F(cache, layer) F(value, k) F(value, v) F(indices, slots))                                                \
-  OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale)) \
+  OP(latent_attention, F(value, out) F(value, q) F(value, q_turned) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window)) \
   OP(latent_write, F(cache, layer) F(value, rows) F(indices, slots))                                                     \
   OP(layer_norm, F(value, out) F(value, x) F(vector, weight) F(vector, bias) F(number, eps))                             \
   OP(linear, F(value, out) F(value, x) F(weight, weight))                                                                \
@@ -112,6 +112,7 @@ typedef int64_t ts_integer;
   OP(take_columns, F(value, out) F(value, x) F(vector, order)) \
   OP(token_shift, F(value, out) F(value, x) F(vector, mix) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(weigh_streams, F(value, out) F(value, x) F(value, weights)) \
+  OP(wkv4, F(value, out) F(value, k) F(value, v) F(vector, first) F(vector, decay) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(wkv6, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(vector, first) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
   OP(wkv7, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(value, a) F(vector, removal) F(vector, growth) F(vector, bonus) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
   OP(xielu, F(value, out) F(vector, numbers))

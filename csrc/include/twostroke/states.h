@@ -53,6 +53,20 @@ inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
   return TS_OK;
 }
 
+constexpr float kLeastExponent = -1e38f;  // of wkv4, before the first token
+
+// TS_OK, or what is wrong with the operands of wkv4.
+inline int32_t check_wkv4(const ts_wkv4_args& a) {
+  const int64_t channels = width_of(a.k);
+  const auto fits = [&](const ts_value& each) { return each.rows == a.k.rows && width_of(each) == channels; };
+  if (channels < 1 || a.first.length != channels || a.decay.length != channels || !fits(a.out) || !fits(a.v)) return TS_BAD_SHAPE;
+  const int32_t status = check_states(a.state, a.slots, a.batch, a.k.rows, 3 * channels);
+  if (status != TS_OK) return status;
+  for (int64_t s = 0; s < a.batch.count; ++s)
+    if (a.batch.context_tokens[s] < a.batch.row_starts[s + 1] - a.batch.row_starts[s]) return TS_BAD_SHAPE;
+  return TS_OK;
+}
+
 constexpr int kMostHeadRows = 256;  // of one head's state in wkv6 and wkv7
 
 // TS_OK, or what is wrong with the operands that both scans of RWKV have.

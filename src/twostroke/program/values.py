@@ -200,7 +200,8 @@ class Weight:
 class VectorForm(enum.Enum):
     """What is made of the tensors of a vector when it is loaded.
 
-    STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). DIFFERENCE: of four tensors
+    STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). REST: they are read as
+    1 - x (shares of RWKV-4). DIFFERENCE: of four tensors
     a, b, c, d of equal length the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in
     differential attention (Ye et al. 2024). PRODUCT: of a table (B, K), a matrix (N, K) and its bias (N,) the numbers
     (N, B) of matrix @ table.T + bias; with five tensors, weight and bias of a layer norm of the table's rows are the
@@ -210,6 +211,7 @@ class VectorForm(enum.Enum):
 
     STORED = enum.auto()
     NEGATED_EXP = enum.auto()
+    REST = enum.auto()
     DIFFERENCE = enum.auto()
     PRODUCT = enum.auto()
     INVERSE_LENGTHS = enum.auto()

@@ -121,6 +121,8 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
     if vector.form is VectorForm.NEGATED_EXP:
         if not all(checkpoint.holds_negated_exp(part.name) for part in vector.parts):
             values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
+    elif vector.form is VectorForm.REST:
+        values = np.float32(1) - values
     elif vector.form is VectorForm.DIFFERENCE:
         a, b, c, d = np.split(values.astype(np.float64), 4)
         values = np.array([np.exp((c * d).sum()) - np.exp((a * b).sum())], np.float32)

@@ -13,6 +13,7 @@ import transformers
 from tests.models.families.dense import SMALL, Config, small
 from tests.models.families.experts import nemotron_h_moe
 from tests.models.families.latent import EXPERTS, HEADS
+from tests.models.families.states import DELTA, FEW
 from tests.models.families.wrapped import (
     CLIP,
     GLM_TOWER,
@@ -126,9 +127,32 @@ zaya = small(
     **{"num_attention_heads": 6, "head_dim": 12, "num_experts": 6, "moe_intermediate_size": 40},
     **{"router_hidden_size": 20, "num_experts_per_tok": 1},
 )
+QWEN4: dict[str, Any] = {
+    **{**DELTA, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "hc_count": 3, "hc_lowrank": 20},
+    **{"shared_expert_intermediate_size": 48, "indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 20},
+    **{"indexer_budget": 128, "indexer_compress_ratio": 8},
+}
+qwen4 = small(transformers.Qwen4ExpTextConfig, **QWEN4)
+
+
+def rwkv4(**changes: Any) -> Config:
+    return lambda: transformers.RwkvConfig(**{**FEW, "num_hidden_layers": 4, "rescale_every": 2, **changes})
+
 
 LATEST: dict[str, Config] = {
     "hrm-text": hrm(),
+    "qwen4-exp": qwen4(),
+    "qwen4-exp-with-images": wrapped(
+        "Qwen4Exp",
+        {
+            **{**QWEN4, "output_gate_type": "sigmoid"},
+            "rope_parameters": {"rope_type": "default", "rope_theta": 5e4, "partial_rotary_factor": 0.5},
+        },
+        vision_config=QWEN_TOWER,
+        tie_word_embeddings=False,
+    ),
+    "rwkv4": rwkv4(),
+    "rwkv4-wide": rwkv4(attention_hidden_size=40, intermediate_size=72, rescale_every=0, tie_word_embeddings=True),
     "zaya": zaya(),
     "zaya-windows": zaya(
         **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},

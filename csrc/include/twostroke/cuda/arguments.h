@@ -276,6 +276,7 @@ struct FollowArgs {
   K(take_columns, TakeArgs)           \
   K(token_shift, ConvArgs)            \
   K(weigh_streams, MixArgs)           \
+  K(wkv4, Wkv4Args)                   \
   K(wkv6, WkvArgs)                    \
   K(wkv7, WkvArgs)                    \
   K(xielu, ElementArgs)

@@ -80,7 +80,7 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     plain = _dense(fields, shape.facts)
     if not count:
         return shape.facts, _program(shape, (plain,) * layers)
-    experts = _experts(fields, shape.facts, count)
+    experts = mixture(gated_mixture(fields, shape.facts, count))
     sparse = (index not in dense and (index + 1) % step == 0 for index in range(layers))
     return shape.facts, _program(shape, tuple(experts if each else plain for each in sparse))
 
@@ -117,7 +117,8 @@ def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
     shape = _read_next(fields)
     count = shape.fields.integer("num_experts", 0, MOST_EXPERTS)
     return _prediction(
-        shape, _experts(shape.fields, shape.facts, count) if count else _dense(shape.fields, shape.facts)
+        shape,
+        mixture(gated_mixture(shape.fields, shape.facts, count)) if count else _dense(shape.fields, shape.facts),
     )
 
 
@@ -136,7 +137,7 @@ def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
     """The prediction layers. Their tensors have names of their own, beside those of the model."""
-    norm, turn = shape.norm, _turn(shape)
+    norm, turn = shape.norm, turn_of(shape)
 
     def layer(t: Tracer, x: Value) -> Value:
         x = add(x, attend(t, shape.heads, norm(t, "input_layernorm", x), turn=turn))
@@ -146,19 +147,21 @@ def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
 
 
 def _read_next(fields: Fields) -> Hybrid:
-    return _read(with_silent(fields, {**SILENT, **NEXT_SILENT}), by_key_head=True)
+    return read_hybrid(with_silent(fields, {**SILENT, **NEXT_SILENT}), by_key_head=True)
 
 
 def _read_dense(fields: Fields) -> Hybrid:
-    return _read(with_silent(fields, {**SILENT, "num_key_value_heads": 4}), by_key_head=False)
+    return read_hybrid(with_silent(fields, {**SILENT, "num_key_value_heads": 4}), by_key_head=False)
 
 
 def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
-    shape = _read(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
-    return shape, _experts(shape.fields, shape.facts, shape.fields.integer("num_experts", 1, MOST_EXPERTS))
+    shape = read_hybrid(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
+    count = shape.fields.integer("num_experts", 1, MOST_EXPERTS)
+    return shape, mixture(gated_mixture(shape.fields, shape.facts, count))
 
 
-def _read(fields: Fields, *, by_key_head: bool) -> Hybrid:
+def read_hybrid(fields: Fields, *, by_key_head: bool) -> Hybrid:
+    """The shape of a model, of a config without silent fields. by_key_head: see DeltaNetShape."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=32_768, ignored=(*NOT_TEXT, *(("lm_head.weight",) if tied else ())))
     silu_only(fields)
@@ -198,23 +201,21 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
     return lambda t, residual, h: add(residual, feed(t, h))
 
 
-def _experts(fields: Fields, facts: CommonFacts, count: int) -> FeedForwardText:
+def gated_mixture(fields: Fields, facts: CommonFacts, count: int) -> Mixture:
     """Experts, and one that every token uses, scaled by a gate of the token."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
     feed = named_feed(hidden, fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert")
-    return mixture(
-        Mixture(
-            BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20)),
-            LinearRouter("mlp.gate", count, rule),
-            BANKS,
-            shared=Shared(feed, "mlp.shared_expert_gate"),
-        )
+    return Mixture(
+        BankShape(count, hidden, fields.integer("moe_intermediate_size", 1, 1 << 20)),
+        LinearRouter("mlp.gate", count, rule),
+        BANKS,
+        shared=Shared(feed, "mlp.shared_expert_gate"),
     )
 
 
 def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
-    norm, heads, turn = shape.norm, shape.heads, _turn(shape)
+    norm, heads, turn = shape.norm, shape.heads, turn_of(shape)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         h = norm(t, "input_layernorm", x)
@@ -228,5 +229,6 @@ def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
     return decoder_program(decoder_of(shape.facts, norm, shape.tied), layer)
 
 
-def _turn(shape: Hybrid) -> RopeSpec:
-    return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=PARTIAL)
+def turn_of(shape: Hybrid, partial: float = PARTIAL) -> RopeSpec:
+    """The rotation of its heads. partial: the share of a head that turns where the config is silent."""
+    return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=partial)

@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.attention.kv_pages import read_pages, read_value_integers
+from twostroke.ops.attention.kv_pages import first_seen, read_pages, read_value_integers, seen_pages
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
@@ -42,20 +42,6 @@ LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
 """A largest magnitude below this counts as this one: its inverse must be finite."""
 LOG2_E = np.float32(1.44269504088896341)
-
-
-def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
-    """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
-    the first page that is seen."""
-    first = first_seen(position, window) // PAGE_TOKENS
-    return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
-
-
-def first_seen(position: int, window: int) -> int:
-    """The first position that a row sees."""
-    if window < 0:
-        return position - position % -window
-    return max(0, position - window + 1) if window else 0
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:

@@ -113,14 +113,30 @@ def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
     return found
 
 
-def latents_seen(layer: KVLayer, batch: AttentionBatch) -> Iterator[tuple[int, F32Array]]:
-    """Each row of the step, and what lies at the positions that it sees: (positions, head_dim)."""
+def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
+    """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
+    the first page that is seen."""
+    first = first_seen(position, window) // PAGE_TOKENS
+    return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
+
+
+def first_seen(position: int, window: int) -> int:
+    """The first position that a row sees."""
+    if window < 0:
+        return position - position % -window
+    return max(0, position - window + 1) if window else 0
+
+
+def latents_seen(layer: KVLayer, batch: AttentionBatch, window: int = 0) -> Iterator[tuple[int, F32Array]]:
+    """Each row of the step, and what lies at the positions that it sees, the last `window` where it is not 0:
+    (positions, head_dim)."""
     for s, context in enumerate(batch.context_tokens.tolist()):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
-        pages = batch.page_table[s, : -(-context // PAGE_TOKENS)]
+        pages = seen_pages(batch.page_table[s, : -(-context // PAGE_TOKENS)], context - (last - first), window)
         held = read_latents(layer, pages).reshape(-1, layer.head_dim)
         for row in range(first, last):
-            yield row, held[: context - (last - row) + 1]
+            position = context - (last - row)
+            yield row, held[first_seen(position, window) : position + 1]
 
 
 def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:

@@ -2,7 +2,7 @@
 
     q (T, H, L), q_turned (T, H, R), out (T, H, L) float32, possibly strided with contiguous last two axes. A position
     holds one vector for all heads: the latent (L,) and the turned key (R,). Row r of sequence s at position p sees
-    positions 0 .. p.
+    positions max(0, p - window + 1) .. p (window 0: all of 0 .. p).
     scores = scale * (q . latent + q_turned . turned key)
     out = softmax(scores) @ latents
 
@@ -32,11 +32,11 @@ from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Valu
 
 
 def reference(
-    out: F32Array, q: F32Array, q_turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float
+    out: F32Array, q: F32Array, q_turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int = 0
 ) -> None:
     """See the module."""
     whole = scaled_queries(q, q_turned, scale)
-    for row, seen in latents_seen(layer, batch):
+    for row, seen in latents_seen(layer, batch, window):
         out[row] = attended(whole[row], seen, layer.value_dim)
 
 
@@ -69,6 +69,7 @@ class LatentAttention(Op):
     layer: Cache
     batch: Sequences
     scale: float
+    window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """All visible positions count."""
@@ -99,5 +100,5 @@ def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> V
     """What each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
     check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
-    q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale))
+    q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, layer.kind.window))
     return out

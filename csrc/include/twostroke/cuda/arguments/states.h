@@ -37,6 +37,15 @@ struct RgLruArgs {  // rg_lru
   int64_t out_stride, x_stride, input_stride, recurrent_stride, channels, parts;
 };
 
+struct Wkv4Args {  // wkv4
+  StateArgs state;
+  float* out;
+  const float *k, *v, *first, *decay;
+  const int32_t* context_tokens;
+  int64_t out_stride, k_stride, v_stride, channels, parts;
+  float least;
+};
+
 struct SelectiveArgs {  // selective_scan
   StateArgs state;
   float* out;

@@ -74,7 +74,11 @@ def head(t: Tracer, shape: Decoder, x: Value) -> Value:
 
 def logits_of(t: Tracer, shape: Decoder, rows: Value) -> Value:
     """Logits of these rows, which nothing reads afterwards."""
-    rows = shape.norm(t, shape.last_norm, rows, in_place=True)
+    return logits_of_normed(t, shape, shape.norm(t, shape.last_norm, rows, in_place=True))
+
+
+def logits_of_normed(t: Tracer, shape: Decoder, rows: Value) -> Value:
+    """Logits of these rows, which have been normed."""
     name, role = (shape.embedding, "embedding") if shape.tied else (shape.head, "head")
     logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, shape.hidden_size, bias=shape.head_bias))
     return soft_cap(scale(logits, shape.logit_scale), shape.soft_cap)

@@ -15,8 +15,14 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.mix_streams import mix_streams
+from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.rows.stream_shares import stream_shares
 from twostroke.ops.rows.weigh_streams import weigh_streams
 from twostroke.program.trace import Tracer
@@ -90,3 +96,53 @@ class KeptStreams(MixedStreams):
         base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
         factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))
         return stream_shares(logits, t.vector_of((base,), count), t.vector_of((factor,), 1), count, 1, eps)
+
+
+@dataclass(frozen=True, slots=True)
+class GatedStreams:
+    """Streams of which a block reads the mean, each element behind a gate that two products of all streams make; its
+    output is added to each stream with a share of its own (Qwen4-Exp, 2026). rank: of the two products. eps: of the norm
+    of each stream, whose weights are stored as w - 1."""
+
+    count: int
+    width: int
+    rank: int
+    eps: float
+
+    def begin(self, t: Tracer, x: Value) -> Value:
+        """Every stream is x (T, D)."""
+        order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
+        return take_columns(x, t.constant("order", order)).heads(self.count)
+
+    def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
+        """A block's input (T, D), and the shares (T, N) with which its output comes back. name: how its tensors
+        begin."""
+        normed = self._normed(t, name, x)
+        outputs = {f"{name}.block_inject_weight": self.count}
+        logits = linear(normed, t.matrix("router", outputs, self.count * self.width))
+        shares = scale(activate(scale(logits, 1 / self.count), Activation.SIGMOID), 2.0)
+        return self._mean(t, name, normed), shares
+
+    def write(self, x: Value, shares: Value, made: Value) -> Value:
+        """The streams behind a block with the output `made`."""
+        return mix_streams(x, made.heads(1), shares)
+
+    def end(self, t: Tracer, name: str, x: Value) -> Value:
+        """The mean (T, D), as a block would read it."""
+        return self._mean(t, name, self._normed(t, name, x))
+
+    def _normed(self, t: Tracer, name: str, x: Value) -> Value:
+        whole = self.count * self.width
+        copied = take_columns(x, t.constant("copy", tuple(map(float, range(whole))))).heads(self.count)
+        unit = head_norm(copied, t.constant("ones", (1.0,) * self.width), self.eps)
+        return scale_columns(unit.flat(), t.vector(f"{name}.hc_norm", whole, plus=1.0))
+
+    def _mean(self, t: Tracer, name: str, normed: Value) -> Value:
+        whole = self.count * self.width
+        low = linear(normed, t.matrix("norm_down", {f"{name}.input_mix_weight_down": self.rank}, whole))
+        low = activate(scale(low, 1 / self.count), Activation.SILU)
+        gates = linear(low, t.matrix("norm_up", {f"{name}.input_mix_weight_up": whole}, self.rank))
+        first, *others = multiply(normed, gates, Activation.SIGMOID).split(*(self.width,) * self.count)
+        for other in others:
+            first = add(first, other)
+        return scale(first, 1 / self.count)

@@ -21,7 +21,7 @@ from twostroke.program.values import HeadRows, Tensor, Value, VectorForm, Weight
 @dataclass(frozen=True, slots=True)
 class DeltaNetShape:
     """key_dim, value_dim: of one head. taps: of the convolution. by_key_head: the checkpoint holds two tensors, whose
-    rows are grouped by key head, in place of four."""
+    rows are grouped by key head, in place of four. gate: the function of the gate behind the scan."""
 
     hidden_size: int
     key_heads: int
@@ -31,6 +31,7 @@ class DeltaNetShape:
     taps: int
     eps: float
     by_key_head: bool
+    gate: Activation = Activation.SILU
 
     @property
     def keys(self) -> int:
@@ -59,7 +60,8 @@ def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
         decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP),
         dt_bias=t.vector("dt_bias", heads, suffix=""),
     )
-    normed = gated_norm(scanned, gate, t.vector("norm", shape.value_dim), shape.eps, heads, gate_first=False)
+    weight = t.vector("norm", shape.value_dim)
+    normed = gated_norm(scanned, gate, weight, shape.eps, heads, activation=shape.gate, gate_first=False)
     return linear(normed, t.matrix("states_out", {"out_proj": shape.hidden_size}, values))
 
 

@@ -1,0 +1,100 @@
+"""RWKV-4: a decayed sum of values in place of attention, channel by channel (Peng et al. 2023).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.decoder import Decoder, decoder_program
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.fields.fields import read_facts, with_silent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.states.token_shift import token_shift
+from twostroke.ops.states.wkv4 import wkv4
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Tensor, Value, VectorForm
+from twostroke.spec.fields import Fields
+
+SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "rescale_every": 6}
+TIME, CHANNEL = "attention", "feed_forward"
+LAST_EPS = 1e-5
+"""Of the norm behind the last layer, whatever the config says of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rwkv4Sizes:
+    """seen_size: of what a row sees of those before it. inner_size: of the feed-forward block."""
+
+    hidden_size: int
+    seen_size: int
+    inner_size: int
+
+
+@architecture("RwkvForCausalLM", model_type="rwkv")
+def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """rescale_every: behind so many layers the residual is halved, and with it what later layers add to it."""
+    fields = with_silent(fields, SILENT)
+    tied = fields.boolean("tie_word_embeddings", False)
+    facts = read_facts(
+        fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ()
+    )
+    width = facts.hidden_size
+    sizes = Rwkv4Sizes(
+        width,
+        fields.optional_integer("attention_hidden_size", 1, 1 << 20) or width,
+        fields.optional_integer("intermediate_size", 1, 1 << 20) or 4 * width,
+    )
+    norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1), NormKind.LAYER)
+    every = max(0, fields.integer("rescale_every", -4096, 4096))
+    decoder = Decoder(
+        *(facts.vocab_size, width, facts.num_layers, Norm(LAST_EPS, NormKind.LAYER), tied),
+        embedding="rwkv.embeddings",
+        layers="rwkv.blocks",
+        last_norm="rwkv.ln_out",
+        head="head",
+    )
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        share = 0.5 ** (index // every) if every else 1.0
+        x = x if index else norm(t, "pre_ln", x, in_place=True)
+        x = add(x, scale(_time_mix(t, sizes, norm(t, "ln1", x)), share))
+        x = add(x, scale(_channel_mix(t, sizes, norm(t, "ln2", x)), share))
+        return scale(x, 0.5) if every and (index + 1) % every == 0 else x
+
+    return facts, decoder_program(decoder, layer)
+
+
+def _mixed(t: Tracer, h: Value, block: str, ways: tuple[str, ...]) -> tuple[Value, ...]:
+    """The rows mixed with those before them. Tensors hold the share of the row itself."""
+    names = (f"{block}.time_mix_{way}" for way in ways)
+    parts = tuple(Tensor(t.name(name), (1, 1, h.width)) for name in names)
+    return token_shift(h, t.vector_of(parts, len(ways) * h.width, form=VectorForm.REST))
+
+
+def _time_mix(t: Tracer, sizes: Rwkv4Sizes, h: Value) -> Value:
+    width, seen = sizes.hidden_size, sizes.seen_size
+    mixed = _mixed(t, h, TIME, ("key", "value", "receptance"))
+    k, v, r = (
+        linear(rows, t.matrix(way, {f"{TIME}.{name}": seen}, width))
+        for rows, way, name in zip(mixed, "kvr", ("key", "value", "receptance"), strict=True)
+    )
+    decay = t.vector_of((Tensor(t.name(f"{TIME}.time_decay"), (seen,)),), seen, form=VectorForm.NEGATED_EXP)
+    found = wkv4(k, v, t.vector(f"{TIME}.time_first", seen, suffix=""), decay)
+    return linear(multiply(found, r, Activation.SIGMOID), t.matrix("o", {f"{TIME}.output": width}, seen))
+
+
+def _channel_mix(t: Tracer, sizes: Rwkv4Sizes, h: Value) -> Value:
+    width, inner = sizes.hidden_size, sizes.inner_size
+    k, r = _mixed(t, h, CHANNEL, ("key", "receptance"))
+    middle = activate(linear(k, t.matrix("up", {f"{CHANNEL}.key": inner}, width)), Activation.RELU2)
+    made = linear(middle, t.matrix("down", {f"{CHANNEL}.value": width}, inner))
+    share = linear(r, t.matrix("r", {f"{CHANNEL}.receptance": width}, width))
+    return multiply(made, share, Activation.SIGMOID)

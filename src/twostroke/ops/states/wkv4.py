@@ -1,0 +1,103 @@
+"""wkv4: RWKV-4's scan, token by token, channel by channel (Peng et al. 2023).
+
+    out, k, v (T, C) float32; first, decay (C,), decay <= 0. For each token of a sequence, in order, with the state
+    (num, den, most) of a channel:
+        m = max(most, k + first);       a, b = exp(most - m), exp(k + first - m)
+        out = (a * num + b * v) / (a * den + b)
+        m = max(most + decay, k);       a, b = exp(most + decay - m), exp(k - m)
+        num, den, most = a * num + b * v, a * den + b, m
+    At position 0 the state begins: (0, 0, -1e38). A sequence's state is (3, C) float32, read and changed in place; slots
+    (S,): each sequence's place in `state`. Positions follow from the batch.
+
+Channels do not meet, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+
+FLOPS_OF_A_CHANNEL = 40
+"""Four exponentials and a quotient (counted as 5 each), two maxima, the sums and products between."""
+PARTS = 3
+"""Numbers of a channel's state."""
+LEAST = -1e38
+"""What the largest exponent is before the first token."""
+
+
+def reference(
+    out: F32Array,
+    k: F32Array,
+    v: F32Array,
+    first: F32Array,
+    decay: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+) -> None:
+    """See the module."""
+    keys, values = k.astype(np.float64), v.astype(np.float64)
+    for s, slot in enumerate(slots):
+        begin, end = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
+        held = state[slot].reshape(PARTS, -1).astype(np.float64)
+        for row in range(begin, end):
+            if int(batch.context_tokens[s]) == end - row:
+                held = np.stack((np.zeros(len(first)), np.zeros(len(first)), np.full(len(first), LEAST)))
+            num, den = _joined(held, keys[row] + first, values[row], 0.0)[:2]
+            out[row] = num / den
+            held = _joined(held, keys[row], values[row], decay)
+        state[slot] = held.reshape(-1)
+
+
+def _joined(held: np.ndarray, key: np.ndarray, value: np.ndarray, decay: np.ndarray | float) -> np.ndarray:
+    """The state (3, C) after its decay, and one more token."""
+    num, den, most = held[0], held[1], held[2] + decay
+    largest = np.maximum(most, key)
+    kept, added = np.exp(most - largest), np.exp(key - largest)
+    return np.stack((kept * num + added * value, kept * den + added, largest))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wkv4(Op):
+    """The scan over the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "wkv4"
+    SHAPES: ClassVar[Shapes] = {"out": "T C", "k": "T C", "v": "T C", "first": "C", "decay": "C", "slots": "S"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    k: Value
+    v: Value
+    first: Vector
+    decay: Vector
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """40 FLOPs a channel; the state is read and written once for each sequence."""
+        width = self.k.width
+        return OpCost(
+            Work(0, weight_bytes=8 * width),
+            Work(FLOPS_OF_A_CHANNEL * width, activation_bytes=12 * width),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def wkv4(k: Value, v: Value, first: Vector, decay: Vector) -> Value:
+    """What each row sees of k and v (T, C), with a state of its own."""
+    k, v = k.flat(), v.flat()
+    out = k.fresh()
+    state = k.trace.state(PARTS * k.width)
+    k.trace.record(Wkv4(out, k, v, first, decay, state, STATE_SLOTS, SEQUENCES))
+    return out

@@ -114,7 +114,7 @@ int32_t launch(ts_context& device, const ts_wkv4_args& a) {
   const int32_t* contexts = mirrored(device, a.batch.context_tokens, a.batch.count);
   if (contexts == nullptr) return TS_BAD_POINTER;
   Wkv4Args args = {{},           a.out.data, a.k.data,   a.v.data, a.first.data,       a.decay.data,  contexts,
-                   a.out.stride, a.k.stride, a.v.stride, channels, parts_of(channels), kLeastExponent};
+                   a.out.stride, a.k.stride, a.v.stride, channels, parts_of(channels), kBeforeTheFirst};
   status = fill(device, a.state, a.slots, a.batch, a.k.rows, 3 * channels, &args.state);
   return status != TS_OK ? status : start(device, kKernel_wkv4, a.batch.count * args.parts, kThreads, &args);
 }

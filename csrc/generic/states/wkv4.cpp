@@ -18,7 +18,7 @@ void scan(const ts_wkv4_args& a, const Span& span, int64_t before, int64_t first
   Vec num = load_part(state, part, 0.0f), den = load_part(state + channels, part, 0.0f), most = load_part(state + 2 * channels, part, 0.0f);
   if (before == 0 && span.count > 0) {
     num = den = zero();
-    most = set1(kLeastExponent);
+    most = set1(kBeforeTheFirst);
   }
   for (int64_t t = 0; t < span.count; ++t) {
     const int64_t row = span.first + t;

@@ -53,7 +53,7 @@ inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
   return TS_OK;
 }
 
-constexpr float kLeastExponent = -1e38f;  // of wkv4, before the first token
+constexpr float kBeforeTheFirst = -1e38f;  // of wkv4, before the first token
 
 // TS_OK, or what is wrong with the operands of wkv4.
 inline int32_t check_wkv4(const ts_wkv4_args& a) {

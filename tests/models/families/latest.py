@@ -139,6 +139,15 @@ def rwkv4(**changes: Any) -> Config:
     return lambda: transformers.RwkvConfig(**{**FEW, "num_hidden_layers": 4, "rescale_every": 2, **changes})
 
 
+DOTS: dict[str, Any] = {
+    **{**HEADS, **EXPERTS, "pad_token_id": None, "num_hidden_layers": 4, "sliding_window": 20},
+    **{"index_topk": 12, "index_head_dim": 20, "index_n_heads": 9, "shared_experts_intermediate_size": 28},
+    "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    **{"swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_kv_lora_rank": 40},
+    **{"swa_head_dim": 28, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 20},
+}
+dots3 = small(transformers.Dots3NoteTextConfig, **DOTS)
+
 LATEST: dict[str, Config] = {
     "hrm-text": hrm(),
     "qwen4-exp": qwen4(),
@@ -152,7 +161,9 @@ LATEST: dict[str, Config] = {
         tie_word_embeddings=False,
     ),
     "rwkv4": rwkv4(),
-    "rwkv4-wide": rwkv4(attention_hidden_size=40, intermediate_size=72, rescale_every=0, tie_word_embeddings=True),
+    "rwkv4-plain": rwkv4(intermediate_size=72, rescale_every=0, tie_word_embeddings=True),
+    "dots3": dots3(),
+    "dots3-open": dots3(use_dsa=False, n_group=4, topk_group=2, mlp_layer_types=["dense", "sparse"] * 2),
     "zaya": zaya(),
     "zaya-windows": zaya(
         **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},

@@ -31,10 +31,9 @@ LAST_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Rwkv4Sizes:
-    """seen_size: of what a row sees of those before it. inner_size: of the feed-forward block."""
+    """inner_size: of the feed-forward block."""
 
     hidden_size: int
-    seen_size: int
     inner_size: int
 
 
@@ -49,9 +48,10 @@ def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     width = facts.hidden_size
     sizes = Rwkv4Sizes(
         width,
-        fields.optional_integer("attention_hidden_size", 1, 1 << 20) or width,
         fields.optional_integer("intermediate_size", 1, 1 << 20) or 4 * width,
     )
+    if (fields.optional_integer("attention_hidden_size", 1, 1 << 20) or width) != width:
+        raise fields.wrong("attention_hidden_size", f"transformers keeps states of hidden_size, {width}, numbers alone.")
     norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1), NormKind.LAYER)
     every = max(0, fields.integer("rescale_every", -4096, 4096))
     decoder = Decoder(
@@ -80,15 +80,15 @@ def _mixed(t: Tracer, h: Value, block: str, ways: tuple[str, ...]) -> tuple[Valu
 
 
 def _time_mix(t: Tracer, sizes: Rwkv4Sizes, h: Value) -> Value:
-    width, seen = sizes.hidden_size, sizes.seen_size
+    width = sizes.hidden_size
     mixed = _mixed(t, h, TIME, ("key", "value", "receptance"))
     k, v, r = (
-        linear(rows, t.matrix(way, {f"{TIME}.{name}": seen}, width))
+        linear(rows, t.matrix(way, {f"{TIME}.{name}": width}, width))
         for rows, way, name in zip(mixed, "kvr", ("key", "value", "receptance"), strict=True)
     )
-    decay = t.vector_of((Tensor(t.name(f"{TIME}.time_decay"), (seen,)),), seen, form=VectorForm.NEGATED_EXP)
-    found = wkv4(k, v, t.vector(f"{TIME}.time_first", seen, suffix=""), decay)
-    return linear(multiply(found, r, Activation.SIGMOID), t.matrix("o", {f"{TIME}.output": width}, seen))
+    decay = t.vector_of((Tensor(t.name(f"{TIME}.time_decay"), (width,)),), width, form=VectorForm.NEGATED_EXP)
+    found = wkv4(k, v, t.vector(f"{TIME}.time_first", width, suffix=""), decay)
+    return linear(multiply(found, r, Activation.SIGMOID), t.matrix("o", {f"{TIME}.output": width}, width))
 
 
 def _channel_mix(t: Tracer, sizes: Rwkv4Sizes, h: Value) -> Value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, queries, query_latent
+from twostroke.models.common.blocks.latent import LatentHeads, head_gate, keep_latents, output, queries, query_latent
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.attention.index_select import index_select
 from twostroke.ops.attention.latent_write import latent_write
@@ -57,7 +57,8 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
-    return output(t, shape, chosen_latent_attention(asked, turned, chosen, cache, shape.scale)), chosen
+    seen = chosen_latent_attention(asked, turned, chosen, cache, shape.scale)
+    return output(t, shape, seen, head_gate(t, shape, h)), chosen
 
 
 def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:

@@ -41,7 +41,8 @@ class LatentHeads:
     products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
     the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
     of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
-    how the names of the block's tensors begin; out: of the last product. norm: of latents.
+    how the names of the block's tensors begin; out: of the last product. norm: of latents. window: positions that a row
+    sees, 0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none.
     """
 
     hidden_size: int
@@ -61,6 +62,8 @@ class LatentHeads:
     name: str = "self_attn"
     out: str = "o_proj"
     norm: Norm = LATENT_NORM
+    window: int = 0
+    turned_norm: str = ""
 
     @property
     def pairs(self) -> int:
@@ -73,10 +76,15 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     cache = keep_latents(t, shape, h)
     asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
     seen = latent_attention(asked, turned, cache, shape.scale)
+    return output(t, shape, seen, head_gate(t, shape, h))
+
+
+def head_gate(t: Tracer, shape: LatentHeads, h: Value) -> Value | None:
+    """One number for each head, see LatentHeads.gate; None where there is none."""
     if not shape.gate:
-        return output(t, shape, seen)
+        return None
     outputs = {f"{shape.name}.{shape.gate}": shape.num_heads}
-    return output(t, shape, seen, linear(h, t.matrix("gate", outputs, shape.hidden_size)))
+    return linear(h, t.matrix("gate", outputs, shape.hidden_size))
 
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
@@ -90,9 +98,12 @@ def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
     latent = scale(shape.norm(t, f"{shape.name}.kv_a_layernorm", latent, in_place=True), shape.latent_scale)
     if not shape.turned:
         turned = scale(turned, 0.0)
+    if shape.turned_norm:
+        order = HeadRows(1, shape.turned, shape.turned, pairs=shape.pairs)
+        turned = shape.norm.of_heads(t, f"{shape.name}.{shape.turned_norm}", turned.heads(1), order).flat()
     if shape.turn:
         turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
-    cache = t.cache(LatentKV(1, shape.rank + behind, 0, shape.rank))
+    cache = t.cache(LatentKV(1, shape.rank + behind, shape.window, shape.rank))
     latent_write(cache, join(latent, turned), t.slots)
     return cache
 

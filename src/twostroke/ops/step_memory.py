@@ -138,7 +138,7 @@ class StepMemory:
             if isinstance(cache.kind, PagedKV)
         }
         self._ropes: dict[Rope, RopeTable] = {
-            rope: _on(device, rope_table(rope.spec, sizes.context_tokens)) for rope in program.ropes
+            rope: _on(device, rope_table(rope.spec, sizes.context_tokens, self._rates(rope))) for rope in program.ropes
         }
         tokens, sequences, tables = sizes.max_step_tokens, sizes.max_sequences, len(groups) or 1
         shapes: list[tuple[int, ...]] = [*[(tokens,)] * 4, (sequences,), (sequences,), (sequences + 1,)]
@@ -164,6 +164,10 @@ class StepMemory:
         self._placement: Placement = place(program, sizes.max_step_tokens, sizes.max_logit_rows)
         self._arena: U8Array = device.empty(self._placement.num_bytes)
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
+
+    def _rates(self, rope: Rope) -> F32Array | None:
+        """The learned numbers of a table, in the host's memory."""
+        return None if rope.rates is None else self._device.get(self._vectors[rope.rates.key])
 
     def used_input_bytes(self, sizes: StepSizes) -> int:
         """How many bytes from the beginning of the inputs' block a step of these sizes may read."""

@@ -51,6 +51,8 @@ class Program:
             tuple(dict.fromkeys(item for call in calls for item in call.operands() if isinstance(item, kind)))
             for kind in (Weight, Vector, Cache, Rope)
         )
+        rates = (rope.rates for rope in ropes if isinstance(rope, Rope) and rope.rates is not None)
+        vectors = tuple(dict.fromkeys((*vectors, *rates)))
         return cls(calls[:first], calls[first:], logits, weights, vectors, caches, ropes, given, kept)  # type: ignore[arg-type]
 
     @property

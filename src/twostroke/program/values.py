@@ -244,9 +244,13 @@ class Vector:
 
 
 class Rope(Struct, frozen=True):
-    """A table of rotations; equal ones are one table."""
+    """A table of rotations; equal ones are one table.
+
+    rates: logarithms of what each pair's frequency is multiplied by, (rotary_dim / 2,), where they are learned.
+    """
 
     spec: RopeSpec
+    rates: Vector | None = None
 
 
 ALL_AHEAD = 1 << 30

@@ -147,6 +147,20 @@ DOTS: dict[str, Any] = {
     **{"swa_head_dim": 28, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 20},
 }
 dots3 = small(transformers.Dots3NoteTextConfig, **DOTS)
+LARGE4: dict[str, Any] = {
+    **{name: value for name, value in {**HEADS, **EXPERTS}.items() if name not in ("q_lora_rank", "norm_topk_prob")},
+    **{"num_hidden_layers": 6, "index_topk": 12, "index_head_dim": 20, "index_n_heads": 9, "n_group": 1, "topk_group": 1},
+    "pad_token_id": None,  # its row would be zeros, and all scores of the index equal
+    **{"no_rope_layers": [1, 0, 1, 1, 0, 1], "kv_source_layers": [0, 1, 2, 2, 1, 5]},
+    **{"indexer_types": ["full", "full", "shared", "full", "shared", "full"], "final_logit_softcapping": 3.0},
+    "mlp_layer_types": ["dense", "sparse", "sparse", "dense", "sparse", "sparse"],
+}
+
+
+def large4(**changes: Any) -> Config:
+    tower = {**TOWER, "model_type": "pixtral", "image_size": 28, "patch_size": 14}
+    return wrapped("MistralLarge4", {**LARGE4, **changes}, vision_config=tower)
+
 
 LATEST: dict[str, Config] = {
     "hrm-text": hrm(),
@@ -164,6 +178,10 @@ LATEST: dict[str, Config] = {
     "rwkv4-plain": rwkv4(intermediate_size=72, rescale_every=0, tie_word_embeddings=True),
     "dots3": dots3(),
     "dots3-open": dots3(use_dsa=False, n_group=4, topk_group=2, mlp_layer_types=["dense", "sparse"] * 2),
+    "mistral-large-4": large4(),
+    "mistral-large-4-silent": large4(
+        **dict.fromkeys(("no_rope_layers", "kv_source_layers", "indexer_types", "mlp_layer_types")), num_hidden_layers=4
+    ),
     "zaya": zaya(),
     "zaya-windows": zaya(
         **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},

@@ -203,6 +203,8 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
         for name, buffer in model.named_buffers():
             if name.endswith(("bias", "balancing_biases")) and buffer.is_floating_point() and buffer.ndim < 3:  # of a choice of experts
                 buffer.copy_(0.3 * torch.randn_like(buffer))
+            elif name.endswith("rotary_emb.alpha"):  # logarithms of what frequencies are multiplied by
+                buffer.copy_(0.3 * torch.randn_like(buffer))
             elif name.endswith("tid2eid"):  # experts of each token
                 numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]
                 buffer.copy_(torch.stack(numbers))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.latent import attend_latents
+from twostroke.models.common.blocks.latent import LatentNames, attend_latents
 from twostroke.models.common.blocks.states.kimi_delta import KimiDeltaShape, kimi_delta
 from twostroke.models.common.fields.deepseek import prediction_layers, require
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names, with_silent
@@ -46,7 +46,7 @@ def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     _check(fields)
     parts = read_latent(fields, {}, interleaved=True, ignored=prediction_layers(fields))
-    heads = replace(parts.heads, gate="g_proj", name=BLOCK, out=OUT)
+    heads = replace(parts.heads, gate="g_proj", name=BLOCK, names=LatentNames(out=OUT))
     fields, layers, hidden = parts.fields, parts.facts.num_layers, parts.facts.hidden_size
     group = fields.integer("layer_group_size", 1, 4096)
     attending = attention_layers(fields, layers, tuple((index + 1) % group == 0 for index in range(layers)))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.cos_sin import cos_sin
-from twostroke.ops.operands import RopeTable
+from twostroke.ops.operands import F32Array, RopeTable
 from twostroke.spec.portable import ln, powers
 from twostroke.spec.rope import RopeKind, RopeSpec
 
@@ -30,9 +30,14 @@ CHUNK_POSITIONS = 4096
 """Positions computed in float64 at a time; bounds the peak memory of a long table."""
 
 
-def rope_table(rope: RopeSpec, max_positions: int) -> RopeTable:
-    """cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in float64."""
+def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None) -> RopeTable:
+    """cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in float64.
+
+    rates: see program/values.py, Rope.
+    """
     frequencies = inverse_frequencies(rope, max_positions)
+    if rates is not None:
+        frequencies = frequencies * np.array(powers(math.e, rates.astype(np.float64)))
     cos = np.empty((max_positions, len(frequencies)), np.float32)
     sin = np.empty_like(cos)
     for first in range(0, max_positions, CHUNK_POSITIONS):

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.latent import LatentHeads, head_gate, keep_latents, output, queries, query_latent
+from twostroke.models.common.blocks.latent import (
+    LatentHeads,
+    head_gate,
+    keep_latents,
+    output,
+    queries,
+    query_latent,
+    rotation,
+)
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.attention.index_select import index_select
 from twostroke.ops.attention.latent_write import latent_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.rows.layer_norm import layer_norm
+from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, LatentKV, Rope, Tensor, Value
+from twostroke.program.values import HeadRows, LatentKV, Tensor, Value
 
 INDEX_EPS = 1e-6
-PREFIX = "self_attn.indexer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +69,27 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
     return output(t, shape, seen, head_gate(t, shape, h)), chosen
 
 
-def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value) -> Value:
-    """The positions that each row attends to."""
-    if shape.turn is None:
-        raise ValueError("an index is of heads that turn")
-    turn, orders, dim = Rope(shape.turn), index.orders(1, shape.turned), index.dim
-    keys = linear(h, t.selected("index_keys", f"{PREFIX}wk", dim, shape.hidden_size, orders))
+def choose(
+    t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None
+) -> Value:
+    """The positions that each row attends to. latent: what queries of the index are made of. factor (T, heads): of each
+    head's queries."""
+    orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."
+    keys = linear(h, t.selected("index_keys", f"{prefix}wk", dim, shape.hidden_size, orders))
     weight, bias = (
-        t.vector_of(tuple(Tensor(t.name(f"{PREFIX}k_norm.{part}"), (dim,), order=order) for order in orders), dim)
+        t.vector_of(tuple(Tensor(t.name(f"{prefix}k_norm.{part}"), (dim,), order=order) for order in orders), dim)
         for part in ("weight", "bias")
     )
     keys = layer_norm(keys, weight, bias, index.eps, in_place=True)
-    keys = rope(keys.heads(1), turn, t.positions).flat()
+    if shape.turn:
+        keys = rope(keys.heads(1), rotation(t, shape, shape.turn), t.positions).flat()
     cache = t.cache(LatentKV(1, dim, 0, dim))
     latent_write(cache, keys, t.slots)
     width, orders = index.heads * dim, index.orders(index.heads, shape.turned)
-    made = linear(latent, t.selected("index_queries", f"{PREFIX}wq_b", width, shape.query_rank, orders))
-    asked = rope(made.heads(index.heads), turn, t.positions)
-    weights = linear(h, t.matrix("router", {f"{PREFIX}weights_proj": index.heads}, shape.hidden_size))
+    made = linear(latent, t.selected("index_queries", f"{prefix}wq_b", width, latent.width, orders))
+    made = made if factor is None else multiply(made, factor)
+    asked = made.heads(index.heads)
+    if shape.turn:
+        asked = rope(asked, rotation(t, shape, shape.turn), t.positions)
+    weights = linear(h, t.matrix("router", {f"{prefix}weights_proj": index.heads}, shape.hidden_size))
     return index_select(asked, scale(weights, width**-0.5), cache, index.chosen)

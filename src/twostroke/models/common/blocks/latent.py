@@ -33,6 +33,22 @@ STAND_IN = 2
 
 
 @dataclass(frozen=True, slots=True)
+class LatentNames:
+    """What is behind the name of the block in the names of its tensors. q: of queries that are made of the residual;
+    q_up: of those that are made of a latent. down, up: of the products that make latents, and keys and values of them.
+    """
+
+    q: str = "q_proj"
+    q_down: str = "q_a_proj"
+    q_norm: str = "q_a_layernorm"
+    q_up: str = "q_b_proj"
+    down: str = "kv_a_proj_with_mqa"
+    norm: str = "kv_a_layernorm"
+    up: str = "kv_b_proj"
+    out: str = "o_proj"
+
+
+@dataclass(frozen=True, slots=True)
 class LatentHeads:
     """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
     that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation; the
@@ -41,8 +57,9 @@ class LatentHeads:
     products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
     the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
     of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
-    how the names of the block's tensors begin; out: of the last product. norm: of latents. window: positions that a row
-    sees, 0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none.
+    how the names of the block's tensors begin; names: how they go on. norm: of latents. window: positions that a row sees,
+    0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none. rates:
+    the full name of the tensor of the table's rates, see Rope; empty for none.
     """
 
     hidden_size: int
@@ -60,10 +77,11 @@ class LatentHeads:
     latent_scale: float = 1.0
     gate: str = ""
     name: str = "self_attn"
-    out: str = "o_proj"
+    names: LatentNames = LatentNames()
     norm: Norm = LATENT_NORM
     window: int = 0
     turned_norm: str = ""
+    rates: str = ""
 
     @property
     def pairs(self) -> int:
@@ -95,14 +113,14 @@ def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
         columns = (*range(shape.rank), *range(STAND_IN))
         made = take_columns(made, t.constant("order", tuple(float(column) for column in columns)))
     latent, turned = made.split(shape.rank, behind)
-    latent = scale(shape.norm(t, f"{shape.name}.kv_a_layernorm", latent, in_place=True), shape.latent_scale)
+    latent = scale(shape.norm(t, f"{shape.name}.{shape.names.norm}", latent, in_place=True), shape.latent_scale)
     if not shape.turned:
         turned = scale(turned, 0.0)
     if shape.turned_norm:
         order = HeadRows(1, shape.turned, shape.turned, pairs=shape.pairs)
         turned = shape.norm.of_heads(t, f"{shape.name}.{shape.turned_norm}", turned.heads(1), order).flat()
     if shape.turn:
-        turned = rope(turned.heads(1), Rope(shape.turn), t.positions).flat()
+        turned = rope(turned.heads(1), rotation(t, shape, shape.turn), t.positions).flat()
     cache = t.cache(LatentKV(1, shape.rank + behind, shape.window, shape.rank))
     latent_write(cache, join(latent, turned), t.slots)
     return cache
@@ -110,16 +128,26 @@ def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
 
 def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
     """The normed latent that queries are made of."""
-    outputs = {f"{shape.name}.q_a_proj": shape.query_rank}
+    outputs = {f"{shape.name}.{shape.names.q_down}": shape.query_rank}
     made = linear(h, t.matrix("q_latent", outputs, shape.hidden_size, bias=shape.bias))
-    return shape.norm(t, f"{shape.name}.q_a_layernorm", made, in_place=True)
+    return shape.norm(t, f"{shape.name}.{shape.names.q_norm}", made, in_place=True)
 
 
-def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]:
-    """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned)."""
+def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
+    """The table of a rotation, with the block's rates."""
+    if not shape.rates:
+        return Rope(turn)
+    pairs = turn.rotary_dim // 2
+    return Rope(turn, t.vector_of((Tensor(shape.rates, (pairs,)),), pairs))
+
+
+def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
+    """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned). factor (T, H): of each
+    head's queries."""
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
+        plain = plain if factor is None else multiply(plain, factor)
         anything = plain.columns(0, STAND_IN * heads).heads(heads)  # times zeros
         return head_linear(plain.heads(heads), _keys_up(t, shape)), anything
     parts = (
@@ -127,7 +155,8 @@ def queries(t: Tracer, shape: LatentHeads, source: Value) -> tuple[Value, Value]
         HeadRows(heads, step, shape.turned, shape.plain, shape.pairs),
     )
     made = linear(source, _asking(t, shape, source.width, parts))
-    return turned_queries(t, shape, *made.split(heads * shape.plain, heads * shape.turned))
+    both = made.split(heads * shape.plain, heads * shape.turned)
+    return turned_queries(t, shape, *(both if factor is None else (multiply(part, factor) for part in both)))
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
@@ -139,19 +168,19 @@ def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -
     if shape.query_growth:
         still = replace(turn, kind=RopeKind.STILL, rotary_dim=shape.plain, attention_factor=1.0)
         plain = rope(plain, Rope(still), t.positions)
-    return head_linear(plain, _keys_up(t, shape)), rope(turned, Rope(turn), t.positions)
+    return head_linear(plain, _keys_up(t, shape)), rope(turned, rotation(t, shape, turn), t.positions)
 
 
 def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None) -> Value:
     """The block's output, of what heads see (T, H, rank). gate: see LatentHeads."""
     made = head_linear(seen, _values_up(t, shape)).flat()
     made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
-    return linear(made, t.matrix("o", {f"{shape.name}.{shape.out}": shape.hidden_size}, made.width, bias=shape.bias))
+    return linear(made, t.matrix("o", {f"{shape.name}.{shape.names.out}": shape.hidden_size}, made.width, bias=shape.bias))
 
 
 def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:
     """The matrix of queries."""
-    name = f"{shape.name}.{'q_b_proj' if shape.query_rank else 'q_proj'}"
+    name = f"{shape.name}.{shape.names.q_up if shape.query_rank else shape.names.q}"
     return t.selected("q", name, shape.num_heads * (shape.plain + shape.turned), columns, orders)
 
 
@@ -161,7 +190,7 @@ def _down(t: Tracer, shape: LatentHeads) -> Weight:
     orders = [HeadRows(1, rows, shape.rank)]
     if shape.turned:
         orders.append(HeadRows(1, rows, shape.turned, shape.rank, shape.pairs))
-    name = f"{shape.name}.kv_a_proj_with_mqa"
+    name = f"{shape.name}.{shape.names.down}"
     return t.selected("kv_latent", name, rows, shape.hidden_size, orders, bias=shape.bias)
 
 
@@ -194,4 +223,4 @@ def _up(
     columns: tuple[int, int] | None = None,
 ) -> Tensor:
     whole = (shape.num_heads * (shape.plain + shape.value_dim), shape.rank)
-    return Tensor(t.name(f"{shape.name}.kv_b_proj.weight"), whole, transposed, rows, columns=columns)
+    return Tensor(t.name(f"{shape.name}.{shape.names.up}.weight"), whole, transposed, rows, columns=columns)

@@ -137,8 +137,8 @@ def answer(
 
 @pytest.mark.parametrize(("kind", "sizes", "heads"), itertools.product(KVKind, SIZES, (1, 5, 16)))
 def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], heads: int) -> None:
-    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes. With 5 heads there is
-    a window, and the entries of pages behind it say nothing."""
+    """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes. With 5 heads there
+    is a window, and the entries of pages behind it say nothing."""
     contexts, counts, window = (1, 40, 150, 600), (1, 1, 70, 9), 70 if heads == 5 else 0
     layer, table = filled_layer(kind, sizes, contexts)
     table = table.copy()

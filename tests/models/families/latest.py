@@ -128,7 +128,8 @@ zaya = small(
     **{"router_hidden_size": 20, "num_experts_per_tok": 1},
 )
 QWEN4: dict[str, Any] = {
-    **{**DELTA, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "hc_count": 3, "hc_lowrank": 20},
+    **{**DELTA, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40},
+    **{"hc_count": 3, "hc_lowrank": 20},
     **{"shared_expert_intermediate_size": 48, "indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 20},
     **{"indexer_budget": 128, "indexer_compress_ratio": 8},
 }
@@ -147,9 +148,19 @@ DOTS: dict[str, Any] = {
     **{"swa_head_dim": 28, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 20},
 }
 dots3 = small(transformers.Dots3NoteTextConfig, **DOTS)
+DOTS_EYES: dict[str, Any] = {
+    **{"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 14},
+    **{"mlp_layer_types": ["dense", "sparse"], "num_local_experts": 4, "moe_intermediate_size": 12},
+    **{"adapter_in_dim": 16, "adapter_out_dim": 64},
+}
+DOTS_EARS: dict[str, Any] = {
+    **{"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "feature_size": 8},
+    **{"downsample_hidden_size": 6, "adapter_input_size": 16, "adapter_out_dim": 64, "max_position_embeddings": 8},
+}
 LARGE4: dict[str, Any] = {
     **{name: value for name, value in {**HEADS, **EXPERTS}.items() if name not in ("q_lora_rank", "norm_topk_prob")},
-    **{"num_hidden_layers": 6, "index_topk": 12, "index_head_dim": 20, "index_n_heads": 9, "n_group": 1, "topk_group": 1},
+    **{"num_hidden_layers": 6, "index_topk": 12, "index_head_dim": 20, "index_n_heads": 9},
+    **{"n_group": 1, "topk_group": 1},
     "pad_token_id": None,  # its row would be zeros, and all scores of the index equal
     **{"no_rope_layers": [1, 0, 1, 1, 0, 1], "kv_source_layers": [0, 1, 2, 2, 1, 5]},
     **{"indexer_types": ["full", "full", "shared", "full", "shared", "full"], "final_logit_softcapping": 3.0},
@@ -177,6 +188,7 @@ LATEST: dict[str, Config] = {
     "rwkv4": rwkv4(),
     "rwkv4-plain": rwkv4(intermediate_size=72, rescale_every=0, tie_word_embeddings=True),
     "dots3": dots3(),
+    "dots3-with-images": wrapped("Dots3Note", DOTS, vision_config=DOTS_EYES, audio_config=DOTS_EARS),
     "dots3-open": dots3(use_dsa=False, n_group=4, topk_group=2, mlp_layer_types=["dense", "sparse"] * 2),
     "mistral-large-4": large4(),
     "mistral-large-4-silent": large4(

@@ -151,6 +151,9 @@ FAMILIES: dict[str, Callable[[], transformers.PretrainedConfig]] = {
 OWN = (Grok1ModelForCausalLM, Gemma3nForConditionalGeneration, RWKV7ForCausalLM, Rwkv6ForCausalLM)
 """Judges that are not transformers'."""
 
+RANDOM_BUFFERS = ("bias", "balancing_biases", "rotary_emb.alpha")
+"""Of choices of experts, and logarithms of what frequencies are multiplied by."""
+
 
 @cache
 def by_architecture() -> dict[str, tuple[str, ...]]:
@@ -201,15 +204,7 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
             elif parameter.ndim == 1:  # a norm: around what it begins with, 1 or 0
                 parameter.copy_(parameter.mean().round() + 0.3 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
-            if name.endswith(("bias", "balancing_biases")) and buffer.is_floating_point() and buffer.ndim < 3:  # of a choice of experts
-                buffer.copy_(0.3 * torch.randn_like(buffer))
-            elif name.endswith("rotary_emb.alpha"):  # logarithms of what frequencies are multiplied by
-                buffer.copy_(0.3 * torch.randn_like(buffer))
-            elif name.endswith("tid2eid"):  # experts of each token
-                numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]
-                buffer.copy_(torch.stack(numbers))
-            elif name.endswith("layer_scalar"):
-                buffer.copy_(1 + 0.3 * torch.randn_like(buffer))
+            _fill(name, buffer, model)
     kept = None if saving else kept_folder(family)
     if kept is None:
         model.eval().save_pretrained(folder, **saving)
@@ -221,6 +216,17 @@ def make_checkpoint(family: str, folder: Path, **saving: Any) -> transformers.Pr
             made.rename(kept)
     shutil.copytree(kept, folder, dirs_exist_ok=True)
     return model.eval()
+
+
+def _fill(name: str, buffer: torch.Tensor, model: transformers.PreTrainedModel) -> None:
+    """Random numbers in place of what a buffer that is saved begins with."""
+    if name.endswith("tid2eid"):  # experts of each token
+        numbers = [torch.randperm(model.config.n_routed_experts)[: buffer.shape[1]] for _ in buffer]
+        buffer.copy_(torch.stack(numbers))
+    elif name.endswith("layer_scalar"):
+        buffer.copy_(1 + 0.3 * torch.randn_like(buffer))
+    elif buffer.is_floating_point() and buffer.ndim < 3 and name.endswith(RANDOM_BUFFERS):
+        buffer.copy_(0.3 * torch.randn_like(buffer))
 
 
 def write_checkpoint(family: str, folder: Path) -> None:

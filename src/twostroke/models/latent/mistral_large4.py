@@ -1,8 +1,8 @@
-"""Mistral Large 4: chosen latents, some layers without rotations, learned rates and queries that grow (Mistral AI 2026).
+"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow as each head learns (Mistral AI 2026).
 
-Frequencies are multiplied by the exponential of learned numbers. The queries of a head, and of the index, are multiplied
-by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to latents that an earlier one keeps.
-Names of tensors are Mistral's own, as in published files.
+Frequencies are multiplied by the exponential of learned numbers; some layers do not turn. The queries of a head, and of
+the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to latents
+that an earlier one keeps. Names of tensors are Mistral's own, as in published files.
 
 Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
@@ -65,9 +65,9 @@ GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
 
 @dataclass(slots=True)
 class Kept:
-    """What layers leave for later ones: the last caches by whether a layer turns, with their layers; what was chosen."""
+    """What layers leave for later ones: caches by their layer, and the positions last chosen."""
 
-    caches: dict[bool, tuple[int, Cache]] = field(default_factory=dict)
+    caches: dict[int, Cache] = field(default_factory=dict)
     chosen: Value | None = None
 
 
@@ -84,10 +84,10 @@ class Layers:
 
     def attend(self, t: Tracer, number: int, h: Value, logs: Value, kept: Kept) -> Value:
         """The output of a layer's block for the normed rows h. logs (T, 2): of 1 + position."""
-        turns, shape = self.turning[number], self.turned if self.turning[number] else self.still
+        shape = self.turned if self.turning[number] else self.still
         if self.sources[number] == number:
-            kept.caches[turns] = number, keep_latents(t, shape, h)
-        cache = kept.caches[turns][1]
+            kept.caches[number] = keep_latents(t, shape, h)
+        cache = kept.caches[self.sources[number]]
         asked, turned = queries(t, shape, h, _growth(t, f"{shape.name}.ssmax_scaling", h, logs, shape.num_heads))
         if self.own[number]:
             begin = f"{shape.name}.indexer."
@@ -167,7 +167,7 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """kv_source_layers. transformers finds latents by whether a layer turns: the last that a layer has kept for others."""
+    """kv_source_layers. transformers finds latents by whether a layer turns: the last that one has kept for others."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}
@@ -177,7 +177,8 @@ def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
                 latest[turning[number]] = number
         elif latest.get(turning[number]) != source:
             raise fields.wrong(
-                "kv_source_layers", f"Layer {number} can attend to latents of the last layer of its kind that shares them."
+                "kv_source_layers",
+                f"Layer {number} can attend to latents of the last layer of its kind that shares them.",
             )
     if len(sources) != layers:
         raise fields.wrong("kv_source_layers", f"It must have {layers} members.")
@@ -199,9 +200,7 @@ def _experts(parts: LatentParts) -> Mixture:
     chosen = fields.integer("num_experts_per_tok", 1, count)
     factor = fields.number("routed_scaling_factor", 1e-6, 1e6, default=1.0)
     every = fields.integer("n_shared_experts", 1, MOST_EXPERTS) * inner
-    shared = Feed(
-        hidden, every, gate="shared_experts.w1", up="shared_experts.w3", down="shared_experts.w2"
-    )
+    shared = Feed(hidden, every, gate="shared_experts.w1", up="shared_experts.w3", down="shared_experts.w2")
     return Mixture(
         BankShape(count, hidden, inner),
         LinearRouter("gate", count, RouteRule(chosen, True, added=NORMALISED_BY, factor=factor)),

@@ -42,16 +42,16 @@ def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """rescale_every: behind so many layers the residual is halved, and with it what later layers add to it."""
     fields = with_silent(fields, SILENT)
     tied = fields.boolean("tie_word_embeddings", False)
-    facts = read_facts(
-        fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ()
-    )
+    facts = read_facts(fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ())
     width = facts.hidden_size
     sizes = Rwkv4Sizes(
         width,
         fields.optional_integer("intermediate_size", 1, 1 << 20) or 4 * width,
     )
     if (fields.optional_integer("attention_hidden_size", 1, 1 << 20) or width) != width:
-        raise fields.wrong("attention_hidden_size", f"transformers keeps states of hidden_size, {width}, numbers alone.")
+        raise fields.wrong(
+            "attention_hidden_size", f"transformers keeps states of hidden_size, {width}, numbers alone."
+        )
     norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1), NormKind.LAYER)
     every = max(0, fields.integer("rescale_every", -4096, 4096))
     decoder = Decoder(

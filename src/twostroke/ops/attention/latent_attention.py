@@ -87,18 +87,19 @@ def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, m
     )
 
 
-def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> None:
-    """Raises TypeError for other pages, ValueError for queries that do not meet what the layer holds."""
+def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
+    """The pages' kind. Raises TypeError for other pages, ValueError for queries that do not meet what the layer holds."""
     kind = layer.kind
     if not isinstance(kind, LatentKV):
         raise TypeError(f"{op} needs pages of latents")
     if q.shape[1] + q_turned.shape[1] != kind.head_dim:
         raise ValueError(f"queries of {q.shape[1]} and {q_turned.shape[1]} numbers do not meet {kind.head_dim}")
+    return kind
 
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
     """What each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
-    check_latent(LatentAttention.NAME, q, q_turned, layer)
+    kind = check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
-    q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, layer.kind.window))
+    q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, kind.window))
     return out

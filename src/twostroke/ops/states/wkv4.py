@@ -6,8 +6,8 @@
         out = (a * num + b * v) / (a * den + b)
         m = max(most + decay, k);       a, b = exp(most + decay - m), exp(k - m)
         num, den, most = a * num + b * v, a * den + b, m
-    At position 0 the state begins: (0, 0, -1e38). A sequence's state is (3, C) float32, read and changed in place; slots
-    (S,): each sequence's place in `state`. Positions follow from the batch.
+    At position 0 the state begins: (0, 0, -1e38). A sequence's state is (3, C) float32, read and changed in place;
+    slots (S,): each sequence's place in `state`. Positions follow from the batch.
 
 Channels do not meet, so bits do not depend on how a sequence is cut into steps.
 

@@ -69,9 +69,7 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
     return output(t, shape, seen, head_gate(t, shape, h)), chosen
 
 
-def choose(
-    t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None
-) -> Value:
+def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None) -> Value:
     """The positions that each row attends to. latent: what queries of the index are made of. factor (T, heads): of each
     head's queries."""
     orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."

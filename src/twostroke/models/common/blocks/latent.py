@@ -57,9 +57,9 @@ class LatentHeads:
     products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
     the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
     of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
-    how the names of the block's tensors begin; names: how they go on. norm: of latents. window: positions that a row sees,
-    0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none. rates:
-    the full name of the tensor of the table's rates, see Rope; empty for none.
+    how the names of the block's tensors begin; names: how they go on. norm: of latents. window: positions that a row
+    sees, 0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none.
+    rates: the full name of the tensor of the table's rates, see Rope; empty for none.
     """
 
     hidden_size: int
@@ -175,7 +175,9 @@ def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None
     """The block's output, of what heads see (T, H, rank). gate: see LatentHeads."""
     made = head_linear(seen, _values_up(t, shape)).flat()
     made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
-    return linear(made, t.matrix("o", {f"{shape.name}.{shape.names.out}": shape.hidden_size}, made.width, bias=shape.bias))
+    return linear(
+        made, t.matrix("o", {f"{shape.name}.{shape.names.out}": shape.hidden_size}, made.width, bias=shape.bias)
+    )
 
 
 def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:

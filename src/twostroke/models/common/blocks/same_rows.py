@@ -14,8 +14,8 @@ from twostroke.program.values import Value, Vector
 
 
 def same_rows(t: Tracer, like: Value, numbers: Vector) -> Value:
-    """A new value with `numbers` (D,) in each row. like (T, D): says how many rows there are; its content, which must be
-    finite, does not count. Raises ValueError where it has another width."""
+    """A new value with `numbers` (D,) in each row. like (T, D): says how many rows there are; its content, which must
+    be finite, does not count. Raises ValueError where it has another width."""
     if numbers.length != like.width:
         raise ValueError(f"{numbers.length} numbers for rows of {like.width}")
     return layer_norm(like.flat(), t.constant("zeros", (0.0,) * numbers.length), numbers, 1.0)

@@ -101,8 +101,8 @@ class KeptStreams(MixedStreams):
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
     """Streams of which a block reads the mean, each element behind a gate that two products of all streams make; its
-    output is added to each stream with a share of its own (Qwen4-Exp, 2026). rank: of the two products. eps: of the norm
-    of each stream, whose weights are stored as w - 1."""
+    output is added to each stream with a share of its own (Qwen4-Exp, 2026). rank: of the two products. eps: of the
+    norm of each stream, whose weights are stored as w - 1."""
 
     count: int
     width: int

@@ -68,6 +68,7 @@ NOT_TEXT = (
     "model.layerwise_projectors.",
     "model.spatial_projectors.",
     "audio_tower.",
+    "audio_encoder.",
     "encoder.",
     "model.encoder.",
     "projector.",

@@ -98,6 +98,13 @@ def test_wkv4(cpu: CpuOps, gpu: CudaDevice, channels: int) -> None:
     check(cpu, gpu, "wkv4", 3 * channels, (channels,), *inputs, *vectors, ())
 
 
+@pytest.mark.parametrize(("heads", "rows", "width"), [(1, 1, 1), (3, 20, 33), (1, 64, 300)])
+def test_mlstm(cpu: CpuOps, gpu: CudaDevice, heads: int, rows: int, width: int) -> None:
+    inputs = (numbers(ROWS, heads, rows), numbers(ROWS, heads, rows, seed=1), numbers(ROWS, heads, width, seed=2))
+    gates = (3 * numbers(ROWS, heads, seed=3), 3 * numbers(ROWS, heads, seed=4))
+    check(cpu, gpu, "mlstm", heads * (rows * width + rows + 1), (heads, width), *inputs, *gates, [1e-6])
+
+
 RULES = ((1.0,), (2.0,), (1.0, -5.0))
 DELTAS = list(itertools.product(((1, 1), (4, 2)), (1, 20, 64, 128), (1, 20, 130), (False, True), RULES))
 

@@ -84,6 +84,41 @@ def test_nemotron_omni_has_its_language_model_in_a_group_of_one_of_two_names() -
     assert program_of({**published, "llm_config": config["text_config"]}) == program_of(config)
 
 
+def test_qwen4_exp_has_as_many_positions_as_its_index_sees_whole() -> None:
+    assert read_model(changed("qwen4-exp", indexer_budget=64)).max_positions == 64 + 8 - 1
+    linear = changed("qwen4-exp", layer_types=["linear_attention"] * 4)
+    assert read_model(linear).max_positions == 256
+
+
+def test_published_names_of_dots_mean_what_transformers_names_mean() -> None:
+    config = FAMILIES["dots3"]().to_dict()
+    left_out = ("per_layer_config", "rope_parameters", "sliding_window", "mlp_layer_types", "layer_types")
+    own = {name: value for name, value in config.items() if name not in left_out}
+    own |= {"use_dsa": True, "layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window_size": 20}
+    own |= {"rope_theta": 8e7, "swa_rope_theta": 5e4, "moe_layer_freq": [0, 1, 1, 1], "num_local_experts": None}
+    own |= {"swa_num_attention_heads": 6, "swa_num_key_value_heads": 6, "swa_q_lora_rank": 20, "swa_kv_lora_rank": 40}
+    own |= {"swa_head_dim": 28, "swa_qk_nope_head_dim": 16, "swa_v_head_dim": 20, "first_k_dense_replace": 1}
+    own |= {"moe_shared_expert_intermediate_size": own.pop("shared_experts_intermediate_size")}
+    assert config["mlp_layer_types"] == ["dense", "sparse", "sparse", "sparse"]
+    assert program_of(own) == program_of(config)
+
+
+def test_groups_of_zaya_may_have_a_kind_beside_them() -> None:
+    """As in Zyphra/ZAYA1-8B, where transformers removes it."""
+    config = FAMILIES["zaya-windows"]().to_dict()
+    groups = {"hybrid": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5}}
+    groups |= {"hybrid_sliding": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}
+    assert program_of({**config, "rope_parameters": {**groups, "rope_type": "default"}}) == program_of(config)
+
+
+def test_layers_of_one_stack_of_hrm_text_are_counted_or_all_runs() -> None:
+    """transformers writes the layers of all runs; files from before it hold those of one stack."""
+    config = FAMILIES["hrm-text"]().to_dict()
+    assert (config["num_layers_per_stack"], config["num_hidden_layers"]) == (2, 2 * 2 * 3)
+    older = {name: value for name, value in config.items() if name != "num_layers_per_stack"}
+    assert program_of({**older, "num_hidden_layers": 2}) == program_of(config)
+
+
 def test_doge_has_as_many_positions_as_need_no_choice_among_keys() -> None:
     assert read_model(changed("doge", keep_window_size=48)).max_positions == 48
 
@@ -164,6 +199,23 @@ def test_a_bias_for_the_choice_of_experts_that_is_absent_is_zero(tmp_path: Path)
         ("molmo2", {"use_qk_norm": False}, "use_qk_norm"),
         ("molmo2", {"tie_word_embeddings": True}, "tie_word_embeddings"),
         ("kolibri-1", {"sliding_window": None}, "sliding_window"),
+        ("hrm-text", {"prefix_lm": True}, "prefix_lm"),
+        ("hrm-text", {"attention_bias": True}, "attention_bias"),
+        ("zaya", {"cca_time1": 3}, "cca_time1"),
+        ("zaya", {"num_experts_per_tok": 2}, "num_experts_per_tok"),
+        ("zaya", {"lm_head_bias": True}, "lm_head_bias"),
+        ("zaya", {"layer_types": ["hybrid", "hybrid_sliding", "hybrid"]}, "sliding_window"),
+        ("qwen4-exp", {"ple_layer_ids": [1]}, "ple_layer_ids"),
+        ("qwen4-exp", {"indexer_budget": 130}, "indexer_budget"),
+        ("qwen4-exp", {"output_gate_type": "gelu"}, "output_gate_type"),
+        ("rwkv4", {"attention_hidden_size": 40}, "attention_hidden_size"),
+        ("dots3", {"per_layer_config": {"0": {"num_attention_heads": 6}}}, "per_layer_config"),
+        ("dots3", {"q_lora_rank": 0}, "q_lora_rank"),
+        ("dots3", {"n_shared_experts": 0}, "n_shared_experts"),
+        ("mistral-large-4", {"kv_source_layers": [0, 1, 2, 2, 2, 5]}, "kv_source_layers"),
+        ("mistral-large-4", {"no_rope_layers": [1, 2]}, "no_rope_layers"),
+        ("mistral-large-4", {"n_group": 2}, "n_group"),
+        ("mistral-large-4", {"q_lora_rank": 24}, "q_lora_rank"),
         ("kolibri-1", {"hidden_act": "gelu"}, "hidden_act"),
         ("kolibri-1", {"attention_bias": True}, "attention_bias"),
         ("axk2", {"q_lora_rank": 0}, "q_lora_rank"),

@@ -18,6 +18,7 @@ from twostroke.ops.rows.activation import Activation
 from twostroke.ops.states import (
     delta_rule,
     gated_norm,
+    mlstm,
     rg_lru,
     selective_scan,
     short_conv,
@@ -197,6 +198,24 @@ def test_wkv4(ops: CpuOps, channels: int, begins: bool) -> None:
         wkv4.reference(out, k[rows], v[rows], first, decay, state, slots, at(batch, rows))
 
     check(native, law, channels, 3 * channels, 3e-5)
+
+
+@pytest.mark.parametrize(("heads", "rows", "width"), [(1, 1, 1), (3, 20, 33), (2, 64, 16)])
+def test_mlstm(ops: CpuOps, heads: int, rows: int, width: int) -> None:
+    q, k = (heads_of(random_rows(43 + extra, heads * rows)[extra:], heads) for extra in (0, 1))
+    v = heads_of(random_rows(43, heads * width), heads)
+    gates = [3 * random_rows(43 + extra, heads)[extra:] for extra in (2, 3)]
+    elements = heads * (rows * width + rows + 1)
+
+    def native(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, part: slice) -> None:
+        inputs = (q[part], k[part], v[part], *(gate[part] for gate in gates))
+        ops.mlstm(heads_of(out, heads), *inputs, state, slots, batch, 1e-6)
+
+    def law(out: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch, part: slice) -> None:
+        inputs = (q[part], k[part], v[part], *(gate[part] for gate in gates))
+        mlstm.reference(heads_of(out, heads), *inputs, state, slots, batch, 1e-6)
+
+    check(native, law, heads * width, elements, 3e-5)
 
 
 GATES = ((1.0,), (2.0,), (1.0, -5.0))

@@ -131,6 +131,9 @@ def _rwkv() -> Iterator[OpCase]:
     held = np.abs(numbers(slots, 3 * width, seed=4))
     operands = (np.zeros_like(k), k, v, first, -np.exp(numbers(width, seed=3)), held, SLOTS, sequences())
     yield OpCase("wkv4", f"{width} channels", operands)
+    q, k, v = (numbers(ROWS, 2, size, seed=seed) for seed, size in enumerate((20, 20, 130)))
+    gates, held = [3 * numbers(ROWS, 2, seed=seed) for seed in (3, 4)], numbers(slots, 2 * (20 * 130 + 21), seed=5)
+    yield OpCase("mlstm", "2 heads", (np.zeros_like(v), q, k, v, *gates, held, SLOTS, sequences(), 1e-6))
     for heads, size in ((2, 20), (1, 130)):
         r, w, k, v, a = (numbers(ROWS, heads, size, seed=seed) for seed in range(5))
         vectors = [numbers(heads * size, seed=5 + seed) for seed in range(5)]

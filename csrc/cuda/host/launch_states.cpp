@@ -107,6 +107,17 @@ int32_t launch(ts_context& device, const ts_rg_lru_args& a) {
   return status != TS_OK ? status : start(device, kKernel_rg_lru, a.batch.count * args.parts, kThreads, &args);
 }
 
+int32_t launch(ts_context& device, const ts_mlstm_args& a) {
+  int32_t status = check_mlstm(a);
+  if (status != TS_OK || a.batch.count == 0) return status;
+  const int64_t heads = a.q.heads, rows = a.q.dim, width = a.v.dim;
+  MlstmArgs args = {{}, a.out.data, a.q.data, a.k.data, a.v.data, a.input_gate.data, a.forget_gate.data, a.out.stride, a.q.stride, a.k.stride,
+                    a.v.stride, a.input_gate.stride, a.forget_gate.stride, heads, rows, width, 1.0f / __builtin_sqrtf(static_cast<float>(rows)),
+                    static_cast<float>(a.eps)};
+  status = fill(device, a.state, a.slots, a.batch, a.q.rows, heads * (rows * width + rows + 1), &args.state);
+  return status != TS_OK ? status : start(device, kKernel_mlstm, a.batch.count * heads, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_wkv4_args& a) {
   int32_t status = check_wkv4(a);
   if (status != TS_OK || a.batch.count == 0) return status;

@@ -23,6 +23,7 @@
 #include "../kernels/states/compress.cpp"
 #include "../kernels/states/delta_rule.cpp"
 #include "../kernels/states/gated_norm.cpp"
+#include "../kernels/states/mlstm.cpp"
 #include "../kernels/states/rg_lru.cpp"
 #include "../kernels/states/selective_scan.cpp"
 #include "../kernels/states/short_conv.cpp"

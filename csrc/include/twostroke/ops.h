@@ -90,6 +90,7 @@ typedef int64_t ts_integer;
   OP(linear_silu, F(value, out) F(value, x) F(weight, weight))                                                           \
   OP(match_rms, F(value, out) F(value, like) F(number, least))                                                           \
   OP(mix_streams, F(value, out) F(value, base) F(value, x) F(value, weights) F(number, shift))                           \
+  OP(mlstm, F(value, out) F(value, q) F(value, k) F(value, v) F(value, input_gate) F(value, forget_gate) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
   OP(multiply, F(value, out) F(value, x) F(value, gate) F(integer, activation))                                          \
   OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(vector, ranks) F(indices, adapters) F(value, middle) F(integer, first)) \
   OP(place_scores, F(value, out) F(value, x) F(vector, table)) \

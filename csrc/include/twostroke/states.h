@@ -53,6 +53,16 @@ inline int32_t check_rg_lru(const ts_rg_lru_args& a) {
   return TS_OK;
 }
 
+// TS_OK, or what is wrong with the operands of mlstm.
+inline int32_t check_mlstm(const ts_mlstm_args& a) {
+  const int64_t heads = a.q.heads, rows = a.q.dim, width = a.v.dim, count = a.q.rows;
+  if (heads < 1 || rows < 1 || rows > 4096 || width < 1 || a.k.heads != heads || a.k.dim != rows || a.k.rows != count) return TS_BAD_SHAPE;
+  if (a.v.heads != heads || a.v.rows != count || a.out.heads != heads || a.out.dim != width || a.out.rows != count) return TS_BAD_SHAPE;
+  if (width_of(a.input_gate) != heads || width_of(a.forget_gate) != heads) return TS_BAD_SHAPE;
+  if (a.input_gate.rows != count || a.forget_gate.rows != count) return TS_BAD_SHAPE;
+  return check_states(a.state, a.slots, a.batch, count, heads * (rows * width + rows + 1));
+}
+
 constexpr float kBeforeTheFirst = -1e38f;  // of wkv4, before the first token
 
 // TS_OK, or what is wrong with the operands of wkv4.

@@ -173,6 +173,13 @@ def large4(**changes: Any) -> Config:
     return wrapped("MistralLarge4", {**LARGE4, **changes}, vision_config=tower)
 
 
+def xlstm(**changes: Any) -> Config:
+    """Without a cache, whose sizes transformers rounds up to multiples of 64 and the layers' not."""
+    sizes = {"num_heads": 4, "autocast_kernel_dtype": "float32", "chunk_size": 16, "gate_soft_cap": 1.5}
+    sizes |= {"use_cache": False, "ffn_round_up_to_multiple_of": 8}
+    return lambda: transformers.xLSTMConfig(**{**FEW, **sizes, **changes})
+
+
 LATEST: dict[str, Config] = {
     "hrm-text": hrm(),
     "qwen4-exp": qwen4(),
@@ -194,6 +201,8 @@ LATEST: dict[str, Config] = {
     "mistral-large-4-silent": large4(
         **dict.fromkeys(("no_rope_layers", "kv_source_layers", "indexer_types", "mlp_layer_types")), num_hidden_layers=4
     ),
+    "xlstm": xlstm(),
+    "xlstm-fused": xlstm(weight_mode="fused", qk_dim_factor=0.75, output_logit_soft_cap=2.0),
     "zaya": zaya(),
     "zaya-windows": zaya(
         **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},

@@ -245,6 +245,7 @@ struct FollowArgs {
   K(low_rank_up, LowRankArgs)         \
   K(match_rms, NormArgs)              \
   K(mix_streams, MixArgs)             \
+  K(mlstm, MlstmArgs)                 \
   K(multiply, ElementArgs)            \
   K(order_choices, ChoiceArgs)        \
   K(place_pairs, PlaceArgs)           \

@@ -88,7 +88,7 @@ def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, m
 
 
 def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
-    """The pages' kind. Raises TypeError for other pages, ValueError for queries that do not meet what the layer holds."""
+    """The pages' kind. Raises TypeError for other pages, ValueError for queries that do not meet what they hold."""
     kind = layer.kind
     if not isinstance(kind, LatentKV):
         raise TypeError(f"{op} needs pages of latents")

@@ -46,6 +46,14 @@ struct Wkv4Args {  // wkv4
   float least;
 };
 
+struct MlstmArgs {  // mlstm
+  StateArgs state;
+  float* out;
+  const float *q, *k, *v, *input_gate, *forget_gate;
+  int64_t out_stride, q_stride, k_stride, v_stride, input_stride, forget_stride, heads, rows, width;
+  float scale, eps;
+};
+
 struct SelectiveArgs {  // selective_scan
   StateArgs state;
   float* out;

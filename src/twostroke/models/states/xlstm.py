@@ -1,0 +1,123 @@
+"""xLSTM: a matrix memory for each head in place of attention, between Llama's norms and blocks (Beck et al. 2024).
+
+Knows: its config fields, the names of its tensors. Must not know: which backend runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.fields.fields import read_facts, refuse_setting, usual_names, with_silent
+from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.products.linear import linear
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.head_layer_norm import head_layer_norm
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.soft_cap import soft_cap
+from twostroke.ops.states.mlstm import MOST_ROWS, mlstm
+from twostroke.program.trace import Tracer
+from twostroke.program.values import Value
+from twostroke.spec.fields import Fields
+from twostroke.spec.rope import MAX_POSITIONS
+
+SILENT = {
+    **{
+        "num_heads": 8,
+        "norm_eps": 1e-6,
+        "eps": 1e-6,
+        "qk_dim_factor": 0.5,
+        "v_dim_factor": 1.0,
+        "num_hidden_layers": 32,
+    },
+    **{
+        "ffn_proj_factor": 2.667,
+        "ffn_round_up_to_multiple_of": 64,
+        "gate_soft_cap": 15.0,
+        "output_logit_soft_cap": 30.0,
+    },
+    **{"weight_mode": "single", "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 2},
+}
+SAME = {"num_blocks": "num_hidden_layers", "embedding_dim": "hidden_size"}
+MODES = ("single", "fused")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """keys, values: elements of all heads. cap: of the gates. eps: of the quotient. fused: q, k, v and the output's
+    gate are one tensor, as are the gates of input and memory."""
+
+    hidden_size: int
+    heads: int
+    keys: int
+    values: int
+    cap: float
+    eps: float
+    norm: Norm
+    fused: bool
+
+    def __call__(self, t: Tracer, h: Value) -> Value:
+        """The block's output for the normed rows h, not yet added."""
+        widths = {"q": self.keys, "k": self.keys, "v": self.values, "ogate_preact": self.values}
+        gates = {"igate_preact": self.heads, "fgate_preact": self.heads}
+        outputs = {"qkv_opreact": sum(widths.values())} if self.fused else widths
+        parts = linear(h, t.matrix("qkv", outputs, self.hidden_size)).split(*widths.values())
+        q, k, v = (part.heads(self.heads) for part in parts[:3])
+        gate_names = {"ifgate_preact": 2 * self.heads} if self.fused else gates
+        logits = linear(h, t.matrix("router", gate_names, self.hidden_size, bias=True))
+        seen = mlstm(q, k, v, *soft_cap(logits, self.cap).split(self.heads, self.heads), self.eps)
+        seen = head_layer_norm(seen, t.vector("multihead_norm", self.values), None, self.norm.eps)
+        seen = multiply(seen, parts[3], Activation.SIGMOID)
+        return linear(seen, t.matrix("o", {"out_proj": self.hidden_size}, self.values))
+
+
+@architecture("xLSTMForCausalLM", model_type="xlstm")
+def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
+    """weight_mode: fused files hold several products in one tensor. Kernels and chunks of the config change nothing."""
+    fields = with_silent(usual_names(fields, SAME), SILENT)
+    refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
+    if not fields.boolean("add_out_norm", True):
+        raise fields.wrong("add_out_norm", "transformers has the norm behind the last layer whatever it says.")
+    if fields.boolean("tie_word_embeddings", False):
+        raise fields.wrong("tie_word_embeddings", "transformers does not tie them in this family.")
+    mode = fields.text("weight_mode", MODES[0])
+    if mode not in MODES:
+        raise fields.wrong("weight_mode", f"It must be one of {', '.join(MODES)}.")
+    facts = read_facts(fields, positions=MAX_POSITIONS)
+    cell = _cell(fields, facts.hidden_size, mode == "fused")
+    feed = _feed(fields, facts.hidden_size, cell.fused)
+    decoder = replace(
+        decoder_of(facts, cell.norm, False),
+        soft_cap=fields.number("output_logit_soft_cap", 1e-3, 1e6),
+        embedding="backbone.embeddings",
+        layers="backbone.blocks",
+        last_norm="backbone.out_norm",
+    )
+
+    def layer(t: Tracer, _index: int, x: Value) -> Value:
+        h = cell.norm(t, "norm_mlstm", x)
+        with t.layer("mlstm_layer."):
+            x = add(x, cell(t, h))
+        return add(x, feed(t, cell.norm(t, "norm_ffn", x)))
+
+    return facts, decoder_program(decoder, layer)
+
+
+def _cell(fields: Fields, hidden: int, fused: bool) -> Cell:
+    heads = fields.integer("num_heads", 1, 4096)
+    keys, values = (int(hidden * fields.number(f"{name}_dim_factor", 1e-3, 64.0)) for name in ("qk", "v"))
+    if keys % heads or values % heads or not 0 < keys // heads <= MOST_ROWS:
+        raise fields.wrong("num_heads", f"It must divide the {keys} elements of keys and the {values} of values.")
+    cap, norm = fields.number("gate_soft_cap", 1e-3, 1e6), Norm(fields.number("norm_eps", 1e-12, 0.1))
+    return Cell(hidden, heads, keys, values, cap, fields.number("eps", 1e-12, 0.1), norm, fused)
+
+
+def _feed(fields: Fields, hidden: int, fused: bool) -> Feed:
+    multiple = fields.integer("ffn_round_up_to_multiple_of", 1, 1 << 20)
+    inner = math.ceil(hidden * fields.number("ffn_proj_factor", 1e-3, 64.0) / multiple) * multiple
+    names = {"gate": "ffn.proj_up_gate", "up": "ffn.proj_up", "gate_up": "ffn.proj_up_gate_z" if fused else ""}
+    return Feed(hidden, inner, down="ffn.proj_down", **names)

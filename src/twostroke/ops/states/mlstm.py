@@ -1,0 +1,101 @@
+"""mlstm: the scan of xLSTM's matrix memory, token by token within a head (Beck et al. 2024).
+
+    q, k (T, H, K), v, out (T, H, V), input_gate, forget_gate (T, H) float32. For each token of a sequence, in order,
+    with the state (C (K, V), n (K,), m) of a head, f = log(sigmoid(forget_gate)) and i = input_gate:
+        m' = max(f + m, i);       a, b = exp(f + m - m'), exp(i - m')
+        C, n, m = a * C + b * k (x) v, a * n + b * k, m'
+        out = C.T q s / (max(|n . q s|, exp(-m)) + eps),       s = K ** -0.5
+    A sequence's state is (H * K * V | H * K | H) float32, zeros in a new sequence, read and changed in place; slots
+    (S,): each sequence's place in `state`.
+
+Sums run over K in order, so bits do not depend on how a sequence is cut into steps.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value
+
+MOST_ROWS = 4096
+"""The largest K that kernels have room for."""
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    k: F32Array,
+    v: F32Array,
+    input_gate: F32Array,
+    forget_gate: F32Array,
+    state: F32Array,
+    slots: I32Array,
+    batch: AttentionBatch,
+    eps: float,
+) -> None:
+    """See the module."""
+    heads, rows, width = q.shape[1], q.shape[2], v.shape[2]
+    logs = -np.logaddexp(0.0, -forget_gate.astype(np.float64))
+    for s, slot in enumerate(slots):
+        parts = np.split(state[slot].astype(np.float64), (heads * rows * width, heads * rows * (width + 1)))
+        c, n, m = parts[0].reshape(heads, rows, width), parts[1].reshape(heads, rows), parts[2]
+        for row in range(int(batch.row_starts[s]), int(batch.row_starts[s + 1])):
+            largest = np.maximum(logs[row] + m, input_gate[row])
+            kept, added = np.exp(logs[row] + m - largest), np.exp(input_gate[row] - largest)
+            c = kept[:, None, None] * c + added[:, None, None] * k[row][:, :, None] * v[row][:, None, :]
+            n, m = kept[:, None] * n + added[:, None] * k[row], largest
+            asked = q[row].astype(np.float64) * rows**-0.5
+            below = np.maximum(np.abs((n * asked).sum(axis=1)), np.exp(-m)) + eps
+            out[row] = np.einsum("hkv,hk->hv", c, asked) / below[:, None]
+        state[slot] = np.concatenate((c.reshape(-1), n.reshape(-1), m))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mlstm(Op):
+    """The scan over the step's rows; the state is changed."""
+
+    NAME: ClassVar[str] = "mlstm"
+    SHAPES: ClassVar[Shapes] = {
+        **{"out": "T H V", "q": "T H K", "k": "T H K", "v": "T H V"},
+        **{"input_gate": "T H", "forget_gate": "T H", "slots": "S"},
+    }
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    k: Value
+    v: Value
+    input_gate: Value
+    forget_gate: Value
+    state: StateCache
+    slots: Indices
+    batch: Sequences
+    eps: float
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """6 FLOPs for each number of the matrices; the state is read and written once for each sequence."""
+        moved = 2 * (self.q.width + self.v.width + self.input_gate.width)
+        return OpCost(
+            per_row=Work(6 * self.state.elements, activation_bytes=4 * moved),
+            per_sequence=Work(0, kv_bytes=8 * self.state.elements),
+        )
+
+
+def mlstm(q: Value, k: Value, v: Value, input_gate: Value, forget_gate: Value, eps: float) -> Value:
+    """What each row sees, (T, H, V), with a state of its own. Raises ValueError where heads are too large."""
+    heads, rows = q.shape
+    if rows > MOST_ROWS:
+        raise ValueError(f"keys of {rows}, there is room for {MOST_ROWS}")
+    out = v.fresh()
+    state = v.trace.state(heads * (rows * v.shape[1] + rows + 1))
+    v.trace.record(Mlstm(out, q, k, v, input_gate, forget_gate, state, STATE_SLOTS, SEQUENCES, eps))
+    return out

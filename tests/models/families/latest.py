@@ -202,7 +202,7 @@ LATEST: dict[str, Config] = {
         **dict.fromkeys(("no_rope_layers", "kv_source_layers", "indexer_types", "mlp_layer_types")), num_hidden_layers=4
     ),
     "xlstm": xlstm(),
-    "xlstm-fused": xlstm(weight_mode="fused", qk_dim_factor=0.75, output_logit_soft_cap=2.0),
+    "xlstm-wide-keys": xlstm(qk_dim_factor=0.75, output_logit_soft_cap=2.0),
     "zaya": zaya(),
     "zaya-windows": zaya(
         **{"layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "sliding_window": 20, "cca_time0": 4},

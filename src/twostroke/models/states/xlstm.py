@@ -43,13 +43,11 @@ SILENT = {
     **{"weight_mode": "single", "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 2},
 }
 SAME = {"num_blocks": "num_hidden_layers", "embedding_dim": "hidden_size"}
-MODES = ("single", "fused")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """keys, values: elements of all heads. cap: of the gates. eps: of the quotient. fused: q, k, v and the output's
-    gate are one tensor, as are the gates of input and memory."""
+    """keys, values: elements of all heads. cap: of the gates. eps: of the quotient."""
 
     hidden_size: int
     heads: int
@@ -58,17 +56,14 @@ class Cell:
     cap: float
     eps: float
     norm: Norm
-    fused: bool
 
     def __call__(self, t: Tracer, h: Value) -> Value:
         """The block's output for the normed rows h, not yet added."""
         widths = {"q": self.keys, "k": self.keys, "v": self.values, "ogate_preact": self.values}
         gates = {"igate_preact": self.heads, "fgate_preact": self.heads}
-        outputs = {"qkv_opreact": sum(widths.values())} if self.fused else widths
-        parts = linear(h, t.matrix("qkv", outputs, self.hidden_size)).split(*widths.values())
+        parts = linear(h, t.matrix("qkv", widths, self.hidden_size)).split(*widths.values())
         q, k, v = (part.heads(self.heads) for part in parts[:3])
-        gate_names = {"ifgate_preact": 2 * self.heads} if self.fused else gates
-        logits = linear(h, t.matrix("router", gate_names, self.hidden_size, bias=True))
+        logits = linear(h, t.matrix("router", gates, self.hidden_size, bias=True))
         seen = mlstm(q, k, v, *soft_cap(logits, self.cap).split(self.heads, self.heads), self.eps)
         seen = head_layer_norm(seen, t.vector("multihead_norm", self.values), None, self.norm.eps)
         seen = multiply(seen, parts[3], Activation.SIGMOID)
@@ -77,19 +72,18 @@ class Cell:
 
 @architecture("xLSTMForCausalLM", model_type="xlstm")
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """weight_mode: fused files hold several products in one tensor. Kernels and chunks of the config change nothing."""
+    """Kernels and chunks that the config names change no answer."""
     fields = with_silent(usual_names(fields, SAME), SILENT)
     refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
     if not fields.boolean("add_out_norm", True):
         raise fields.wrong("add_out_norm", "transformers has the norm behind the last layer whatever it says.")
     if fields.boolean("tie_word_embeddings", False):
         raise fields.wrong("tie_word_embeddings", "transformers does not tie them in this family.")
-    mode = fields.text("weight_mode", MODES[0])
-    if mode not in MODES:
-        raise fields.wrong("weight_mode", f"It must be one of {', '.join(MODES)}.")
+    if fields.text("weight_mode", "single") != "single":
+        raise fields.wrong("weight_mode", "It must be single: transformers cannot make models with other tensors.")
     facts = read_facts(fields, positions=MAX_POSITIONS)
-    cell = _cell(fields, facts.hidden_size, mode == "fused")
-    feed = _feed(fields, facts.hidden_size, cell.fused)
+    cell = _cell(fields, facts.hidden_size)
+    feed = _feed(fields, facts.hidden_size)
     decoder = replace(
         decoder_of(facts, cell.norm, False),
         soft_cap=fields.number("output_logit_soft_cap", 1e-3, 1e6),
@@ -107,17 +101,16 @@ def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     return facts, decoder_program(decoder, layer)
 
 
-def _cell(fields: Fields, hidden: int, fused: bool) -> Cell:
+def _cell(fields: Fields, hidden: int) -> Cell:
     heads = fields.integer("num_heads", 1, 4096)
     keys, values = (int(hidden * fields.number(f"{name}_dim_factor", 1e-3, 64.0)) for name in ("qk", "v"))
     if keys % heads or values % heads or not 0 < keys // heads <= MOST_ROWS:
         raise fields.wrong("num_heads", f"It must divide the {keys} elements of keys and the {values} of values.")
     cap, norm = fields.number("gate_soft_cap", 1e-3, 1e6), Norm(fields.number("norm_eps", 1e-12, 0.1))
-    return Cell(hidden, heads, keys, values, cap, fields.number("eps", 1e-12, 0.1), norm, fused)
+    return Cell(hidden, heads, keys, values, cap, fields.number("eps", 1e-12, 0.1), norm)
 
 
-def _feed(fields: Fields, hidden: int, fused: bool) -> Feed:
+def _feed(fields: Fields, hidden: int) -> Feed:
     multiple = fields.integer("ffn_round_up_to_multiple_of", 1, 1 << 20)
     inner = math.ceil(hidden * fields.number("ffn_proj_factor", 1e-3, 64.0) / multiple) * multiple
-    names = {"gate": "ffn.proj_up_gate", "up": "ffn.proj_up", "gate_up": "ffn.proj_up_gate_z" if fused else ""}
-    return Feed(hidden, inner, down="ffn.proj_down", **names)
+    return Feed(hidden, inner, gate="ffn.proj_up_gate", up="ffn.proj_up", down="ffn.proj_down")

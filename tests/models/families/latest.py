@@ -131,7 +131,7 @@ QWEN4: dict[str, Any] = {
     **{**DELTA, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40},
     **{"hc_count": 3, "hc_lowrank": 20},
     **{"shared_expert_intermediate_size": 48, "indexer_n_heads": 3, "indexer_kv_heads": 1, "indexer_head_dim": 20},
-    **{"indexer_budget": 128, "indexer_compress_ratio": 8},
+    **{"indexer_budget": 256, "indexer_compress_ratio": 8},
 }
 qwen4 = small(transformers.Qwen4ExpTextConfig, **QWEN4)
 

@@ -13,7 +13,7 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba import MambaShape, StepNorm, mamba_block
 from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.models.states.mamba2 import POSITIONS
+from twostroke.models.recurrent.mamba2 import POSITIONS
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.program.trace import Tracer

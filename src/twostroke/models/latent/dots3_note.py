@@ -62,7 +62,7 @@ class Kinds:
         return attend_latents(t, self.windowed if kind == WINDOW else self.open, h)
 
 
-@architecture("Dots3NoteForCausalLM", model_type="dots3_note_text", other_types=("dots3_note",))
+@architecture("Dots3NoteForCausalLM", model_type="dots3_note_text")
 def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """layer_types: which layers have a window, and which choose positions."""
     silu_only(fields)

@@ -152,7 +152,7 @@ OWN = (Grok1ModelForCausalLM, Gemma3nForConditionalGeneration, RWKV7ForCausalLM,
 """Judges that are not transformers'."""
 
 RANDOM_BUFFERS = ("bias", "balancing_biases", "rotary_emb.alpha")
-"""Of choices of experts, and logarithms of what frequencies are multiplied by."""
+"""Biases of choices of experts, and logarithms of what frequencies are multiplied by."""
 
 
 @cache

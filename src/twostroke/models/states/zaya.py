@@ -52,7 +52,7 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that turns."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""Of heads: transformers divides by their length, which it holds above this."""
+"""The norm of heads: transformers divides by their length, which it holds above this."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 

@@ -19,7 +19,7 @@ PROMPT = "Write about prefill and decode. " * 8
 TTFT_MS, ITL_MS, CPU_SHARE = 1.0, 0.2, 0.05
 RATE, RATE_S = 300.0, 10.0
 SHORT_TOKENS, LONG_TOKENS = 30, 200
-"""Tokens of a request. At one rate of tokens, short answers are more requests, which cost a front more than tokens do."""
+"""Tokens of a request. At one rate of tokens, short answers are more requests: these cost a front more than tokens."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ Must not know: what a test expects.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,8 +28,9 @@ TARGET = "x86_64"
 @dataclass(frozen=True)
 class EmulatedLevel:
     """name: under which it is loaded. level: whose code it has. header: included before each file that has `use` in
-    its text or in a header. instructions: the level whose instructions the compiler may use. needs: the level that this
-    CPU must run. stand_ins: by the name of the file of csrc that each stands in for."""
+    its text or in a header; such a file is compiled with `checks`. instructions: the level whose instructions the
+    compiler may use. needs: the level that this CPU must run. stand_ins: by the name of the file of csrc that each
+    stands in for."""
 
     name: str
     level: str
@@ -36,6 +39,7 @@ class EmulatedLevel:
     instructions: str
     needs: str
     stand_ins: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    checks: tuple[str, ...] = build.RELEASE
 
     def unusable(self) -> str | None:
         """Why this machine cannot run the library; None where it can."""
@@ -63,13 +67,20 @@ class EmulatedLevel:
             library.op_numbers(self.name)
         return self.name
 
+    def emulates(self, unit: Path) -> bool:
+        """Whether a file is compiled with the header."""
+        return any(self.use in content for content in build.with_headers(unit))
+
     def flags(self, unit: Path) -> tuple[str, ...]:
         """What a file is compiled with."""
-        if build.level_of(unit, self.level) != self.level:
+        shared = build.level_of(unit, self.level)
+        runs_here = build_place(shared) <= build_place(self.instructions)
+        if unit.name in build.ANY_CPU or (runs_here and not self.emulates(unit)):
             return build.unit_flags(TARGET, unit, self.level)
-        target = (*build.FLAGS, *build.RELEASE, "-target", build.TRIPLES[TARGET])
-        _, *defined = build.level_flags(TARGET, self.level)
-        return (*target, f"-mcpu={build.LEVELS[TARGET][self.instructions]}", *defined)
+        checks = self.checks if self.emulates(unit) else build.RELEASE
+        _, *defined = build.level_flags(TARGET, shared)
+        target = ("-target", build.TRIPLES[TARGET], f"-mcpu={build.LEVELS[TARGET][self.instructions]}")
+        return (*build.FLAGS, *checks, *target, *defined)
 
 
 def build_place(level: str) -> int:
@@ -81,10 +92,11 @@ def build_place(level: str) -> int:
 def _built(level: EmulatedLevel) -> Path:
     kept, compiler = build.shared_cache(), build.zig()
     units = [level.stand_ins.get(unit.name, unit) for unit in build.sources(TARGET)]
-    emulated = [unit for unit in units if any(level.use in content for content in build.with_headers(unit))]
-    objects = [with_header(level.header, kept, compiler, unit, level.flags(unit)) for unit in emulated]
-    plain = [(unit, level.flags(unit)) for unit in units if unit not in emulated]
-    objects += build.compile_all(kept, compiler, plain)
+    emulated = [unit for unit in units if level.emulates(unit)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda unit: with_header(level.header, kept, compiler, unit, level.flags(unit)), emulated)
+        objects = list(made)
+    objects += build.compile_all(kept, compiler, [(unit, level.flags(unit)) for unit in units if unit not in emulated])
     linking = (*build.RELEASE, "-target", build.TRIPLES[TARGET], "-nostdlib++", "-shared", "-s")
     return build.link(kept, compiler, objects, linking, ".so")
 
@@ -97,5 +109,5 @@ def with_header(
     def compile_unit(made: Path) -> None:
         compiler.run([*flags, "-I", str(build.HEADERS), "-include", str(header), "-c", str(unit), "-o", str(made)])
 
-    inputs = (compiler.version, *flags, unit.name, header.read_bytes(), *build.with_headers(unit))
+    inputs = (compiler.version, *flags, unit.name, *build.with_headers(header), *build.with_headers(unit))
     return kept.get(".o", inputs, compile_unit)

@@ -4,11 +4,12 @@
 // Each thread has its own registers, as on a CPU.
 // Knows: the instructions. Must not know: kernels.
 #pragma once
-#include <immintrin.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "twostroke/registers.h"
 
 namespace tiles {
 

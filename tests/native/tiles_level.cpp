@@ -10,8 +10,12 @@ const char* ts_level_name(void) { return "amx"; }
 
 bool ts_likes_turns() { return true; }
 
-// Bit 4 where this CPU, which runs the level `avx512`, also has its bf16 instructions: the vector code of the level needs them.
+// Bit 4 where this CPU has what the vector code of the level was compiled for: bf16 instructions, or less where they are emulated, too.
 int32_t ts_levels(void) {
+#if defined(__AVX512BF16__)
   uint32_t a, b, c, d;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? 1 << 4 : 0;
+#else
+  return 1 << 4;
+#endif
 }

@@ -17,12 +17,15 @@ from tools.cluster.processes import Server, Stream, processor_s, serving
 
 PROMPT = "Write about prefill and decode. " * 8
 TTFT_MS, ITL_MS, CPU_SHARE = 1.0, 0.2, 0.05
-RATE, REQUEST_TOKENS, RATE_S = 300.0, 30, 10.0
+RATE, RATE_S = 300.0, 10.0
+SHORT_TOKENS, LONG_TOKENS = 30, 200
+"""Tokens of a request. At one rate of tokens, short answers are more requests: these cost a front more than tokens."""
 
 
 @dataclass(frozen=True)
 class FrontsPrice:
-    """The processor time is that of the front's process, HTTP included, at RATE tokens a second."""
+    """The processor time is that of the front's process, HTTP included, at RATE tokens a second. The goal is that of
+    short answers."""
 
     model: str = "spark"
     pairs: int = 20
@@ -43,7 +46,11 @@ class FrontsPrice:
                 runs["alone"].append(alone.stream(PROMPT, self.tokens))
                 runs["front"].append(front.stream(PROMPT, self.tokens))
             note(f"{RATE:g} tokens a second for {RATE_S:g} s")
-            shares = {"alone_cpu_share": self._share(alone), "front_cpu_share": self._share(front)}
+            shares = {
+                "alone_cpu_share": self._share(alone, SHORT_TOKENS),
+                "front_cpu_share": self._share(front, SHORT_TOKENS),
+                "front_cpu_share_of_long_answers": self._share(front, LONG_TOKENS),
+            }
         figures = {}
         for name, streams in runs.items():
             figures[f"{name}_ttft_ms"] = 1e3 * statistics.median(each.times_s[0] for each in streams)
@@ -54,13 +61,14 @@ class FrontsPrice:
         reached = figures["price_ttft_ms"] <= TTFT_MS and figures["price_itl_p50_ms"] <= ITL_MS
         return Outcome({**figures, **shares}, reached and shares["front_cpu_share"] <= CPU_SHARE)
 
-    def _share(self, server: Server) -> float:
-        """The share of a core that the process takes which answers HTTP, while short requests come at a fixed rate."""
+    def _share(self, server: Server, tokens: int) -> float:
+        """The share of a core that the process takes which answers HTTP, while requests of so many tokens come at a
+        fixed rate."""
         begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
         asked: list[threading.Thread] = []
-        while (due_s := len(asked) * REQUEST_TOKENS / RATE) < RATE_S:
+        while (due_s := len(asked) * tokens / RATE) < RATE_S:
             time.sleep(max(0.0, begin_s + due_s - time.perf_counter()))
-            asked.append(threading.Thread(target=server.stream, args=(PROMPT, REQUEST_TOKENS)))
+            asked.append(threading.Thread(target=server.stream, args=(PROMPT, tokens)))
             asked[-1].start()
         for thread in asked:
             thread.join()

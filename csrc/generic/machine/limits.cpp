@@ -94,7 +94,7 @@ void f32_task(void* arg, int64_t index, int32_t) {
   for (Vec& sum : sums) sum = set1(1.0f);
   Vec a = set1(0.5f), b = set1(1e-3f);
   for (int64_t r = 0; r < job->rounds; ++r) {
-#if defined(TS_LEVEL_AVX512)
+#if defined(TS_LEVEL_AVX512) && !defined(TS_NO_WIDE_REGISTERS)
     __asm__ volatile("" : "+v"(a.v), "+v"(b.v));
 #endif
 #if defined(TS_LEVEL_NEON)  // its multiply-add overwrites what it adds to
@@ -134,7 +134,9 @@ void int8_task(void* arg, int64_t index, int32_t) {
   __m512i sums[16], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
   for (int64_t r = 0; r < job->rounds; ++r) {
+#if !defined(TS_NO_WIDE_REGISTERS)
     __asm__ volatile("" : "+v"(a), "+v"(b));
+#endif
     _Pragma("clang loop unroll(full)") for (int i = 0; i < 16; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], a, b);
   }
   __m512i total = _mm512_setzero_si512();

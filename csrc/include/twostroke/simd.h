@@ -31,7 +31,11 @@ struct Vec {
   __m512 v;
 };
 // Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+#if defined(TS_NO_WIDE_REGISTERS)  // AVX-512 is emulated
+TS_VECTOR_INLINE void load_after(const float**, Vec*) {}
+#else
 TS_VECTOR_INLINE void load_after(const float** p, Vec* v) { __asm__("" : "+r"(*p), "+v"(v->v)); }
+#endif
 TS_VECTOR_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
 TS_VECTOR_INLINE Vec set1(float x) { return {_mm512_set1_ps(x)}; }
 TS_VECTOR_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }

@@ -1,7 +1,8 @@
-"""Which replica computes a request: the one that is predicted to give its first token soonest.
+"""Which replica computes a request: the one where it costs the fewest predicted seconds.
 
-Predicted seconds of a replica: its prompts that are not computed yet, by its own reports or by what was sent to it, and
-this prompt without what the replica has cached. What it has cached is known by what was sent to it before.
+These are the seconds until its first token, and those that its prompt takes from streams which are decoded there. The
+first are of prompts that are not computed yet, by the replica's own reports or by what was sent to it, and of this
+prompt without what the replica has cached. What it has cached is known by what was sent to it before.
 
 Knows: loads, prompts as token ids.
 Must not know: sockets, clocks, streams.
@@ -59,18 +60,26 @@ class LeastSeconds:
         self._places: OrderedDict[int, set[str]] = OrderedDict()
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member that gives the first token soonest. `remember` it where it is to compute the request."""
-        found = [(self.first_s(asked, member), member) for member in members]
+        """The member where the request costs least. `remember` it where it is to compute the request."""
+        found = [(self.cost_s(asked, member), member) for member in members]
         near_s = min(seconds for seconds, _ in found) * (1 + SAME_SHARE) + 1e-9
         near = [member for seconds, member in found if seconds <= near_s]
         return max(near, key=lambda member: (self.cached_tokens(asked, member), -member.streams))
 
+    def cost_s(self, asked: Placing, member: FleetMember) -> float:
+        """`first_s`, and where streams are decoded, the seconds that they wait for this prompt, once for all of them.
+
+        So an idle member is not passed over for a busy one whose predictions happen to be a little lower.
+        """
+        return self.first_s(asked, member) + (self.own_s(asked, member) if _decodes(member) else 0.0)
+
     def first_s(self, asked: Placing, member: FleetMember) -> float:
-        """Seconds until the first token of this request on that member."""
+        """Seconds until the first token of this request on that member. A step is waited for where one runs."""
         load = member.load
         before = max(load.prefill_tokens, member.sent_tokens)
         full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
-        return full + before * load.token_s + self.own_s(asked, member) + load.step_s
+        step_s = load.step_s if _decodes(member) or before else 0.0
+        return full + before * load.token_s + self.own_s(asked, member) + step_s
 
     def own_s(self, asked: Placing, member: FleetMember) -> float:
         """Seconds in which the prompt itself is computed, a part of `first_s`."""
@@ -97,6 +106,10 @@ class LeastSeconds:
             self._places.move_to_end(key)
         while len(self._places) > REMEMBERED_PAGES:
             self._places.popitem(last=False)
+
+
+def _decodes(member: FleetMember) -> bool:
+    return member.load.running > 0 or member.streams > 0
 
 
 def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ PREFILL_TOKENS = 256
 
 
 class PredictedSeconds:
-    """The replica that is predicted to give the first token soonest. Satisfies Router.
+    """The replica where a request costs the fewest predicted seconds. Satisfies Router.
 
     A front gets a replica's load with a delay of up to a beat; here it is always as at the arrival.
     """

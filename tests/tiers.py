@@ -32,7 +32,7 @@ KEPT_CASES = 5
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
-KEPT_REPEATED = 16
+KEPT_REPEATED = 8
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE = 5
 """Hypothesis tries one example in this many."""

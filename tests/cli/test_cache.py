@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,11 +55,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def cache(model: Path, tmp_path: Path) -> Path:
-    first = twostroke(*GENERATE, "--model", str(model), cache=tmp_path)
+@pytest.fixture(scope="module")
+def after_a_start(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache folder that a start leaves: weights are packed once for all tests."""
+    folder = tmp_path_factory.mktemp("cache")
+    first = twostroke(*GENERATE, "--model", str(model), cache=folder)
     assert first.returncode == 0, first.stderr
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def cache(after_a_start: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(after_a_start, tmp_path / "cache")
 
 
 def unsampled(path: Path) -> int:

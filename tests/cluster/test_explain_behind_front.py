@@ -87,7 +87,7 @@ def asked_and_killed(running: Running) -> tuple[str, str]:
     with (
         ThreadPoolExecutor(1) as thread,
         running.client.completions.create(
-            model="spark", prompt="The cache", n=4, max_tokens=1500, stream=True, extra_body={"ignore_eos": True}
+            model="spark", prompt="The cache", n=4, max_tokens=500, stream=True, extra_body={"ignore_eos": True}
         ) as stream,
     ):
         answer_id = next(stream).id

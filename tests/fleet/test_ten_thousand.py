@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fleet.test_failover import CHAOS, MOST, SCHEDULES, run_world
+from tests.fleet.test_failover import CHAOS, SCHEDULES, run_world
 from tests.fleet.test_handover import LOSSES, run_split
 
 BLOCK = 500
-FEWEST = 2
+FEWEST, MOST = 2, 8
+"""Requests of a world. The schedules of each run have more (test_failover.py)."""
 
 
 def requests_of(seed: int) -> int:

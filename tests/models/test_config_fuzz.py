@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from tests.models.families.whole import FAMILIES, by_architecture
+from tests.tiers import fewer
 from twostroke.models.common.registry import read_model
 from twostroke.types.errors import ModelError
 from twostroke.weights.tensors import wanted_tensors
 
-TRIES = 4
+TRIES = fewer(4, quick=2)
 MOST_KB = 256 << 10
 VALUES = (
     None, 0, -1, 1, 3, 7, 64, 1 << 20, 1 << 30, -(1 << 62), 1e300, 1e-300, 0.5, float("nan"), "", "x", "gelu", True,

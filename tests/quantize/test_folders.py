@@ -32,7 +32,7 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def texts(source) -> CalibrationText:
-    return read_texts(None, Tokenizer.from_folder(source), 512, 4096)
+    return read_texts(None, Tokenizer.from_folder(source), 512, 1024)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

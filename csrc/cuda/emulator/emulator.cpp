@@ -17,7 +17,8 @@ namespace {
 constexpr int32_t kMostThreads = 1024, kMostWarps = kMostThreads / kWarp;
 constexpr int32_t kMostGiven = 6;   // words that a thread gives to its warp at once
 constexpr int32_t kMostCopies = 64;  // of a thread that have begun and are not done
-constexpr size_t kStackBytes = 64 << 10;
+// No multiple of a page: the ends of the stacks, which are used most, lie in different sets of a cache.
+constexpr size_t kStackBytes = (64 << 10) + 5 * 64;
 constexpr int32_t kSeveral = -1, kAdding = -2;  // readers; whoever adds
 
 struct Fiber {
@@ -26,10 +27,11 @@ struct Fiber {
 #else
   ucontext_t context;
 #endif
-  enum { kReady, kAtBarrier, kInWarp, kDone } state;
   Copy copies[kMostCopies];
   int32_t groups[kMostCopies], copies_begun, group;  // the group of each copy, the number of the group that is open
 };
+
+enum State : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
 
 // What the threads of a warp give to each other. Two rounds: a thread may begin the next one before others have read this one.
 struct Warp {
@@ -42,6 +44,7 @@ struct Machine {
   Kernel kernel;
   const void* args;
   Fiber fibers[kMostThreads], scheduler;
+  State states[kMostThreads];  // of the fibers; beside each other, for they are read far more often than the rest
   Warp warps[kMostWarps];
   char* stacks;
   int32_t threads, thread;
@@ -66,7 +69,7 @@ template <class Index>
 void shuffle_order(Index* order, int64_t count) {
   for (int64_t i = 0; i < count; ++i) order[i] = static_cast<Index>(i);
   for (int64_t i = count - 1; i > 0; --i) {
-    const int64_t j = static_cast<int64_t>(next_random() % static_cast<uint64_t>(i + 1));
+    const int64_t j = static_cast<int64_t>((next_random() >> 32) * static_cast<uint64_t>(i + 1) >> 32);
     const Index kept = order[i];
     order[i] = order[j];
     order[j] = kept;
@@ -91,12 +94,11 @@ void thread_main() {
   machine.kernel(machine.args);
   Fiber& own = machine.fibers[machine.thread];
   if (own.copies_begun > 0) fail("copies that the thread did not wait for", "copies", own.copies_begun);
-  own.state = Fiber::kDone;
+  machine.states[machine.thread] = kDone;
   go(own, machine.scheduler);
 }
 
 void prepare(Fiber& fiber, char* stack) {
-  fiber.state = Fiber::kReady;
   fiber.copies_begun = fiber.group = 0;
 #if defined(__x86_64__)
   void** top = reinterpret_cast<void**>(stack + kStackBytes) - 2;  // the function begins as if it had been called
@@ -117,14 +119,13 @@ bool run_stretch(const int32_t* order) {
   for (bool ran = true, waiting = true; waiting; ran = false) {
     waiting = false;
     for (int32_t i = 0; i < machine.threads; ++i) {
-      Fiber& next = machine.fibers[order[i]];
-      if (next.state == Fiber::kAtBarrier || next.state == Fiber::kDone) continue;
-      if (next.state == Fiber::kReady) {
+      const State& state = machine.states[order[i]];
+      if (state == kReady) {
         machine.thread = order[i];
-        go(machine.scheduler, next);
+        go(machine.scheduler, machine.fibers[order[i]]);
         ran = true;
       }
-      waiting = waiting || next.state == Fiber::kReady || next.state == Fiber::kInWarp;
+      waiting = waiting || state == kReady || state == kInWarp;
     }
     if (waiting && !ran) return false;
   }
@@ -136,6 +137,7 @@ void run_block(int64_t block) {
   ++machine.serial;
   for (Warp& warp : machine.warps) warp.arrived = 0;
   for (int32_t t = 0; t < machine.threads; ++t) prepare(machine.fibers[t], machine.stacks + t * kStackBytes);
+  memset(machine.states, kReady, sizeof machine.states);
   int32_t order[kMostThreads];
   for (int32_t done = 0; done < machine.threads;) {
     ++machine.stretch;
@@ -147,9 +149,8 @@ void run_block(int64_t block) {
     const int32_t before = done;
     done = 0;
     for (int32_t t = 0; t < machine.threads; ++t) {
-      Fiber& fiber = machine.fibers[t];
-      if (fiber.state == Fiber::kAtBarrier) fiber.state = Fiber::kReady;
-      done += fiber.state == Fiber::kDone;
+      if (machine.states[t] == kAtBarrier) machine.states[t] = kReady;
+      done += machine.states[t] == kDone;
     }
     if (done > before && done < machine.threads) {
       fail("a barrier that threads which have ended do not reach", "threads", done);
@@ -165,35 +166,39 @@ const uint32_t (*exchanged(const uint32_t* own, int32_t count))[kMostGiven] {
   uint32_t(*given)[kMostGiven] = warp.given[warp.rounds & 1];
   for (int32_t i = 0; i < count; ++i) given[machine.thread - first][i] = own[i];
   if (++warp.arrived < lanes) {
-    machine.fibers[machine.thread].state = Fiber::kInWarp;
+    machine.states[machine.thread] = kInWarp;
     go(machine.fibers[machine.thread], machine.scheduler);
     return given;
   }
   warp.arrived = 0;
   ++warp.rounds;
   for (int32_t i = 0; i < lanes; ++i)
-    if (machine.fibers[first + i].state == Fiber::kInWarp) machine.fibers[first + i].state = Fiber::kReady;
+    if (machine.states[first + i] == kInWarp) machine.states[first + i] = kReady;
   return given;
 }
 
-int32_t byte_of(uint32_t word, int32_t at) { return static_cast<int32_t>(word >> (8 * at) & 0xff); }
-
-int32_t number_of(int32_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : byte; }
+// The 32 bytes of a row or a column that four threads hold, the first 16 in word `first` of each and the others in word `second`.
+void widen(const uint32_t (*given)[kMostGiven], int32_t first, int32_t second, bool is_signed, int16_t (&bytes)[32]) {
+  for (int32_t k = 0; k < 32; ++k) {
+    const uint32_t byte = given[k % 16 / 4][k < 16 ? first : second] >> (8 * (k % 4)) & 0xff;
+    bytes[k] = is_signed ? static_cast<int8_t>(byte) : static_cast<int16_t>(byte);
+  }
+}
 
 // See simt.h.
 void multiply_matrices(int32_t (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], bool a_signed, bool b_signed) {
   const uint32_t own[kMostGiven] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const int32_t lane = machine.thread % kWarp;
   const uint32_t(*given)[kMostGiven] = exchanged(own, kMostGiven);
+  int16_t rows[2][32], columns[2][32];  // rows lane / 4 and 8 more, columns lane % 4 * 2 and the next
+  for (int32_t i = 0; i < 2; ++i) {
+    widen(given + lane / 4 * 4, i, i + 2, a_signed, rows[i]);
+    widen(given + (lane % 4 * 2 + i) * 4, 4, 5, b_signed, columns[i]);
+  }
   for (int32_t i = 0; i < 4; ++i) {
-    const int32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    uint32_t sum = static_cast<uint32_t>(sums[i]);
-    for (int32_t k = 0; k < 32; ++k) {
-      const int32_t quad = k % 16 / 4, left = byte_of(given[row % 8 * 4 + quad][row / 8 + k / 16 * 2], k % 4);
-      const int32_t right = byte_of(given[column * 4 + quad][4 + k / 16], k % 4);
-      sum += static_cast<uint32_t>(number_of(left, a_signed) * number_of(right, b_signed));
-    }
-    sums[i] = static_cast<int32_t>(sum);
+    int32_t sum = 0;
+    for (int32_t k = 0; k < 32; ++k) sum += rows[i / 2][k] * columns[i % 2][k];
+    sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) + static_cast<uint32_t>(sum));
   }
 }
 
@@ -218,7 +223,7 @@ int32_t threads() { return machine.threads; }
 int64_t block_index() { return machine.block; }
 
 void barrier() {
-  machine.fibers[machine.thread].state = Fiber::kAtBarrier;
+  machine.states[machine.thread] = kAtBarrier;
   go(machine.fibers[machine.thread], machine.scheduler);
 }
 

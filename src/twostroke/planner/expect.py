@@ -7,6 +7,7 @@ Must not know: other targets, how an expectation is shown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.cost.model_cost import step_cost
@@ -129,20 +130,25 @@ def step_budget(ask: Ask, target: Target) -> int:
     return max(target.step_tokens, 2 * ask.concurrency)
 
 
+@lru_cache(maxsize=8)
+def _parameters(spec: Model) -> tuple[int, int]:
+    """All parameters, and those that one token uses: counted once for all targets."""
+    return spec.parameters(), spec.plain.active_parameters
+
+
 def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     """Memory, with the share that the engine leaves free."""
     budget, context = step_budget(ask, target), ask.context_tokens
     caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
     sequence_bytes = caches.sequence_bytes(context)
-    weight_bytes = spec.weight_bytes(ask.format_for)
+    weight_bytes = work_of(spec, ask.weights, ask.kv_kind).weight_bytes
     banks = [weight for weight in spec.program.weights if weight.role == ADAPTERS]
     adapter_bytes = sum(each.matrices * ask.format_for(each).total_bytes(each.rows, each.columns) for each in banks)
     buffer_bytes = place(spec.program, budget, ask.concurrency).num_bytes + spec.rope_bytes(context)
     left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(
-        spec.parameters(),
-        spec.plain.active_parameters,
+        *_parameters(spec),
         *(weight_bytes - adapter_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
         *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences, adapter_bytes),
     )

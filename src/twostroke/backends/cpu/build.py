@@ -62,8 +62,12 @@ FLAGS = (
 RELEASE = ("-fno-sanitize=undefined",)
 LIGHT = ("-Xclang", "-O1")
 """Less time for the compiler, more for the kernels: for builds that are tested and not shipped."""
+UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
+"""The least time for the compiler. Headers of the system warn where code that is not optimized shall be hardened."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
 MOST_CACHE_BYTES = 256 << 20
+UNROLLED = ("stored_avx2.cpp", "stored_avx512.cpp")
+"""Sources of so much unrolled code that traps in it take the optimizer minutes: TRAPPING leaves them UNOPTIMIZED."""
 IN_USE_S = 3600.0
 """Files of the cache that were used this recently are never removed: another build may be about to link them."""
 
@@ -194,7 +198,8 @@ def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RE
     mcpu, *defined = level_flags(target, level_of(source, level))
     if source.name in ANY_CPU:
         mcpu, *_ = level_flags(target, "generic")
-    return (*FLAGS, *checks, "-target", TRIPLES[target], mcpu, *defined)
+    unoptimized = UNOPTIMIZED if source.name in UNROLLED and checks == TRAPPING else ()
+    return (*FLAGS, *checks, *unoptimized, "-target", TRIPLES[target], mcpu, *defined)
 
 
 def level_flags(target: str, level: str) -> tuple[str, ...]:

@@ -50,13 +50,6 @@ def cpu_build() -> ModuleType:
     return build
 
 
-def sources() -> list[bytes]:
-    """The content of everything that CUDA files may be made of."""
-    folder: Path = cpu_build().ROOT / "csrc"
-    found = [*(folder / "cuda").rglob("*.cpp"), *(folder / "include").rglob("*.h")]
-    return [path.read_bytes() for path in sorted(found)]
-
-
 def compile_ptx(chip: str, unit: Path | None = None) -> Path:
     """The kernels (or another file) as PTX for one chip, from the cache or compiled. Raises RuntimeError."""
     base = cpu_build()
@@ -67,7 +60,7 @@ def compile_ptx(chip: str, unit: Path | None = None) -> Path:
         compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)])
         path.write_text(with_threads(path.read_text()))
 
-    inputs = (compiler.version, *flags, unit.name, unit.read_bytes(), Path(__file__).read_bytes(), *sources())
+    inputs = (compiler.version, *flags, unit.name, Path(__file__).read_bytes(), *base.with_headers(unit))
     made: Path = base.shared_cache().get(".ptx", inputs, make)
     return made
 

@@ -12,7 +12,12 @@ TS_KERNEL(wkv4, Wkv4Args) {
   const bool begins = args.context_tokens[s] == span.count && span.count > 0;
   const float bonus = args.first[channel], decay = args.decay[channel];
   float* state = span.state + channel;
-  float num = begins ? 0.0f : state[0], den = begins ? 0.0f : state[args.channels], most = begins ? args.least : state[2 * args.channels];
+  float num = 0.0f, den = 0.0f, most = args.least;
+  if (!begins) {
+    num = state[0];
+    den = state[args.channels];
+    most = state[2 * args.channels];
+  }
   for (int64_t t = 0; t < span.count; ++t) {
     const int64_t row = span.first + t;
     const float key = args.k[row * args.k_stride + channel], value = args.v[row * args.v_stride + channel];

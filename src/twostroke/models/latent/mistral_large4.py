@@ -94,7 +94,8 @@ class Layers:
             source = Norm(INDEX_EPS, NormKind.LAYER)(t, f"{begin}q_input_norm", h)
             factor = _growth(t, f"{begin}ssmax_scaling", h, logs, self.index.heads)
             kept.chosen = choose(t, shape, self.index, h, source, factor)
-        assert kept.chosen is not None
+        if kept.chosen is None:
+            raise ValueError("the first layer must choose positions")
         return output(t, shape, chosen_latent_attention(asked, turned, kept.chosen, cache, shape.scale))
 
 

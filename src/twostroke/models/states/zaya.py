@@ -9,6 +9,7 @@ Knows: its config fields, the names of its tensors. Must not know: which backend
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from twostroke.models.common.blocks.attend import HeadCounts
 from twostroke.models.common.blocks.banks import BankShape, Stacks
@@ -186,13 +187,12 @@ def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
     q, k = qk.split(shape.query, shape.kv)
     repeated = [float(head // group * dim + place) for head in range(shape.num_heads) for place in range(dim)]
     means = scale(add(take_columns(k, t.constant("repeated", tuple(repeated))), q), 0.5)
-    total: Value | None = None
-    for member in range(group):
+
+    def taken(member: int) -> Value:
         columns = [(head * group + member) * dim + place for head in range(shape.num_kv_heads) for place in range(dim)]
-        taken = take_columns(means, t.constant("member", tuple(map(float, columns))))
-        total = taken if total is None else add(total, taken)
-    assert total is not None
-    return means, scale(total, 1 / group)
+        return take_columns(means, t.constant("member", tuple(map(float, columns))))
+
+    return means, scale(reduce(add, map(taken, range(group))), 1 / group)
 
 
 def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) -> tuple[Value, Value]:

@@ -18,7 +18,6 @@ namespace wide {
 
 typedef uint8_t U8 __attribute__((vector_size(64)));
 typedef int16_t I16 __attribute__((vector_size(64)));
-typedef uint16_t U16 __attribute__((vector_size(64)));
 typedef int32_t I32 __attribute__((vector_size(64)));
 typedef uint32_t U32 __attribute__((vector_size(64)));
 
@@ -28,8 +27,6 @@ WIDE __m512i join(__m256i a, __m256i b) { return __builtin_shufflevector(a, b, 0
 WIDE __m256 low(__m512 a) { return __builtin_shufflevector(a, a, 0, 1, 2, 3, 4, 5, 6, 7); }
 WIDE __m256 high(__m512 a) { return __builtin_shufflevector(a, a, 8, 9, 10, 11, 12, 13, 14, 15); }
 WIDE __m512 join(__m256 a, __m256 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
-WIDE __m512i bits(__m512 a) { return reinterpret_cast<__m512i>(a); }
-WIDE __m512 floats(__m512i a) { return reinterpret_cast<__m512>(a); }
 
 template <class To, class From>
 WIDE To loaded(const From* from) {
@@ -249,18 +246,12 @@ WIDE void require_aligned(const void* at) {
 template <class Vector>
 WIDE Vector load_aligned(const void* from) {
   require_aligned(from);
-  return loaded<Vector>(static_cast<const Vector*>(from));
+  return loaded<Vector>(from);
 }
 template <class Vector>
 WIDE void store_aligned(void* to, Vector a) {
   require_aligned(to);
   stored(to, a);
-}
-template <class Vector>
-WIDE Vector load_any(const void* from) {
-  Vector to;
-  memcpy(&to, from, sizeof to);
-  return to;
 }
 
 #undef WIDE
@@ -296,8 +287,8 @@ WIDE Vector load_any(const void* from) {
 #define _mm512_fnmadd_ps wide::fnmadd_ps
 #define _mm512_load_ps(from) wide::load_aligned<__m512>(from)
 #define _mm512_load_si512(from) wide::load_aligned<__m512i>(from)
-#define _mm512_loadu_ps(from) wide::load_any<__m512>(from)
-#define _mm512_loadu_si512(from) wide::load_any<__m512i>(from)
+#define _mm512_loadu_ps(from) wide::loaded<__m512>(from)
+#define _mm512_loadu_si512(from) wide::loaded<__m512i>(from)
 #define _mm512_madd_epi16 wide::madd_epi16
 #define _mm512_mask_blend_ps wide::mask_blend_ps
 #define _mm512_mask_storeu_epi32 wide::mask_storeu_epi32

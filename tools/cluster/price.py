@@ -62,8 +62,8 @@ class FrontsPrice:
         return Outcome({**figures, **shares}, reached and shares["front_cpu_share"] <= CPU_SHARE)
 
     def _share(self, server: Server, tokens: int) -> float:
-        """The share of a core that the process takes which answers HTTP, while requests of so many tokens come at a
-        fixed rate."""
+        """The share of a core that the server's own process takes, replicas aside. Requests come at a fixed rate; each
+        asks for `tokens` tokens."""
         begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
         asked: list[threading.Thread] = []
         while (due_s := len(asked) * tokens / RATE) < RATE_S:

@@ -37,9 +37,20 @@ class Rwkv4Sizes:
     inner_size: int
 
 
+def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
+    """The frame of RWKV-4 and RWKV-6, with the names of its tensors. norm: the last one."""
+    return Decoder(
+        *(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied),
+        embedding="rwkv.embeddings",
+        layers="rwkv.blocks",
+        last_norm="rwkv.ln_out",
+        head="head",
+    )
+
+
 @architecture("RwkvForCausalLM", model_type="rwkv")
 def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every: behind so many layers the residual is halved, and with it what later layers add to it."""
+    """rescale_every: the number of layers after which the residual is halved. What later layers add is halved, too."""
     fields = with_silent(fields, SILENT)
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ())
@@ -54,13 +65,7 @@ def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         )
     norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1), NormKind.LAYER)
     every = max(0, fields.integer("rescale_every", -4096, 4096))
-    decoder = Decoder(
-        *(facts.vocab_size, width, facts.num_layers, Norm(LAST_EPS, NormKind.LAYER), tied),
-        embedding="rwkv.embeddings",
-        layers="rwkv.blocks",
-        last_norm="rwkv.ln_out",
-        head="head",
-    )
+    decoder = rwkv_decoder(facts, Norm(LAST_EPS, NormKind.LAYER), tied)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         share = 0.5 ** (index // every) if every else 1.0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.models.common.blocks.decoder import Decoder, decoder_program
+from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.recurrent.rwkv4 import rwkv_decoder
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.rows.activate import activate
@@ -56,13 +57,7 @@ def rwkv6(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise fields.wrong("tie_word_embeddings", "Published models of this family have a head of their own.")
     facts = read_facts(fields, positions=1 << 20, longest="context_length")
     shape = _shape(fields, facts.hidden_size)
-    decoder = Decoder(
-        *(facts.vocab_size, facts.hidden_size, facts.num_layers, shape.norm, False),
-        embedding="rwkv.embeddings",
-        layers="rwkv.blocks",
-        last_norm="rwkv.ln_out",
-        head="head",
-    )
+    decoder = rwkv_decoder(facts, shape.norm, False)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         x = x if index else shape.norm(t, "pre_ln", x, in_place=True)

@@ -299,7 +299,7 @@ def _resolve_place(resolver: Resolver) -> str:
         resolver.ask_instead("uds", host.removeprefix("unix:"), f"{resolver.source_of('host')}, which is a path")
         resolver.forget("host")
     uds = resolver.pick("uds", None, "none asked for")
-    resolver.pick("uds_mode", 0o600, "the server's own user alone")
+    resolver.pick("uds_mode", "600", "the server's own user alone")
     if uds is not None and (both := next((name for name in ("host", "port") if resolver.source_of(name)), None)):
         raise ConfigError(
             f"{resolver.source_of('uds')} and {resolver.source_of(both)} cannot be together.",

@@ -149,8 +149,8 @@ def parse_prefix(text: str) -> str:
     return prefix
 
 
-def parse_mode(text: str) -> int:
+def parse_mode(text: str) -> str:
     """ "660" -> the permissions of a file, as chmod takes them. Raises ValueError."""
     if not re.fullmatch(r"0?[0-7]{3}", text.strip()):
         raise ValueError("write three octal digits, such as 660")
-    return int(text, 8)
+    return text.strip()[-3:]

@@ -76,7 +76,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """The app, behind the gate (Host, Origin, key), the boundary (request id, last net), CORS, and one form of paths.
+    """The app, behind the gate (Host, Origin, key), one form of paths, the boundary (request id, last net), and CORS.
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -95,9 +95,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    gate = Gate(app, parts.api_key, parts.loopback_only, parts.reach)
-    bound = Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock)
-    return OnePath(Origins(bound, parts.reach), parts.reach.root_path)
+    gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
+    return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
 
 def routes_of(parts: ServerParts) -> list[Route]:

@@ -122,7 +122,7 @@ def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
     from twostroke.server.socket_file import socket_file
 
     if resolved["uds"] is not None:
-        return socket_file(resolved["uds"], resolved["uds_mode"])
+        return socket_file(resolved["uds"], int(resolved["uds_mode"], 8))
     return bind(resolved["host"], resolved["port"])
 
 

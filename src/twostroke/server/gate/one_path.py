@@ -22,16 +22,15 @@ MOVED = 308
 
 
 class OnePath:
-    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with it and without it: some proxies take it away.
-    """
+    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with and without it: some proxies cut it."""
 
     def __init__(self, app: ASGIApp, prefix: str = "") -> None:
         self._app = app
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on with its plain path. The prefix alone is answered with the page's address, which ends with
-        a slash: the page's links begin there."""
+        """Hand the request on with its plain path. The prefix alone is sent on to the page's address, which ends with a
+        slash: the page's links begin there."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._prefix and scope["path"] == self._prefix and scope["method"] in ("GET", "HEAD"):

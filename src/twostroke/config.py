@@ -280,6 +280,7 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     why = resolver.source_of("served_name") or "the model's name"
     resolver.put("served_name", names[0], why)
     resolver.put("other_names", names[1:], why)
+    resolver.pick("chat_template", None, "the model's own")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
     resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")

@@ -238,6 +238,13 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "none",
         many=True,
     ),
+    Option(
+        "chat_template",
+        "FILE",
+        parse_text,
+        "File with a chat template (Jinja, or a chat_template.json) that counts over the model's own.",
+        "the model's own",
+    ),
     Option("root_path", "PATH", parse_prefix, "Path at which a proxy shows this server, such as /llm.", "none"),
     Option(
         "served_name",

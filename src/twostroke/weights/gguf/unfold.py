@@ -39,7 +39,7 @@ from twostroke.weights.json_file import read_object
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "5"
+VERSION = "6"
 
 
 class Unfolded(Struct, frozen=True):

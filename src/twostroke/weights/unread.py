@@ -35,7 +35,9 @@ def unread_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
     Buffers that are computed anew, second copies of an embedding and tensors of other ranks are not mentioned.
     """
     wanted = {tensor.name for tensor in wanted_tensors(model)}
-    names = [name for name in sorted(with_prefix(checkpoint, model).names - wanted) if not _is_expected(name)]
+    twice = tuple(begin for begin, _ in model.copies)
+    left = sorted(with_prefix(checkpoint, model).names - wanted)
+    names = [name for name in left if not (_is_expected(name) or name.startswith(twice))]
     if not names or model.part:
         return None
     groups = Counter(_group(name, model) for name in names)

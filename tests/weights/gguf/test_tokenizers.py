@@ -237,7 +237,7 @@ def test_ends_of_answers_and_templates(tmp_path):
     ]  # what is named in the file, and tokens that always end
     assert chat_templates(file.values, "x.gguf") == {"default": "default one", "tool_use": "other"}
     added = {token["content"]: token["special"] for token in tokenizer_json(vocabulary)["added_tokens"]}
-    assert added == {"<|im_end|>": True, "<eos>": True, "</think>": False}
+    assert added == {"<|im_end|>": True, "<|eot_id|>": True, "<eos>": True, "</think>": False}
     file.close()
 
 

@@ -16,6 +16,7 @@ def _alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _alphabet()
+_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 
 def bytes_of(token: str) -> bytes:
@@ -24,3 +25,8 @@ def bytes_of(token: str) -> bytes:
     if None in found:
         return token.encode("utf-8")
     return bytes(byte for byte in found if byte is not None)
+
+
+def text_of(token: bytes) -> str:
+    """The token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
+    return "".join(map(_CHARACTER_OF.__getitem__, token))

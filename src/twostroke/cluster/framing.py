@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from twostroke.types.decoders import msgpack_decoder
 from twostroke.wire.frames import Frame
 
 MAX_FRAME_BYTES = 64 << 20
@@ -23,7 +24,7 @@ class WireError(ValueError):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
+_decoder = msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:

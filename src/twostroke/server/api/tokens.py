@@ -14,7 +14,7 @@ import msgspec
 
 from twostroke.server.api.model_list import check_model
 from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
-from twostroke.server.gate.decode import decode
+from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
@@ -23,6 +23,7 @@ MAX_TOKENS = 1024 * 1024
 SLICE = 16 * 1024
 
 
+@body_kind
 class TokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /tokenize: a prompt, or messages for the chat template."""
 
@@ -38,6 +39,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     continue_final_message: bool | None = None
 
 
+@body_kind
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /detokenize."""
 

@@ -1,4 +1,4 @@
-"""msgspec builds the types of bytes in one place (types/decoders.py), when modules are imported: never as bytes are read."""
+"""msgspec builds types in one place (types/decoders.py) when modules are imported, and never while bytes are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def faults(tree: ast.AST) -> Iterator[str]:
                 if alias.name in ("convert", "decode", "Decoder"):
                     yield f"{node.lineno}: imports msgspec's {alias.name}"
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from (f"{call.lineno}: {_name(call)} inside a function" for call in _calls(node) if _name(call) in BUILDERS)
+            built = [call for call in _calls(node) if _name(call) in BUILDERS]
+            yield from (f"{call.lineno}: {_name(call)} inside a function" for call in built)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value).split(".")[-1]
             typed = len(node.args) > 1 or any(keyword.arg in ("type", None) for keyword in node.keywords)

@@ -1,8 +1,7 @@
-"""The first requests of a fresh process come at once, in several threads: what is made with the first use is made whole."""
+"""The first requests of a fresh server come at once, in several threads, and end none of its processes."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -15,8 +14,11 @@ from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.gate.decode import BODY_KINDS, decode
 from twostroke.types.errors import InvalidRequest
 
-BODY = (b'{"model": "m", "prompt": "a", "messages": [{"role": "user", "content": "a"}], "stream_options": {}, "max_tokens": 5,'
-        b'"input": "a", "tools": [], "query": "a", "documents": ["b"], "lora_name": "a", "lora_path": "b", "tokens": [1]}')
+BODY = (
+    b'{"model": "m", "prompt": "a", "messages": [{"role": "user", "content": "a"}], "stream_options": {}, "tools": [],'
+    b'"max_tokens": 5, "input": "a", "query": "a", "documents": ["b"], "lora_name": "a",'
+    b'"lora_path": "b", "tokens": [1]}'
+)
 kinds = [*BODY_KINDS]
 
 def ask(barrier, place):
@@ -51,7 +53,7 @@ for _ in range(int(sys.argv[1])):
     ended[status] = ended.get(status, 0) + 1
 print(ended)
 """
-"""A process that has imported the modules and read nothing is copied, as often as asked: each copy is as a fresh server."""
+"""A process imports the modules and reads nothing. It is copied as often as asked, and each copy is a fresh server."""
 
 
 def test_200_fresh_processes_read_their_first_bodies_in_eight_threads() -> None:

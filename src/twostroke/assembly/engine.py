@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
@@ -148,7 +149,7 @@ class Heart:
         """The stepper's session."""
         return self.stepper.session
 
-    @cached_property
+    @made_once
     def explainer(self) -> Explainer:
         """Says why requests of this engine took as long as they did."""
         settings = self.resolved

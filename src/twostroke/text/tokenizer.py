@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +26,7 @@ from twostroke.types.errors import (
     UnsupportedModel,
     prompt_too_long,
 )
+from twostroke.types.made_once import made_once
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
@@ -147,15 +147,15 @@ class Tokenizer:
         found: int | None = self._library.token_to_id(token)
         return found
 
-    @cached_property
+    @made_once
     def _text_frame(self) -> Frame:
         return frame_of(self._library, False)
 
-    @cached_property
+    @made_once
     def _pair_frame(self) -> Frame:
         return frame_of(self._library, True)
 
-    @cached_property
+    @made_once
     def _bound(self) -> TokenBound | None:
         """Made with the first long text: it goes over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None

@@ -22,7 +22,7 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
-from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, own_template
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -238,7 +238,9 @@ def build_heart(
 ) -> Heart:
     """Load the weights and put the engine together. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
-    tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
+    template_file = own_template(found.resolver)
+    tokenizer = Tokenizer.from_folder(folder, template_file)
+    generation = read_generation_defaults(folder)
     device, closing = found.device, ExitStack()
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
@@ -289,7 +291,7 @@ def build_heart(
     return Heart(
         stepper,
         tokenizer,
-        chat_template.ChatTemplate.from_folder(folder) if read_sources(folder) else None,
+        chat_template.ChatTemplate.from_folder(folder, template_file) if read_sources(folder, template_file) else None,
         spec,
         resolved,
         found.name,

@@ -33,6 +33,12 @@ def name_of(folder: ModelFolder) -> str:
     return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
+def own_template(resolver: Resolver) -> Path | None:
+    """The file of --chat-template, which counts over the model's own template; None without it."""
+    asked = resolver.asked_value("chat_template")
+    return None if asked is None else Path(asked).expanduser()
+
+
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:

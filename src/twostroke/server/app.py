@@ -57,6 +57,8 @@ from twostroke.server.errors import (
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.gate.one_path import OnePath
+from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate, client_of
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
@@ -75,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """The app, behind the gate (Host, Origin, key) and the boundary (request id, last net).
+    """The app, behind the gate (Host, Origin, key), one form of paths, the boundary (request id, last net), and CORS.
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -94,9 +96,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    return Boundary(
-        Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id, parts.listeners, parts.wall_clock
-    )
+    gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
+    return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
 
 def routes_of(parts: ServerParts) -> list[Route]:

@@ -26,6 +26,7 @@ from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
@@ -86,7 +87,8 @@ class ServerParts:
     fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
-    what makes prompts of texts; both None where the model generates text.
+    what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
+    other_names: further names of the model.
     """
 
     engine: AsyncEngine
@@ -119,6 +121,13 @@ class ServerParts:
     reranker: Reranker | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
+    reach: Reach = field(default_factory=Reach)
+    other_names: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model itself, the one for messages first."""
+        return (self.served_name, *self.other_names)
 
     @property
     def task(self) -> Task:

@@ -54,7 +54,7 @@ class TextOptions(msgspec.Struct, kw_only=True):
 class ResponsesRequest(msgspec.Struct, kw_only=True):
     """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
 
-    model: str
+    model: str | None = None
     input: str | list[dict[str, Any]]
     instructions: str | None = None
     max_output_tokens: int | None = None

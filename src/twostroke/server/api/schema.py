@@ -58,7 +58,7 @@ class Tool(msgspec.Struct, kw_only=True):
 class GenerationRequest(msgspec.Struct, kw_only=True):
     """The fields that both kinds of request share. Every optional one may be null."""
 
-    model: str
+    model: str | None = None
     n: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None

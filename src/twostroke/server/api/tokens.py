@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.model_list import check_model
+from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
 from twostroke.server.api.sse import line_json
 from twostroke.server.gate.decode import body_kind, decode
@@ -51,8 +51,7 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
 def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
     """count, max_model_len, tokens, token_strs. Raises InvalidRequest, HttpProblem."""
     request = decode(body, TokenizeRequest)
-    if request.model is not None:
-        check_model(request.model, parts)
+    asked_model(request.model, parts)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
     prompt = request.prompt or ""
@@ -108,8 +107,7 @@ def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
 def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
     """prompt. Raises InvalidRequest, HttpProblem."""
     request = decode(body, DetokenizeRequest)
-    if request.model is not None:
-        check_model(request.model, parts)
+    asked_model(request.model, parts)
     if len(request.tokens) > MAX_TOKENS:
         raise InvalidRequest(f"tokens has more than {MAX_TOKENS:,} entries.", param="tokens")
     wrong = next((i for i in request.tokens if not 0 <= i < 2**31), None)

@@ -37,7 +37,7 @@ from twostroke.weights.kept_folder import make_folder
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "5"
+VERSION = "6"
 
 
 class Unfolded(Struct, frozen=True):

@@ -73,6 +73,7 @@ def build_front(
     resolved = resolver.resolved()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
+    grammars.prepare()
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,

@@ -12,18 +12,17 @@ from collections import OrderedDict
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twostroke.text.grammar.check import checked
+from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
+from twostroke.text.grammar.library import Matcher
 from twostroke.text.grammar.machine import GrammarMachine
-from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
+from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens
 from twostroke.text.grammar.trials import Trials
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
-
-if TYPE_CHECKING:
-    import llguidance
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,20 @@ class GrammarCompiler:
         limits: GrammarLimits | None = None,
     ) -> None:
         self._vocabulary = vocabulary
-        self._vocab_size = vocab_size
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
         self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
         self._lock = threading.Lock()  # guards the two below
         self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
-        self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
+        self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
         self._guard: GrammarGuard | None = None  # the trial thread's own
+
+    def prepare(self) -> None:
+        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so."""
+        if self._end_token_ids and self._vocabulary.tokens_are_bytes:
+            self._builds.submit(self._tokens.vocabulary)
+            self._trials.before(lambda: self._started_guard().start())
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
@@ -134,24 +138,21 @@ class GrammarCompiler:
         thread."""
         source = self._found(grammar)  # it may have been kept since the request for it came
         if source is None:
-            if self._guard is None:
-                self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
-            source = self._guard.source(grammar.kind, checked(grammar))
+            source = self._started_guard().source(grammar.kind, checked(grammar))
             self._keep(grammar, source)
         return source
 
     def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
         """Compile `count` machines. The guard's process has done the same work within its limits."""
-        import llguidance
-
-        tokens = self._vocabulary_tokens()[1]
-        limits = llguidance.LLParserLimits(**self._library_limits())
+        vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
         until_s = time.thread_time() + self._limits.compile_s
         for _ in range(count):
-            matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
-            if matcher.is_error():
-                raise InvalidRequest(f"The {grammar.kind.words} cannot be used.", param="grammar")
+            matcher = Matcher(vocabulary, source, limits)
+            if not made and matcher.mask() is None:
+                raise InvalidRequest(
+                    f"The {grammar.kind.words} cannot be used: {in_users_terms(matcher.fault)}.", param="grammar"
+                )
             made.append(GrammarMachine(matcher))
             if time.thread_time() > until_s:
                 raise InvalidRequest(
@@ -159,17 +160,15 @@ class GrammarCompiler:
                 )
         return tuple(made)
 
-    def _vocabulary_tokens(self) -> tuple[Tokens, llguidance.LLTokenizer]:
-        with self._lock:
-            if self._tokens is None:
-                tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
-                self._tokens = (tokens, grammar_tokens(tokens, self._end_token_ids))
-            return self._tokens
+    def _started_guard(self) -> GrammarGuard:
+        """It runs in the trial thread."""
+        if self._guard is None:
+            self._guard = GrammarGuard(self._opening())
+        return self._guard
 
-    def _opening(self, tokens: Tokens) -> GuardOpening:
+    def _opening(self) -> GuardOpening:
         return GuardOpening(
-            tokens.tokens,
-            tokens.special_token_ids,
+            self._tokens.trial(),
             self._end_token_ids,
             self._library_limits(),
             self._limits.compile_s,

@@ -1,6 +1,6 @@
 """The program of the guard's process: compiles one grammar after another, and may be killed at any of them.
 
-First line in: {"tokens": [hex], "special": [id], "ends": [id], "limits": {...}, "wall_s": s, "memory_bytes": n}.
+First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s, "memory_bytes": n}.
 Each line after it: {"kind": k, "text": t}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.
@@ -32,7 +32,9 @@ class _Tokens:
     """What llguidance's TokenizerWrapper reads."""
 
     def __init__(self, opening: dict[str, Any]) -> None:
-        self.tokens = [bytes.fromhex(token) for token in opening["tokens"]]
+        self.tokens = [b""] * opening["rows"]
+        for token_id, token in opening["tokens"].items():
+            self.tokens[int(token_id)] = bytes.fromhex(token)
         self.special_token_ids = opening["special"]
         self.eos_token_id = opening["ends"][0]
         self.bos_token_id = None
@@ -76,14 +78,17 @@ def _lark(text: str) -> str:
 
 
 def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLParserLimits) -> str:
-    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is."""
+    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is.
+
+    That no token can begin is no fault here, because these tokens are a few of the model's.
+    """
     import llguidance
 
     matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
     if not matcher.is_error():
         matcher.compute_bitmask()
     fault = matcher.get_error()
-    return "no text can fit it" if fault.startswith("NoExtension") else fault
+    return "" if fault.startswith("NoExtension") else fault
 
 
 def _limit_memory(memory_bytes: int) -> None:

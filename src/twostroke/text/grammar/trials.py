@@ -58,6 +58,10 @@ class Trials:
         made.add_done_callback(lambda done: self._left(grammar, done))
         return made
 
+    def before(self, work: Callable[[], object]) -> None:
+        """Do this in the thread of the trials, before those that come later."""
+        self._pool.submit(work)
+
     def close(self, last: Callable[[], object]) -> None:
         """Finish what waits, call `last` in the thread of the trials, end."""
         self._pool.submit(last)

@@ -63,6 +63,7 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
 from twostroke.env import Machine, asked_by_environment, read_machine
+from twostroke.heap import trim
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
@@ -248,7 +249,7 @@ def build_heart(
     grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
     closing.callback(grammars.close)
     if serving:
-        grammars.prepare()
+        grammars.prepare(trim)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)

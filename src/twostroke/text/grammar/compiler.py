@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -72,10 +72,18 @@ class GrammarCompiler:
         self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
         self._guard: GrammarGuard | None = None  # the trial thread's own
 
-    def prepare(self) -> None:
-        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so."""
+    def prepare(self, made: Callable[[], object]) -> None:
+        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so.
+
+        made: called afterwards. Making the vocabulary takes four times the memory that is kept.
+        """
+
+        def make() -> None:
+            self._tokens.vocabulary()
+            made()
+
         if self._end_token_ids and self._vocabulary.tokens_are_bytes:
-            self._builds.submit(self._tokens.vocabulary)
+            self._builds.submit(make)
             self._trials.before(lambda: self._started_guard().start())
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:

@@ -1,6 +1,7 @@
 """The program of the guard's process: compiles one grammar after another, and may be killed at any of them.
 
-First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s, "memory_bytes": n}.
+First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s,
+"memory_bytes": n}.
 Each line after it: {"kind": k, "text": t}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.

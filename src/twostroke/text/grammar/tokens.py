@@ -12,7 +12,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from twostroke.heap import trim
 from twostroke.text.grammar.library import Vocabulary
 
 TRIAL_TOKENS = 4096
@@ -69,8 +68,6 @@ class Tokens:
                 self._made = Vocabulary(rows, self._special_ids, self._ends)
                 with self._reading:
                     self._trial, self._rows = self._trial or self._sample(rows), None
-                del rows
-                trim()  # making it took four times what is kept
             return self._made
 
     def _read(self) -> list[bytes]:

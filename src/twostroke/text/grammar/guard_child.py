@@ -24,9 +24,13 @@ OPTIONS = '%llguidance {"no_forcing": true}\n'
 """Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
 a long text, and a special token's name in a schema would become the special token."""
 
-WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
-"""White space between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount
-of white space sometimes writes nothing else."""
+FORM: dict[str, Any] = {
+    "item_separator": ", ?",
+    "key_separator": ": ?",
+    "whitespace_flexible": False,
+    "lenient": False,
+}
+"""How JSON is written: one space or none after a comma and a colon, and no other white space between the parts."""
 
 
 class _Tokens:
@@ -59,9 +63,7 @@ def source_of(kind: str, text: str) -> str:
     schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
     if isinstance(schema, bool):  # the library wants an object to add its options to
         schema = {} if schema else {"enum": []}
-    asked = schema.get("x-guidance")
-    own = asked if isinstance(asked, dict) else {}
-    schema["x-guidance"] = {**own, "whitespace_pattern": WHITESPACE, "lenient": False}
+    schema["x-guidance"] = FORM
     return f"{OPTIONS}start: %json {json.dumps(schema)}"
 
 

@@ -1,4 +1,4 @@
-"""One request's way through a grammar.
+"""One request's way through a grammar, or through several that a text must fit together.
 
 Knows: the library's matcher.
 Must not know: the sampler, how the grammar was compiled.
@@ -6,39 +6,57 @@ Must not know: the sampler, how the grammar was compiled.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
 from twostroke.text.grammar.library import Matcher
 from twostroke.types.grammar import GrammarFault
 
 
 class GrammarMachine:
-    """A TokenMask. Owns its matcher; nothing that moves is shared with other machines."""
+    """A TokenMask. Owns its matchers; nothing that moves is shared with other machines."""
 
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = matcher
+    def __init__(self, matchers: Sequence[Matcher]) -> None:
+        self._matchers = tuple(matchers)
         self._fault: str | None = None
         self.num_tokens = 0
 
     def feed(self, token_id: int) -> None:
         """Take in the next output token; one that the grammar forbids is a fault that `bits` raises."""
         self.num_tokens += 1
-        if self._fault is None and not self._matcher.consume(token_id):
-            self._fail()
+        self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
         """Go back to when it had `num_tokens`; a fault stays."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
-        if back and self._fault is None and not self._matcher.rollback(back):
-            self._fail()
+        if back:
+            self._each(lambda matcher: matcher.rollback(back))
 
     def bits(self) -> bytes:
         """See TokenMask. Where the grammar is at its end, the end tokens alone."""
-        bits = None if self._fault is not None else self._matcher.mask()
-        if bits is None:
-            self._fail()
-            raise GrammarFault(self._fault)
-        return bits
+        masks: list[bytes] = []
 
-    def _fail(self) -> None:
-        if self._fault is None:
-            self._fault = f"the grammar cannot be followed ({self._matcher.fault[:200]})"
+        def made(matcher: Matcher) -> bool:
+            mask = matcher.mask()
+            masks.append(mask or b"")
+            return mask is not None
+
+        self._each(made)
+        if self._fault is None and len(masks) > 1:
+            masks = [self._common(masks)]
+        if self._fault is not None:
+            raise GrammarFault(self._fault)
+        return masks[0]
+
+    def _common(self, masks: Sequence[bytes]) -> bytes:
+        common = np.bitwise_and.reduce([np.frombuffer(mask, np.uint8) for mask in masks])
+        if not common.any():
+            self._fault = "the grammar cannot be followed (no token fits all of its parts)"
+        return common.tobytes()
+
+    def _each(self, move: Callable[[Matcher], bool]) -> None:
+        for matcher in self._matchers:
+            if self._fault is None and not move(matcher):
+                self._fault = f"the grammar cannot be followed ({matcher.fault[:200]})"

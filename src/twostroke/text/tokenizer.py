@@ -127,10 +127,16 @@ class Tokenizer:
                 self._known_bytes[token_id] = found
         return found
 
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        """`token_bytes` of the first `num_rows` ids. Nothing is kept, so that a whole vocabulary takes no memory."""
+        return [self._find_bytes(token_id) for token_id in range(num_rows)]
+
     def _find_bytes(self, token_id: int) -> bytes:
         token = self._library.id_to_token(token_id)
-        if token is None:
-            return b""
+        return b"" if token is None else self._written(token, token_id)
+
+    def _written(self, token: str, token_id: int) -> bytes:
+        """The bytes of a token, given as its vocabulary writes it."""
         if token_id in self.special_ids:
             return token.encode("utf-8")
         if self._byte_alphabet:

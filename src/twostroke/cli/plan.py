@@ -113,8 +113,8 @@ def command(
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
     Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
-    never was). With --tensor-parallel or --pipeline-parallel: what each process needs, and what they exchange. The
-    exit code is 4 where not even one sequence fits.
+    never was, and guessed where it is too busy for that). With --tensor-parallel or --pipeline-parallel: what each
+    process needs, and what they exchange. The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place

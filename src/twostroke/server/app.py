@@ -40,6 +40,7 @@ from twostroke.server.api.shapes.completion import CompletionShape
 from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
+from twostroke.server.api.sse import line_json
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
@@ -265,7 +266,7 @@ def _version(parts: ServerParts) -> Endpoint:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(line_json(value), status, media_type="application/json")
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -54,7 +54,8 @@ def build_server(
     forecast = _forecast(found)
     quarantine = Quarantine(notes)
     witness = None if notes is None else quarantine
-    heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast), witness)
+    listening = Listeners(metrics, forecast)
+    heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, serving=True)
     resolved = heart.resolved
     if heart.adapters is not None:
         for name in (resolved["served_name"], *resolved["other_names"]):

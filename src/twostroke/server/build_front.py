@@ -21,7 +21,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
-from twostroke.heap import keep_little
+from twostroke.heap import keep_little, trim
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
@@ -74,6 +74,7 @@ def build_front(
     resolved = resolver.resolved()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
+    grammars.prepare(trim)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from twostroke.server.api.grammar import AskedGrammar, grammar_of
+from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
@@ -97,9 +97,11 @@ def call_of_chat(
     template = _template_for(request, parts)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     tools = tool_use(request, template.form, parts.tokenizer)
-    form = _form_of(grammar_of(request), tools)
-    params = _params(request, logprobs, request.max_tokens, form, parts)
     prompt = _render(request, tools, template, parts.tokenizer, prefill)
+    form = _form_of(grammar_of(request), tools)
+    if not (prefill or request.continue_final_message or _free_text_first(tools)):
+        form = after_thought(form, template.form.reasoning, prompt.text, special_ids_of(parts.tokenizer))
+    params = _params(request, logprobs, request.max_tokens, form, parts)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
@@ -165,13 +167,18 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
     return AskedGrammar(tools.grammar, "tools")
 
 
+def _free_text_first(tools: ToolUse) -> bool:
+    """True where the answer is any text in which calls are held to their schemas: a thought is a part of it."""
+    return tools.grammar is not None and not tools.forced
+
+
 def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
-    """How to read the answer: one that is held to a form has no place for reasoning."""
+    """How to read the answer: one that is held to a form has a place for reasoning before it, or none."""
     if tools.grammar is not None and own.tools is not None:
         own = structs.replace(own, tools=tools.style)
-    if asked.grammar is None or (tools.grammar is not None and not tools.forced):
+    if asked.grammar is None or _free_text_first(tools):
         return own
-    return TurnForm(None, own.tools if tools.forced else None)
+    return TurnForm(own.reasoning if asked.grammar.thought else None, own.tools if tools.forced else None)
 
 
 def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:

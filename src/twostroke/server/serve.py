@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
-from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol
+from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, Patience
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
 from twostroke.server.socket_file import UNIX, path_of
@@ -118,9 +118,13 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
 
 def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
+    limits = parts.limits
+    patience = Patience(
+        limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.engine.gauges().waiting > 0
+    )
     config = uvicorn.Config(
         create_app(parts),
-        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, header_s=parts.limits.header_s)),
+        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, patience=patience)),
         ws="none",
         lifespan="off",
         log_config=None,

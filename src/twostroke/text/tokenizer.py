@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +27,7 @@ from twostroke.types.errors import (
     UnsupportedModel,
     prompt_too_long,
 )
+from twostroke.types.made_once import made_once
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
@@ -127,10 +127,16 @@ class Tokenizer:
                 self._known_bytes[token_id] = found
         return found
 
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        """`token_bytes` of the first `num_rows` ids. Nothing is kept, so that a whole vocabulary takes no memory."""
+        return [self._find_bytes(token_id) for token_id in range(num_rows)]
+
     def _find_bytes(self, token_id: int) -> bytes:
         token = self._library.id_to_token(token_id)
-        if token is None:
-            return b""
+        return b"" if token is None else self._written(token, token_id)
+
+    def _written(self, token: str, token_id: int) -> bytes:
+        """The bytes of a token, given as its vocabulary writes it."""
         if token_id in self.special_ids:
             return token.encode("utf-8")
         if self._byte_alphabet:
@@ -151,15 +157,15 @@ class Tokenizer:
         found: int | None = self._library.token_to_id(token)
         return found
 
-    @cached_property
+    @made_once
     def _text_frame(self) -> Frame:
         return frame_of(self._library, False)
 
-    @cached_property
+    @made_once
     def _pair_frame(self) -> Frame:
         return frame_of(self._library, True)
 
-    @cached_property
+    @made_once
     def _bound(self) -> TokenBound | None:
         """Made with the first long text: it goes over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None

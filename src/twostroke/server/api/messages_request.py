@@ -16,7 +16,7 @@ from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat, require_tokens
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.types.errors import InvalidRequest
@@ -42,6 +42,7 @@ class Message(msgspec.Struct, kw_only=True):
     content: str | list[dict[str, Any]]
 
 
+@body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
     """POST /v1/messages/count_tokens. Every optional field may be null; hints without a contract are ignored."""
 
@@ -61,6 +62,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     parse_special: bool | None = None  # extension: as in chat completions
 
 
+@body_kind
 class MessagesRequest(CountRequest, kw_only=True):
     """POST /v1/messages."""
 

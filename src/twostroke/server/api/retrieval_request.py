@@ -20,7 +20,7 @@ from twostroke.retrieval.reranker import PairOptions, Reranker, pairs_of
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import decode
+from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
@@ -51,6 +51,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     truncate: Any = None
 
 
+@body_kind
 class EmbeddingRequest(TextRequest, kw_only=True):
     """POST /v1/embeddings. input: a text, texts, token ids, or lists of token ids."""
 
@@ -78,6 +79,7 @@ class RankedDocument(msgspec.Struct, kw_only=True):
     text: str
 
 
+@body_kind
 class RerankRequest(TextRequest, kw_only=True):
     """POST /v1/rerank. top_n: how many of the best are answered. max_tokens_per_doc: each document is cut to it."""
 
@@ -93,6 +95,7 @@ class RerankRequest(TextRequest, kw_only=True):
     top_k: Any = None
 
 
+@body_kind
 class ScoreRequest(TextRequest, kw_only=True):
     """POST /v1/score. One first text for all second ones, or one each."""
 

@@ -14,7 +14,8 @@ import msgspec
 
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
-from twostroke.server.gate.decode import decode
+from twostroke.server.api.sse import line_json
+from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
@@ -23,6 +24,7 @@ MAX_TOKENS = 1024 * 1024
 SLICE = 16 * 1024
 
 
+@body_kind
 class TokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /tokenize: a prompt, or messages for the chat template."""
 
@@ -38,6 +40,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     continue_final_message: bool | None = None
 
 
+@body_kind
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /detokenize."""
 
@@ -85,7 +88,7 @@ def _written(items: list[Any]) -> msgspec.Raw:
     """The JSON of a list, which is emptied: both in slices, because no other thread runs while one slice is written or
     given back. A million ids at once would hold up every stream."""
     starts = range(0, len(items), SLICE)
-    raw = b",".join([msgspec.json.encode(items[start : start + SLICE])[1:-1] for start in starts])
+    raw = b",".join([line_json(items[start : start + SLICE])[1:-1] for start in starts])
     while items:
         del items[-SLICE:]
     return msgspec.Raw(b"[" + raw + b"]")

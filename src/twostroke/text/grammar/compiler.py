@@ -9,21 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twostroke.text.grammar.check import checked
+from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
+from twostroke.text.grammar.library import Matcher
 from twostroke.text.grammar.machine import GrammarMachine
-from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
-from twostroke.text.grammar.trials import Trials
+from twostroke.text.grammar.numbers import bounded
+from twostroke.text.grammar.thought import after_thought
+from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens
+from twostroke.text.grammar.trials import Sources, Trials
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
-
-if TYPE_CHECKING:
-    import llguidance
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,28 @@ class GrammarCompiler:
         limits: GrammarLimits | None = None,
     ) -> None:
         self._vocabulary = vocabulary
-        self._vocab_size = vocab_size
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
         self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
         self._lock = threading.Lock()  # guards the two below
-        self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
-        self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
+        self._kept: OrderedDict[Grammar, Sources] = OrderedDict()  # of those that passed
+        self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
         self._guard: GrammarGuard | None = None  # the trial thread's own
+
+    def prepare(self, made: Callable[[], object]) -> None:
+        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so.
+
+        made: called afterwards. Making the vocabulary takes four times the memory that is kept.
+        """
+
+        def make() -> None:
+            self._tokens.vocabulary()
+            made()
+
+        if self._end_token_ids and self._vocabulary.tokens_are_bytes:
+            self._builds.submit(make)
+            self._trials.before(lambda: self._started_guard().start())
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
@@ -80,9 +94,9 @@ class GrammarCompiler:
         Raises Overloaded where too many wait, InvalidRequest where no grammar fits this model. The future raises
         InvalidRequest with the grammar's fault.
         """
-        source = self._found(grammar)
-        if source is not None:
-            return self._builds.submit(self._machines, grammar, source, count)
+        sources = self._found(grammar)
+        if sources is not None:
+            return self._builds.submit(self._machines, grammar, sources, count)
         self._check_model()
         return self._after(self._trials.join(grammar), grammar, count)
 
@@ -95,7 +109,7 @@ class GrammarCompiler:
         self._trials.close(self._end_guard)
         self._builds.shutdown(wait=True, cancel_futures=False)
 
-    def _after(self, trial: Future[str], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+    def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
         """Machines of the source that the trial brings. Cancelling the future ends the wait for the trial, too."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
@@ -107,7 +121,7 @@ class GrammarCompiler:
             except BaseException as error:
                 made.set_exception(error)
 
-        def tried(_: Future[str]) -> None:
+        def tried(_: Future[Sources]) -> None:
             if not trial.cancelled():
                 self._builds.submit(build)
 
@@ -129,47 +143,47 @@ class GrammarCompiler:
         if self._guard is not None:
             self._guard.close()
 
-    def _tried(self, grammar: Grammar) -> str:
-        """The source of a grammar that was checked here and tried in the guard's process. It runs in the trial
+    def _tried(self, grammar: Grammar) -> Sources:
+        """The sources of a grammar that was checked here and tried in the guard's process. It runs in the trial
         thread."""
-        source = self._found(grammar)  # it may have been kept since the request for it came
-        if source is None:
-            if self._guard is None:
-                self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
-            source = self._guard.source(grammar.kind, checked(grammar))
-            self._keep(grammar, source)
-        return source
+        sources = self._found(grammar)  # they may have been kept since the request for them came
+        if sources is None:
+            source = self._started_guard().source(grammar.kind, checked(grammar))
+            more = bounded(source)
+            sources = (source,) if more is None else (source, more)
+            if grammar.thought is not None:
+                sources = tuple(after_thought(each, grammar.thought) for each in sources)
+            self._keep(grammar, sources)
+        return sources
 
-    def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
+    def _machines(self, grammar: Grammar, sources: Sources, count: int) -> tuple[TokenMask, ...]:
         """Compile `count` machines. The guard's process has done the same work within its limits."""
-        import llguidance
-
-        tokens = self._vocabulary_tokens()[1]
-        limits = llguidance.LLParserLimits(**self._library_limits())
+        vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
         until_s = time.thread_time() + self._limits.compile_s
         for _ in range(count):
-            matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
-            if matcher.is_error():
-                raise InvalidRequest(f"The {grammar.kind.words} cannot be used.", param="grammar")
-            made.append(GrammarMachine(matcher))
+            matchers = [Matcher(vocabulary, source, limits) for source in sources]
+            for matcher in () if made else matchers:
+                if matcher.mask() is None:
+                    raise InvalidRequest(
+                        f"The {grammar.kind.words} cannot be used: {in_users_terms(matcher.fault)}.", param="grammar"
+                    )
+            made.append(GrammarMachine(matchers))
             if time.thread_time() > until_s:
                 raise InvalidRequest(
                     f"The {grammar.kind.words} takes too long to compile for {count} completions.", param="grammar"
                 )
         return tuple(made)
 
-    def _vocabulary_tokens(self) -> tuple[Tokens, llguidance.LLTokenizer]:
-        with self._lock:
-            if self._tokens is None:
-                tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
-                self._tokens = (tokens, grammar_tokens(tokens, self._end_token_ids))
-            return self._tokens
+    def _started_guard(self) -> GrammarGuard:
+        """It runs in the trial thread."""
+        if self._guard is None:
+            self._guard = GrammarGuard(self._opening())
+        return self._guard
 
-    def _opening(self, tokens: Tokens) -> GuardOpening:
+    def _opening(self) -> GuardOpening:
         return GuardOpening(
-            tokens.tokens,
-            tokens.special_token_ids,
+            self._tokens.trial(),
             self._end_token_ids,
             self._library_limits(),
             self._limits.compile_s,
@@ -187,17 +201,17 @@ class GrammarCompiler:
             "verbose_errors": False,
         }
 
-    def _found(self, grammar: Grammar) -> str | None:
+    def _found(self, grammar: Grammar) -> Sources | None:
         with self._lock:
             if grammar in self._kept:
                 self._kept.move_to_end(grammar)
             return self._kept.get(grammar)
 
-    def _keep(self, grammar: Grammar, source: str) -> None:
+    def _keep(self, grammar: Grammar, sources: Sources) -> None:
         with self._lock:
-            self._kept[grammar] = source
+            self._kept[grammar] = sources
             while len(self._kept) > self._limits.cached or self._kept_bytes() > self._limits.cached_bytes:
                 self._kept.popitem(last=False)
 
     def _kept_bytes(self) -> int:
-        return sum(len(grammar.text) + len(source) for grammar, source in self._kept.items())
+        return sum(len(grammar.text) + sum(map(len, sources)) for grammar, sources in self._kept.items())

@@ -19,6 +19,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from twostroke.text.grammar.faults import in_users_terms
+from twostroke.text.grammar.tokens import TrialTokens
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import GrammarKind
 
@@ -30,8 +31,7 @@ _READ_BYTES = 65536
 class GuardOpening(Struct, frozen=True):
     """The process's first message. limits: of llguidance's LLParserLimits, by name."""
 
-    tokens: Sequence[bytes]
-    special_ids: Sequence[int]
+    trial: TrialTokens
     end_token_ids: Sequence[int]
     limits: dict[str, Any]
     wall_s: float
@@ -41,8 +41,9 @@ class GuardOpening(Struct, frozen=True):
         """The opening as a line of JSON."""
         return _line(
             {
-                "tokens": [token.hex() for token in self.tokens],
-                "special": list(self.special_ids),
+                "rows": self.trial.num_rows,
+                "tokens": {token_id: token.hex() for token_id, token in self.trial.tokens.items()},
+                "special": list(self.trial.special_ids),
                 "ends": list(self.end_token_ids),
                 "limits": self.limits,
                 "wall_s": self.wall_s,
@@ -52,12 +53,16 @@ class GuardOpening(Struct, frozen=True):
 
 
 class GrammarGuard:
-    """Tries grammars in a process, for one thread. The process starts with the first grammar, and again with the next
-    one after it was killed."""
+    """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar, and again
+    with the next one after it was killed."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening
         self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, so that the first grammar does not wait for it. Raises BackendError."""
+        self._started()
 
     def source(self, kind: GrammarKind, text: str) -> str:
         """The grammar in llguidance's own language, known to compile within the limits. Raises InvalidRequest."""

@@ -1,0 +1,222 @@
+"""Numbers that end, and that a double or 64 bits hold.
+
+The compiler's numbers have any count of digits, and a model that is unsure writes digits for ever. So a second grammar
+stands next to one that may write fractions: the same, with any JSON in the place of each schema and with numbers of
+bounded length. A token must be allowed by both. Bounds of integers are made narrower in the schema itself.
+
+Knows: the compiler's numbers and their limits, JSON Schema's keywords of numbers.
+Must not know: tokens, the compiler's process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+from twostroke.text.grammar.guard_child import FORM
+from twostroke.text.grammar.pointers import shown
+from twostroke.text.grammar.unheld import LARGEST_MULTIPLE
+from twostroke.types.errors import InvalidRequest
+
+Schema = dict[str, Any]
+LARGEST_INT = 2**63 - 1024
+"""The largest double below 2**63: the compiler keeps the bounds of integers as doubles."""
+LARGEST_HELD = 1e15
+"""The largest bound of a fraction that the compiler's patterns hold."""
+MAX_LISTED = 1024
+"""Values of a range of integers that are listed where the compiler could not hold its bounds."""
+FRACTION_DIGITS = 17
+_EXACT = 2**53
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
+
+
+def narrowed_number(schema: Schema, at: str) -> Schema:
+    """The schema with bounds of numbers that the compiler holds, as narrow as the given ones or narrower.
+
+    Raises InvalidRequest where no integer of 64 bits fits.
+    """
+    kinds = schema.get("type")
+    types = kinds if isinstance(kinds, list) else [kinds]
+    if any(not _is_number(schema[name]) for name in _BOUNDS if name in schema and not _is_flag(schema, name)):
+        return schema  # the compiler says what is wrong
+    if "integer" in types and "number" not in types:
+        return _narrowed_integer(schema, at)
+    return _narrowed_fraction(schema, at) if any(name in schema for name in (*_BOUNDS, "multipleOf")) else schema
+
+
+def bounded(source: str) -> str | None:
+    """The second grammar of one in the compiler's language; None where it writes no fraction."""
+    places, free = 0, False
+
+    def replaced(rule: re.Match[str]) -> str:
+        nonlocal places, free
+        schema = json.loads(rule[2])
+        if schema.pop("x-guidance", None) != FORM:
+            return rule[0]
+        free = free or _may_write_fractions(schema)
+        places = max(places, _places(schema))
+        return f"{rule[1]}: json_value"
+
+    made = _JSON_RULE.sub(replaced, source)
+    if not free or places < 0:
+        return None
+    return made + "\n" + _JSON.replace("NUMBER_PATTERN", _number_pattern(max(FRACTION_DIGITS, places + 2)))
+
+
+def _narrowed_integer(schema: Schema, at: str) -> Schema:
+    low, high = _integer_bounds(schema)
+    low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+    given = [name for name in _BOUNDS if name in schema]
+    if low > high:
+        if given and not _contradict(schema):
+            raise InvalidRequest(f"No integer of 64 bits fits the {given[0]} at {shown(at)}.", param="grammar")
+        return schema
+    made = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    step = made.get("multipleOf")
+    if isinstance(step, int) and not isinstance(step, bool) and step > LARGEST_MULTIPLE:
+        first, last = -(-low // step), high // step
+        if 0 <= last - first < MAX_LISTED and "enum" not in made:
+            del made["multipleOf"]
+            return {**made, "enum": [n * step for n in range(first, last + 1)]}
+    inner_low, inner_high = _exact_double(low, math.ceil), _exact_double(high, math.floor)
+    if inner_low > inner_high:
+        return {**made, "enum": list(range(low, high + 1))} if "enum" not in made else made
+    return {**made, "minimum": inner_low, "maximum": inner_high}
+
+
+def _integer_bounds(schema: Schema) -> tuple[int, int]:
+    """The least and the largest integer, however large."""
+    lows, highs = [-(2**63)], [2**63 - 1]
+    for name, value in _bounds_of(schema).items():
+        if abs(value) == math.inf:
+            continue
+        if name == "minimum":
+            lows.append(math.ceil(value))
+        elif name == "exclusiveMinimum":
+            lows.append(math.floor(value) + 1)
+        elif name == "maximum":
+            highs.append(math.floor(value))
+        else:
+            highs.append(math.ceil(value) - 1)
+    return max(lows), min(highs)
+
+
+def _narrowed_fraction(schema: Schema, at: str) -> Schema:
+    bounds = {name: value for name, value in _bounds_of(schema).items() if abs(value) < _DOUBLE_MAX}
+    made = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    for name, value in bounds.items():
+        if name.lower().endswith("minimum"):
+            bounds[name] = max(value, -LARGEST_HELD)
+            too_far = value > LARGEST_HELD
+        else:
+            bounds[name] = min(value, LARGEST_HELD)
+            too_far = value < -LARGEST_HELD
+        if too_far:
+            raise InvalidRequest(f"The {name} at {shown(at)} is beyond 1e15, which is not supported.", param="grammar")
+    return {**made, **bounds}
+
+
+_DOUBLE_MAX = 1.7976931348623157e308
+
+
+def _bounds_of(schema: Schema) -> dict[str, Any]:
+    """The bounds as numbers. Draft 4's exclusiveMinimum is true, and the bound is the minimum itself."""
+    found = {name: schema[name] for name in _BOUNDS if name in schema and _is_number(schema[name])}
+    for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(exclusive) is True and plain in found:
+            found[exclusive] = found.pop(plain)
+    return found
+
+
+def _contradict(schema: Schema) -> bool:
+    bounds = _bounds_of(schema)
+    lows = [value for name, value in bounds.items() if name.lower().endswith("minimum")]
+    highs = [value for name, value in bounds.items() if name.lower().endswith("maximum")]
+    return bool(lows and highs) and max(lows) > min(highs)
+
+
+def _exact_double(value: int, towards: Any) -> int:
+    """The next integer inside the range that a double holds as it is."""
+    if abs(value) <= _EXACT:
+        return value
+    step = 2 ** max(0, abs(value).bit_length() - 53)
+    made = (-(-value // step) if towards is math.ceil else value // step) * step
+    return max(-LARGEST_INT, min(LARGEST_INT, made)) if abs(value) > LARGEST_INT else made
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_flag(schema: Schema, name: str) -> bool:
+    return name.startswith("exclusive") and isinstance(schema[name], bool)
+
+
+def _may_write_fractions(schema: Any) -> bool:
+    """False where the schema is seen to allow no number but integers and listed ones."""
+    if not isinstance(schema, dict):
+        return schema is not False
+    named = (schema.get(word) for word in ("$defs", "definitions", "properties", "patternProperties"))
+    inner = [part for each in named if isinstance(each, dict) for part in each.values()]
+    for word in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        inner += schema[word] if isinstance(schema.get(word), list) else []
+    if any(map(_may_write_fractions, inner)):
+        return True
+    if any(word in schema for word in ("enum", "const", "$ref", "anyOf", "oneOf", "allOf")):
+        return False
+    kinds = schema.get("type", ["number"])
+    types = kinds if isinstance(kinds, list) else [kinds]
+    rest = {"object": "additionalProperties", "array": "items"}
+    return "number" in types or any(
+        _may_write_fractions(schema.get(word, True)) for kind, word in rest.items() if kind in types
+    )
+
+
+def _places(schema: Any) -> int:
+    """The most decimal places of a number in the schema; -1 where one is longer than a bounded number."""
+    if isinstance(schema, (dict, list)):
+        inner = schema.values() if isinstance(schema, dict) else schema
+        found = [_places(part) for part in inner]
+        return -1 if -1 in found else max(found, default=0)
+    if not _is_number(schema) or schema == 0:
+        return 0
+    exponent = Decimal(repr(schema)).adjusted()
+    if exponent > 18 and schema not in (2**63 - 1, -(2**63)):
+        return -1
+    return max(0, -int(Decimal(repr(schema)).as_tuple().exponent))
+
+
+def _up_to(digits: str) -> str:
+    """A pattern of the numbers of this many digits that are not above this one."""
+    parts = [digits]
+    for place, digit in enumerate(digits):
+        least = 1 if place == 0 else 0
+        if int(digit) > least:
+            parts.append(f"{digits[:place]}[{least}-{int(digit) - 1}][0-9]{{{len(digits) - place - 1}}}")
+    return "|".join(parts)
+
+
+def _number_pattern(places: int) -> str:
+    """Numbers of 64 bits, with a fraction, and with an exponent that leaves them finite."""
+    whole = f"(0|[1-9][0-9]{{0,17}}|{_up_to(str(2**63 - 1))})"
+    fraction = rf"(\.[0-9]{{1,{places}}})?"
+    small = r"-(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7])"
+    exponent = rf"([eE]({small}|\+?(0?[0-9]{{1,2}}|1[0-9]{{2}}|2[0-7][0-9]|28[0-8])))?"
+    large = rf"[1-9]{fraction}[eE]\+?(289|29[0-9]|30[0-7])"
+    return f"-?({whole}{fraction}{exponent}|{large})|{-(2**63)}"
+
+
+_JSON = r'''json_value: JSON_STRING | JSON_NUMBER | JSON_WORD | json_object | json_array
+json_object: "{" "}" | "{" json_pair (JSON_COMMA json_pair)* "}"
+json_pair: JSON_STRING JSON_COLON json_value
+json_array: "[" "]" | "[" json_value (JSON_COMMA json_value)* "]"
+JSON_COMMA: /COMMA_PATTERN/
+JSON_COLON: /COLON_PATTERN/
+JSON_STRING: /"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/
+JSON_WORD: /true|false|null/
+JSON_NUMBER: /NUMBER_PATTERN/
+'''.replace("COMMA_PATTERN", FORM["item_separator"]).replace("COLON_PATTERN", FORM["key_separator"])

@@ -41,6 +41,7 @@ from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
+from twostroke.server.api.warnings import said_of
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
 from twostroke.server.computed_answer import ComputedAnswer
@@ -167,11 +168,12 @@ def _chat_shape(call: Call, parts: ServerParts) -> Shape:
     return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
 
 
-def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
+def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any] | Response]) -> Endpoint:
     """An answer made of the body alone, and written as JSON, in a worker thread."""
 
     def answer(body: bytes) -> Response:
-        return _json(make(body, parts))
+        made = make(body, parts)
+        return made if isinstance(made, Response) else _json(made)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
@@ -187,8 +189,11 @@ def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     return endpoint
 
 
-def _counted(body: bytes, parts: ServerParts) -> dict[str, Any]:
-    return {"input_tokens": count_tokens(body, parts)}
+def _counted(body: bytes, parts: ServerParts) -> Response:
+    count, warnings = count_tokens(body, parts)
+    response = _json({"input_tokens": count})
+    response.raw_headers += said_of((), warnings)
+    return response
 
 
 def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:

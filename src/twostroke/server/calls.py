@@ -21,7 +21,8 @@ class Call:
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
     progress: report how far the first prompt is. legacy_functions: calls are sent as `function_call`.
-    ignored_fields: of the request, without a meaning here. model: as the client named it.
+    ignored_fields: of the request, without a meaning here. warnings: what was changed in the request. model: as the
+    client named it.
     """
 
     response_id: str
@@ -41,6 +42,7 @@ class Call:
     progress: bool = False
     legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     model: str = ""
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.logprobs import chat_logprobs
-from twostroke.server.api.responses_request import ResponsesRequest
+from twostroke.server.api.responses_request import ResponsesRequest, ResponseTool
 from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
@@ -187,7 +187,7 @@ class ResponsesShape(TurnShape):
             "temperature": params.temperature,
             "text": {"format": (asked.text.format if asked.text else None) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": [{**msgspec.to_builtins(tool)} for tool in asked.tools or []],
+            "tools": [_tool(tool) for tool in asked.tools or []],
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": params.top_p,
             "truncation": "disabled",
@@ -204,6 +204,13 @@ class ResponsesShape(TurnShape):
             "output_tokens_details": {"reasoning_tokens": self._turn.reasoning_tokens},
             "total_tokens": prompt_tokens + counts.completion,
         }
+
+
+def _tool(tool: ResponseTool) -> dict[str, Any]:
+    """A tool as it was asked for."""
+    made: dict[str, Any] = msgspec.to_builtins(tool)
+    always = ("type", "name", "description", "parameters", "strict") if tool.type == "function" else ("type",)
+    return {name: value for name, value in made.items() if value is not None or name in always}
 
 
 _KINDS = {"text": "output_text", "reasoning": "reasoning_text"}

@@ -69,6 +69,10 @@ class Call:
         """A machine for one choice of a chat answer."""
         return Turn(self.form, self.tools.schemas, self.rendered_end)
 
+    def new_counting_turn(self) -> Turn | None:
+        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        return None if self.form.reasoning is None else Turn(TurnForm(self.form.reasoning), (), self.rendered_end)
+
     def new_call_id(self, fresh: str) -> str:
         """The id of a tool call, in the form that the model's own template takes back."""
         style = self.tools.style

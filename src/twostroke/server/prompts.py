@@ -137,7 +137,7 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     template = _template_for(request, parts)
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
     variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template)
-    hide, messages = quoting.hide, request.messages
+    hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
     if template.knows_tools:

@@ -68,7 +68,7 @@ def _message(message: Mapping[str, Any], place: int, notes: Notes, *, strict: bo
         made["tool_calls"] = calls
     elif made["content"] is None:
         if strict:
-            raise InvalidRequest(f"{where} has no content.", param=f"{where}.content")
+            raise InvalidRequest("The last message has no content.", param=f"{where}.content")
         made["content"] = ""
     return made
 
@@ -78,7 +78,9 @@ def _role(role: Any, where: str, notes: Notes, *, strict: bool) -> str:
         return role
     if strict:
         raise InvalidRequest(
-            f"{where}.role is {named(role)!r}.", param=f"{where}.role", fix="Use one of " + ", ".join(ROLES[:5]) + "."
+            f"The role of the last message is {named(role)!r}.",
+            param=f"{where}.role",
+            fix="Use one of " + ", ".join(ROLES[:5]) + ".",
         )
     taken = OTHER_NAMES.get(role, "user") if isinstance(role, str) else "user"
     notes.add(f"an earlier message with the role {named(role)} was taken for one of the role {taken}")

@@ -85,6 +85,6 @@ class FunctionChatShape(ChatShape):
         """See ChatShape."""
         return {"function_call": {"name": block.name, "arguments": ""}}
 
-    def call_grew(self, _place: int, text: str) -> dict[str, Any]:
+    def call_grew(self, _place: int, _block: Block, text: str) -> dict[str, Any]:
         """See ChatShape."""
         return {"function_call": {"arguments": text}}

@@ -116,9 +116,17 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
     try:
         return call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, "resp_", asked=request)
     except InvalidRequest as error:
-        name = (error.param or "").partition("[")[0]
-        error.param = _RENAMED.get(name, error.param)
+        error.param = _renamed(error.param or "", request.input)
         raise
+
+
+def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
+    """The client's name of a field. What is wrong with a message is wrong with the last one."""
+    name, bracket, rest = param.partition("[")
+    if name != "messages" or not bracket or not isinstance(items, list):
+        return _RENAMED.get(name, param or None)
+    place = max(place for place, item in enumerate(items) if item.get("type", "message") == "message")
+    return f"input[{place}]{rest.partition(']')[2]}"
 
 
 _RENAMED = {

@@ -45,7 +45,7 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool) -> str | No
         texts = [text for part in content if (text := _part(part, where, notes, strict)) is not None]
         return "\n".join(texts)
     if strict:
-        raise InvalidRequest(f"{where} is neither text nor a list of parts.", param=where)
+        raise InvalidRequest("The content of the last message is neither text nor a list of parts.", param=where)
     notes.add("content that is neither text nor a list of parts was written as JSON")
     return as_json(content)
 
@@ -72,7 +72,9 @@ def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
             return found
     if strict:
         raise InvalidRequest(
-            f"{where} holds a part of type {named(kind)!r}.", param=where, fix="This model reads text parts only."
+            f"The last message holds a part of type {named(kind)!r}.",
+            param=where,
+            fix="This model reads text parts only.",
         )
     notes.add(f"a part of the type {named(kind)} in an earlier message was left out")
     return left_out(kind)

@@ -19,7 +19,7 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.api.client_lines import ClientLines
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
 from twostroke.server.facts import Listener

@@ -20,7 +20,7 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.api.client_lines import ClientLines
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BodyBudget

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from twostroke.server.api.changed.room import within_room
 from twostroke.server.api.grammar import AskedGrammar, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, check_model
 from twostroke.server.api.other_engines import unlimited
 from twostroke.server.api.reasoning_effort import with_effort
-from twostroke.server.api.room import within_room
 from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
@@ -136,7 +136,7 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     request, notes = checked.request, checked.notes
     template = _template_for(request, parts)
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
-    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template)
+    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template, notes)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]

@@ -20,9 +20,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.shape import Counts, Shape
 from twostroke.server.api.sse import Event, raw_event
-from twostroke.server.api.warnings import said_of
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twostroke.server.api.kept_tools import AskedTool
+from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.schema import ChatRequest
 from twostroke.server.api.shape import Block
 from twostroke.server.api.shapes.chat import ChatShape

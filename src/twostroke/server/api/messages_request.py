@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.history_blocks import ROLES, chat_messages
-from twostroke.server.api.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import check_model
 from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
@@ -38,7 +38,7 @@ class MessagesTool(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """One turn. content: text, or blocks (history_blocks.py)."""
+    """One turn. content: text, or blocks (history/blocks.py)."""
 
     role: str
     content: Any = None

@@ -13,14 +13,15 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.history_items import chat_messages
-from twostroke.server.api.kept_tools import AskedTool, CustomSpec, FunctionSpec
+from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
+from twostroke.server.api.history.items import chat_messages
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
+from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
 
 MAX_ITEMS = 4096
@@ -115,6 +116,11 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
     )
     try:
         return call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, "resp_", asked=request)
+    except ContextLengthExceeded as error:
+        error.param = "input"
+        if request.stream and error.prompt_tokens:
+            raise StreamRefused(request.model, error) from None
+        raise
     except InvalidRequest as error:
         error.param = _renamed(error.param or "", request.input)
         raise

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
 from twostroke.server.api.other_engines import in_our_fields
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.types.errors import InvalidRequest

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from twostroke.server.api.reasoning_count import ReasoningCount
+from twostroke.server.api.shapes.reasoning_count import ReasoningCount
+from twostroke.server.api.shapes.text_calls import TextCalls
 from twostroke.server.api.sse import Event, EventTemplate
-from twostroke.server.api.text_calls import TextCalls
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.kept_tools import AskedTool
+from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.model_list import check_model
 from twostroke.server.api.schema import ChatRequest, checked_chat
 from twostroke.server.gate.decode import decode

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.kept_tools import Tool
+from twostroke.server.api.changed.kept_tools import Tool
 from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_schema
 from twostroke.text.tokenizer import Tokenizer

@@ -48,10 +48,11 @@ def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
 
     None: the conversation goes on by itself, from a tool's result or from the beginning of an answer.
     """
-    last = len(messages) - 1
-    behind = [place for place in range(last, -1, -1) if messages[place].get("role") not in ("system", "developer")]
-    place = behind[0] if behind else last
-    return None if messages[place].get("role") in ("assistant", "tool", "function", "ipython") else place
+    for place in range(len(messages) - 1, -1, -1):
+        role = messages[place].get("role")
+        if role not in ("system", "developer"):
+            return None if role in ("assistant", "tool", "function", "ipython") else place
+    return None
 
 
 def _message(message: Mapping[str, Any], place: int, notes: Notes, *, strict: bool) -> dict[str, Any]:

@@ -38,12 +38,16 @@ class Fit:
                     notes.add(repair.note)
         return messages
 
-    def shows(self, probe: Probe) -> bool:
+    def shows(self, probe: Probe, *, ordered: bool = True) -> bool:
         """Whether the template takes this conversation and leaves out none of its words."""
         try:
             text = self._render(probe.messages)
         except InvalidRequest:
             return False
+        if probe.absent and probe.absent in text:
+            return False
+        if not ordered:
+            return all(word in text for word in probe.words)
         place = 0
         for word in probe.words:
             place = text.find(word, place)
@@ -55,8 +59,8 @@ class Fit:
         found = self._helpful.get(place)
         if found is None:
             repair = REPAIRS[place]
-            changed = Probe(repair.change(repair.probe.messages), repair.probe.words)
-            found = self._helpful[place] = not self.shows(repair.probe) and self.shows(changed)
+            changed = repair.probe._replace(messages=repair.change(repair.probe.messages))
+            found = self._helpful[place] = not self.shows(repair.probe) and self.shows(changed, ordered=False)
         return found
 
 

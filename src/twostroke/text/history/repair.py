@@ -20,10 +20,11 @@ GAP = "\n\n"
 
 
 class Probe(NamedTuple):
-    """A conversation, and the words that must be found in its rendering, in this order."""
+    """A conversation, and the words that must be found in its rendering, in this order. absent: must not be there."""
 
     messages: Messages
     words: tuple[str, ...]
+    absent: str = ""
 
 
 class Repair(NamedTuple):

@@ -16,7 +16,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from twostroke.text.grammar.guard_child import FORM
+from twostroke.text.grammar.guard_child import FORM, WHITESPACE
 from twostroke.text.grammar.pointers import shown
 from twostroke.text.grammar.unheld import LARGEST_MULTIPLE
 from twostroke.types.errors import InvalidRequest
@@ -211,12 +211,16 @@ def _number_pattern(places: int) -> str:
 
 
 _JSON = r'''json_value: JSON_STRING | JSON_NUMBER | JSON_WORD | json_object | json_array
-json_object: "{" "}" | "{" json_pair (JSON_COMMA json_pair)* "}"
+json_object: JSON_BRACE "}" | JSON_BRACE json_pair (JSON_COMMA json_pair)* JSON_BRACE_END
 json_pair: JSON_STRING JSON_COLON json_value
-json_array: "[" "]" | "[" json_value (JSON_COMMA json_value)* "]"
-JSON_COMMA: /COMMA_PATTERN/
-JSON_COLON: /COLON_PATTERN/
+json_array: JSON_BRACKET "]" | JSON_BRACKET json_value (JSON_COMMA json_value)* JSON_BRACKET_END
+JSON_BRACE: /\{SPACE/
+JSON_BRACE_END: /SPACE\}/
+JSON_BRACKET: /\[SPACE/
+JSON_BRACKET_END: /SPACE\]/
+JSON_COMMA: /SPACE,SPACE/
+JSON_COLON: /SPACE:SPACE/
 JSON_STRING: /"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/
 JSON_WORD: /true|false|null/
 JSON_NUMBER: /NUMBER_PATTERN/
-'''.replace("COMMA_PATTERN", FORM["item_separator"]).replace("COLON_PATTERN", FORM["key_separator"])
+'''.replace("SPACE", WHITESPACE)

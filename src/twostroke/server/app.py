@@ -40,6 +40,7 @@ from twostroke.server.api.shapes.completion import CompletionShape
 from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
+from twostroke.server.api.sse import line_json
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
@@ -56,6 +57,8 @@ from twostroke.server.errors import (
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.gate.one_path import OnePath
+from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate, client_of
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
@@ -74,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """The app, behind the gate (Host, Origin, key) and the boundary (request id, last net).
+    """The app, behind the gate (Host, Origin, key), one form of paths, the boundary (request id, last net), and CORS.
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -93,9 +96,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    return Boundary(
-        Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id, parts.listeners, parts.wall_clock
-    )
+    gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
+    return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
@@ -264,7 +266,7 @@ def _version(parts: ServerParts) -> Endpoint:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(line_json(value), status, media_type="application/json")
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

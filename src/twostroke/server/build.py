@@ -26,6 +26,7 @@ from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.forecast import Forecast, Listeners, Room
 from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
 from twostroke.server.parts import Limits, ServerParts
@@ -57,7 +58,8 @@ def build_server(
     heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, serving=True)
     resolved = heart.resolved
     if heart.adapters is not None:
-        heart.adapters.reserve(resolved["served_name"])
+        for name in (resolved["served_name"], *resolved["other_names"]):
+            heart.adapters.reserve(name)
     engine = AsyncEngine(heart.stepper, alarm=heart.stepper.alarm)
 
     def wait_s(requests: int, tokens: int) -> float:
@@ -118,6 +120,8 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     return ServerParts(
         served_name=resolved["served_name"],
+        other_names=resolved["other_names"],
+        reach=Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),

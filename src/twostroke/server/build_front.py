@@ -59,7 +59,8 @@ def build_front(
     resolver = Resolver(asked)
     folder = assemble_folders.locate(model, resolver.asked_value("revision"))
     spec = require_generating(read_for_task(resolver, folder.path, None)[0])
-    tokenizer = Tokenizer.from_folder(folder.path)
+    template_file = assemble_folders.own_template(resolver)
+    tokenizer = Tokenizer.from_folder(folder.path, template_file)
     generation = read_generation_defaults(folder.path)
     found = assemble_folders.name_of(folder)
     resolve_server(resolver, found)
@@ -92,7 +93,7 @@ def build_front(
         forecast.wait_s,
         engine=LoopEngine(stepper),
         tokenizer=tokenizer,
-        template=ChatTemplate.from_folder(folder.path),
+        template=ChatTemplate.from_folder(folder.path, template_file),
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
+from twostroke.server.api.sse import line_json
 from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
@@ -47,13 +47,13 @@ class Problem:
 
     def body(self) -> bytes:
         """JSON; all four keys are always there."""
-        return msgspec.json.encode(
+        return line_json(
             {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
         )
 
     def response(self, path: str = "") -> Response:
         """The problem as an HTTP response, in the form of the API at this path."""
-        body = msgspec.json.encode(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
+        body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 

@@ -26,6 +26,7 @@ from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
@@ -48,8 +49,9 @@ class Limits(Struct, frozen=True):
     """Caps that hold before any work is done for a request (the queue's are the door's).
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
-    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
-    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
+    nothing of an answer before its request is dropped; crowded_s: the same where its own buffer is full and others wait
+    for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
@@ -59,6 +61,7 @@ class Limits(Struct, frozen=True):
     deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
+    crowded_s: float = 1.0
     body_idle_s: float = 30.0
     body_s: float = 120.0
     header_s: float = 10.0
@@ -84,7 +87,8 @@ class ServerParts:
     fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
-    what makes prompts of texts; both None where the model generates text.
+    what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
+    other_names: further names of the model.
     """
 
     engine: AsyncEngine
@@ -117,6 +121,13 @@ class ServerParts:
     reranker: Reranker | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
+    reach: Reach = field(default_factory=Reach)
+    other_names: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model itself, the one for messages first."""
+        return (self.served_name, *self.other_names)
 
     @property
     def task(self) -> Task:

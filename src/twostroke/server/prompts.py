@@ -17,7 +17,7 @@ from msgspec import structs
 
 from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
-from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
 from twostroke.server.api.reasoning_effort import with_effort
 from twostroke.server.api.schema import (
@@ -143,7 +143,7 @@ def _render(
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     if parts.template is None:
         raise InvalidRequest(
             f"The model {parts.served_name} has no chat template.",
@@ -192,7 +192,7 @@ def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[in
 def completion_call(body: bytes, parts: ServerParts) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = read_completion(body, parts.limits.json_depth)
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     given = _split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
@@ -263,7 +263,7 @@ def _call(
         progress=bool(request.return_progress),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
-        model=request.model,
+        model=asked_model(request.model, parts),
     )
 
 

@@ -16,13 +16,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.field_check import HEADER
 from twostroke.server.api.shape import Counts, Shape
-from twostroke.server.api.sse import Event, raw_event
+from twostroke.server.api.sse import Event, line_json, raw_event
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
@@ -83,7 +82,7 @@ class Answer(Response):
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
         """The JSON of an answer that is only put together here: that takes no time."""
-        return msgspec.json.encode(made())
+        return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
         while (piece := generation.take()) is not None:

@@ -16,7 +16,7 @@ def _alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _alphabet()
-
+_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 _FOREIGN = "\u2400"
 """Stands for a character that is none of the alphabet's, and has no place in Latin-1."""
@@ -29,3 +29,8 @@ def bytes_of(token: str) -> bytes:
         return token.translate(_LATIN).encode("latin-1")
     except UnicodeEncodeError:
         return token.encode("utf-8")
+
+
+def text_of(token: bytes) -> str:
+    """The token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
+    return "".join(map(_CHARACTER_OF.__getitem__, token))

@@ -59,10 +59,13 @@ class ChatTemplate:
         self._max_output_characters = max_output_characters
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> ChatTemplate | None:
-        """The template of a Hugging Face folder, None where it has none. Raises CorruptModel."""
+    def from_folder(cls, path: str | Path, own: Path | None = None) -> ChatTemplate | None:
+        """The template of a Hugging Face folder, None where it has none. own: a file that counts over the folder's.
+
+        Raises CorruptModel, ConfigError.
+        """
         folder = Path(path)
-        sources = read_sources(folder)
+        sources = read_sources(folder, own)
         return cls(sources, read_special_tokens(folder).texts) if sources else None
 
     def render(

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.model_list import check_model
+from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat, require_tokens
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
 from twostroke.types.errors import InvalidRequest
@@ -42,10 +42,11 @@ class Message(msgspec.Struct, kw_only=True):
     content: str | list[dict[str, Any]]
 
 
+@body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
     """POST /v1/messages/count_tokens. Every optional field may be null; hints without a contract are ignored."""
 
-    model: str
+    model: str | None = None
     messages: list[Message]
     system: str | list[dict[str, Any]] | None = None
     tools: list[MessagesTool] | None = None
@@ -61,6 +62,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     parse_special: bool | None = None  # extension: as in chat completions
 
 
+@body_kind
 class MessagesRequest(CountRequest, kw_only=True):
     """POST /v1/messages."""
 
@@ -95,7 +97,7 @@ def count_tokens(body: bytes, parts: ServerParts) -> int:
 
 def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, str]:
     """The chat request, and the text that the answer must begin with."""
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     _check_depths(request, parts.limits.json_depth)
     _refuse_unsupported(request)
     messages: list[dict[str, Any]] = []

@@ -24,7 +24,7 @@ from twostroke.server.api.schema import (
     require_tokens,
 )
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
 from twostroke.types.errors import InvalidRequest
@@ -50,10 +50,11 @@ class TextOptions(msgspec.Struct, kw_only=True):
     verbosity: Any = None
 
 
+@body_kind
 class ResponsesRequest(msgspec.Struct, kw_only=True):
     """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
 
-    model: str
+    model: str | None = None
     input: str | list[dict[str, Any]]
     instructions: str | None = None
     max_output_tokens: int | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from twostroke.server.api.other_engines import in_our_fields
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES
 
@@ -58,7 +58,7 @@ class Tool(msgspec.Struct, kw_only=True):
 class GenerationRequest(msgspec.Struct, kw_only=True):
     """The fields that both kinds of request share. Every optional one may be null."""
 
-    model: str
+    model: str | None = None
     n: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -116,6 +116,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     add_special_tokens: Any = None
 
 
+@body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
     """POST /v1/chat/completions. messages are checked by the chat template's room."""
 
@@ -141,6 +142,7 @@ class ChatRequest(GenerationRequest, kw_only=True):
     continue_final_message: bool | None = None
 
 
+@body_kind
 class CompletionRequest(GenerationRequest, kw_only=True):
     """POST /v1/completions. prompt: a text, texts, token ids, or lists of token ids."""
 

@@ -156,18 +156,19 @@ def test_parts_and_roles() -> None:
         {"content": "x"},
         {"role": "user", "content": 3},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]},
-        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
         "hello",
     ):
-        with pytest.raises(InvalidRequest, match=r"messages\[1\]"):
+        with pytest.raises(InvalidRequest) as caught:
             template.render([USER, message])  # type: ignore[list-item]
+        assert (caught.value.param or "").startswith("messages[1]")
     with pytest.raises(InvalidRequest, match="empty"):
         template.render([])
 
 
 def test_the_templates_own_complaint_reaches_the_user() -> None:
-    with pytest.raises(InvalidRequest, match="roles must alternate"):
-        one(LLAMA2).render([USER, USER])
+    complains = "{{ raise_exception('Nobody may speak.') }}"
+    with pytest.raises(InvalidRequest, match="Nobody may speak"):
+        one(complains).render([USER, USER])
 
 
 HOSTILE = {

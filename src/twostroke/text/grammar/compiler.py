@@ -16,21 +16,21 @@ from typing import Any
 
 from twostroke.text.grammar.check import checked
 from twostroke.text.grammar.faults import in_users_terms
-from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
+from twostroke.text.grammar.guard import GrammarGuard, GuardOpening, TookTooMuch
 from twostroke.text.grammar.library import Matcher
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.numbers import bounded
 from twostroke.text.grammar.thought import after_thought
 from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens
-from twostroke.text.grammar.trials import Sources, Trials
+from twostroke.text.grammar.trials import Sources, TooHard, Trials
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most that a compilation may take. waiting: grammars that may wait to be tried, the
-    one at work among them.
+    """compile_s, compile_bytes: the most that a compilation may take. quick_s: of processor time, after which a grammar
+    waits with the hard ones. waiting: grammars that may wait in the quick lane, and in the slow one.
 
     cached, cached_bytes: sources of tried grammars that are kept, by count and size. The others are
     the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
@@ -39,6 +39,7 @@ class GrammarLimits:
 
     compile_s: float = 2.0
     compile_bytes: int = 1024**3
+    quick_s: float = 0.1
     waiting: int = 8
     cached: int = 32
     cached_bytes: int = 1024 * 1024
@@ -50,7 +51,7 @@ class GrammarLimits:
 
 
 class GrammarCompiler:
-    """Compiles grammars, for any number of threads. One thread tries new grammars; another makes machines of those that
+    """Compiles grammars, for any number of threads. Two threads try new grammars; another makes machines of those that
     passed.
 
     Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer, and with it
@@ -67,12 +68,13 @@ class GrammarCompiler:
         self._vocabulary = vocabulary
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
-        self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
+        quick_s = min(self._limits.quick_s, self._limits.compile_s / 2)
+        lanes = (_TrialLane(self, quick_s, hard=False), _TrialLane(self, self._limits.compile_s, hard=True))
+        self._trials = Trials(lanes, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
         self._lock = threading.Lock()  # guards the two below
         self._kept: OrderedDict[Grammar, Sources] = OrderedDict()  # of those that passed
         self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
-        self._guard: GrammarGuard | None = None  # the trial thread's own
 
     def prepare(self, made: Callable[[], object]) -> None:
         """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so.
@@ -86,7 +88,7 @@ class GrammarCompiler:
 
         if self._end_token_ids and self._vocabulary.tokens_are_bytes:
             self._builds.submit(make)
-            self._trials.before(lambda: self._started_guard().start())
+            self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
@@ -106,7 +108,7 @@ class GrammarCompiler:
 
     def close(self) -> None:
         """Give threads and process back."""
-        self._trials.close(self._end_guard)
+        self._trials.close()
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
@@ -139,16 +141,11 @@ class GrammarCompiler:
                 param="grammar",
             )
 
-    def _end_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.close()
-
-    def _tried(self, grammar: Grammar) -> Sources:
-        """The sources of a grammar that was checked here and tried in the guard's process. It runs in the trial
-        thread."""
+    def tried(self, grammar: Grammar, guard: GrammarGuard, limit_s: float) -> Sources:
+        """The sources of a grammar that is checked here and tried in the guard's process. A lane's thread calls it."""
         sources = self._found(grammar)  # they may have been kept since the request for them came
         if sources is None:
-            source = self._started_guard().source(grammar.kind, checked(grammar))
+            source = guard.source(grammar.kind, checked(grammar), limit_s)
             more = bounded(source)
             sources = (source,) if more is None else (source, more)
             if grammar.thought is not None:
@@ -175,13 +172,8 @@ class GrammarCompiler:
                 )
         return tuple(made)
 
-    def _started_guard(self) -> GrammarGuard:
-        """It runs in the trial thread."""
-        if self._guard is None:
-            self._guard = GrammarGuard(self._opening())
-        return self._guard
-
-    def _opening(self) -> GuardOpening:
+    def opening(self) -> GuardOpening:
+        """Of a process that tries grammars."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,
@@ -215,3 +207,33 @@ class GrammarCompiler:
 
     def _kept_bytes(self) -> int:
         return sum(len(grammar.text) + sum(map(len, sources)) for grammar, sources in self._kept.items())
+
+
+class _TrialLane:
+    """A process that tries grammars, each for `limit_s` of processor time. hard: those that need more are refused."""
+
+    def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
+        self._compiler, self._limit_s, self._hard = compiler, limit_s, hard
+        self.guard: GrammarGuard | None = None
+
+    def start(self) -> None:
+        if not self._hard:  # hard grammars are few: they wait for their process
+            self._own().start()
+
+    def sources(self, grammar: Grammar) -> Sources:
+        try:
+            return self._compiler.tried(grammar, self._own(), self._limit_s)
+        except TookTooMuch as error:
+            if self._hard:
+                raise
+            self._own().start()
+            raise TooHard from error
+
+    def close(self) -> None:
+        if self.guard is not None:
+            self.guard.close()
+
+    def _own(self) -> GrammarGuard:
+        if self.guard is None:
+            self.guard = GrammarGuard(self._compiler.opening())
+        return self.guard

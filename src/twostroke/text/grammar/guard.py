@@ -52,6 +52,10 @@ class GuardOpening(Struct, frozen=True):
         )
 
 
+class TookTooMuch(InvalidRequest):
+    """A grammar that took too much time or memory."""
+
+
 class GrammarGuard:
     """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar, and again
     with the next one after it was killed."""
@@ -64,13 +68,16 @@ class GrammarGuard:
         """Start the process, so that the first grammar does not wait for it. Raises BackendError."""
         self._started()
 
-    def source(self, kind: GrammarKind, text: str) -> str:
-        """The grammar in llguidance's own language, known to compile within the limits. Raises InvalidRequest."""
+    def source(self, kind: GrammarKind, text: str, limit_s: float) -> str:
+        """The grammar in llguidance's own language, known to compile within the limits.
+
+        limit_s: of processor time. Raises InvalidRequest, TookTooMuch.
+        """
         process = self._started()
-        answer = self._asked(process, {"kind": str(kind), "text": text}, self._opening.wall_s)
+        answer = self._asked(process, {"kind": str(kind), "text": text, "cpu_s": limit_s}, self._opening.wall_s)
         if answer is None:
             self.close()
-            raise InvalidRequest(
+            raise TookTooMuch(
                 f"The {kind.words} takes too much time or memory to compile.",
                 param="grammar",
                 why=f"It may take {self._opening.wall_s:g} s and {self._opening.memory_bytes / 2**20:,.0f} MiB.",
@@ -110,7 +117,7 @@ class GrammarGuard:
             raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
         return process
 
-    def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:
+    def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
         """The answer to one line; None where the process ended or took too long."""
         if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
@@ -135,7 +142,7 @@ class GrammarGuard:
         return True
 
 
-_EASY = {"kind": "regex", "text": "a"}
+_EASY = {"kind": "regex", "text": "a", "cpu_s": START_S}
 
 
 def _line(value: dict[str, Any]) -> bytes:

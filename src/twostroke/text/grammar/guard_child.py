@@ -2,7 +2,7 @@
 
 First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s,
 "memory_bytes": n}.
-Each line after it: {"kind": k, "text": t}.
+Each line after it: {"kind": k, "text": t, "cpu_s": the processor time after which the system ends this process}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.
 
@@ -24,13 +24,12 @@ OPTIONS = '%llguidance {"no_forcing": true}\n'
 """Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
 a long text, and a special token's name in a schema would become the special token."""
 
-FORM: dict[str, Any] = {
-    "item_separator": ", ?",
-    "key_separator": ": ?",
-    "whitespace_flexible": False,
-    "lenient": False,
-}
-"""How JSON is written: one space or none after a comma and a colon, and no other white space between the parts."""
+WHITESPACE = r"( |\n( {2}){0,4})?"
+"""White space between the parts of JSON: one space, or a line end and an indentation of two spaces a level, up to four.
+Real models write either; one that may write more sometimes writes nothing else."""
+
+FORM: dict[str, Any] = {"whitespace_pattern": WHITESPACE, "lenient": False}
+"""How the compiler reads a schema."""
 
 
 class _Tokens:
@@ -114,12 +113,14 @@ def main() -> None:
         job = json.loads(line)
         # The system ends this process where the parent is gone and no other process would.
         signal.setitimer(signal.ITIMER_REAL, 2 * opening["wall_s"])
+        signal.setitimer(signal.ITIMER_PROF, job["cpu_s"])
         try:
             source = source_of(job["kind"], job["text"])
             fault = fault_of(source, tokens, limits)
         except (ValueError, RecursionError) as error:
             source, fault = "", f"{error}" or "it cannot be read"
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps({"fault": fault} if fault else {"source": source}), flush=True)
 
 

@@ -16,7 +16,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from twostroke.text.grammar.guard_child import FORM
+from twostroke.text.grammar.guard_child import FORM, WHITESPACE
 from twostroke.text.grammar.pointers import shown
 from twostroke.text.grammar.unheld import LARGEST_MULTIPLE
 from twostroke.types.errors import InvalidRequest
@@ -27,9 +27,8 @@ LARGEST_INT = 2**63 - 1024
 LARGEST_HELD = 1e15
 """The largest bound of a fraction that the compiler's patterns hold."""
 MAX_LISTED = 1024
-"""Values of a range of integers that are listed where the compiler could not hold its bounds."""
+"""Multiples that are listed where the compiler could not hold the multipleOf."""
 FRACTION_DIGITS = 17
-_EXACT = 2**53
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
 
@@ -39,6 +38,10 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
     Raises InvalidRequest where no integer of 64 bits fits.
     """
+    listed = [*(schema["enum"] if isinstance(schema.get("enum"), list) else ()), schema.get("const")]
+    for value in _numbers_in(listed):
+        if isinstance(value, int) and abs(value) < 2**64 and float(value) != value:
+            raise _not_a_double(value, at)
     kinds = schema.get("type")
     types = kinds if isinstance(kinds, list) else [kinds]
     if any(not _is_number(schema[name]) for name in _BOUNDS if name in schema and not _is_flag(schema, name)):
@@ -82,9 +85,9 @@ def _narrowed_integer(schema: Schema, at: str) -> Schema:
         if 0 <= last - first < MAX_LISTED and "enum" not in made:
             del made["multipleOf"]
             return {**made, "enum": [n * step for n in range(first, last + 1)]}
-    inner_low, inner_high = _exact_double(low, math.ceil), _exact_double(high, math.floor)
+    inner_low, inner_high = _double_above(low), -_double_above(-high)
     if inner_low > inner_high:
-        return {**made, "enum": list(range(low, high + 1))} if "enum" not in made else made
+        raise _not_a_double(low, at)
     return {**made, "minimum": inner_low, "maximum": inner_high}
 
 
@@ -106,18 +109,15 @@ def _integer_bounds(schema: Schema) -> tuple[int, int]:
 
 
 def _narrowed_fraction(schema: Schema, at: str) -> Schema:
-    bounds = {name: value for name, value in _bounds_of(schema).items() if abs(value) < _DOUBLE_MAX}
     made = {name: value for name, value in schema.items() if name not in _BOUNDS}
-    for name, value in bounds.items():
-        if name.lower().endswith("minimum"):
-            bounds[name] = max(value, -LARGEST_HELD)
-            too_far = value > LARGEST_HELD
-        else:
-            bounds[name] = min(value, LARGEST_HELD)
-            too_far = value < -LARGEST_HELD
-        if too_far:
+    for name, value in _bounds_of(schema).items():
+        least = name.lower().endswith("minimum")
+        outwards = -value if least else value
+        if outwards < -LARGEST_HELD:
             raise InvalidRequest(f"The {name} at {shown(at)} is beyond 1e15, which is not supported.", param="grammar")
-    return {**made, **bounds}
+        if outwards < _DOUBLE_MAX:
+            made[name] = max(value, -LARGEST_HELD) if least else min(value, LARGEST_HELD)
+    return made
 
 
 _DOUBLE_MAX = 1.7976931348623157e308
@@ -139,13 +139,25 @@ def _contradict(schema: Schema) -> bool:
     return bool(lows and highs) and max(lows) > min(highs)
 
 
-def _exact_double(value: int, towards: Any) -> int:
-    """The next integer inside the range that a double holds as it is."""
-    if abs(value) <= _EXACT:
-        return value
+def _double_above(value: int) -> int:
+    """The least integer from this one on that a double holds, and that the compiler can negate."""
     step = 2 ** max(0, abs(value).bit_length() - 53)
-    made = (-(-value // step) if towards is math.ceil else value // step) * step
-    return max(-LARGEST_INT, min(LARGEST_INT, made)) if abs(value) > LARGEST_INT else made
+    return max(-LARGEST_INT, -(-value // step) * step)
+
+
+def _numbers_in(value: Any) -> list[Any]:
+    if isinstance(value, (dict, list)):
+        return [each for part in (value.values() if isinstance(value, dict) else value) for each in _numbers_in(part)]
+    return [value] if _is_number(value) else []
+
+
+def _not_a_double(value: int, at: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The number {value} at {shown(at)} cannot be held exactly.",
+        param="grammar",
+        why="Numbers of a schema are doubles, which hold whole numbers up to 9007199254740992.",
+        fix="Use a string for such a number.",
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -178,16 +190,13 @@ def _may_write_fractions(schema: Any) -> bool:
 
 def _places(schema: Any) -> int:
     """The most decimal places of a number in the schema; -1 where one is longer than a bounded number."""
-    if isinstance(schema, (dict, list)):
-        inner = schema.values() if isinstance(schema, dict) else schema
-        found = [_places(part) for part in inner]
-        return -1 if -1 in found else max(found, default=0)
-    if not _is_number(schema) or schema == 0:
-        return 0
-    exponent = Decimal(repr(schema)).adjusted()
-    if exponent > 18 and schema not in (2**63 - 1, -(2**63)):
-        return -1
-    return max(0, -int(Decimal(repr(schema)).as_tuple().exponent))
+    most = 0
+    for value in _numbers_in(schema):
+        written = Decimal(repr(value))
+        if written.adjusted() > 18 and written:
+            return -1
+        most = max(most, -int(written.as_tuple().exponent))
+    return most
 
 
 def _up_to(digits: str) -> str:
@@ -211,12 +220,16 @@ def _number_pattern(places: int) -> str:
 
 
 _JSON = r'''json_value: JSON_STRING | JSON_NUMBER | JSON_WORD | json_object | json_array
-json_object: "{" "}" | "{" json_pair (JSON_COMMA json_pair)* "}"
+json_object: JSON_BRACE "}" | JSON_BRACE json_pair (JSON_COMMA json_pair)* JSON_BRACE_END
 json_pair: JSON_STRING JSON_COLON json_value
-json_array: "[" "]" | "[" json_value (JSON_COMMA json_value)* "]"
-JSON_COMMA: /COMMA_PATTERN/
-JSON_COLON: /COLON_PATTERN/
+json_array: JSON_BRACKET "]" | JSON_BRACKET json_value (JSON_COMMA json_value)* JSON_BRACKET_END
+JSON_BRACE: /\{SPACE/
+JSON_BRACE_END: /SPACE\}/
+JSON_BRACKET: /\[SPACE/
+JSON_BRACKET_END: /SPACE\]/
+JSON_COMMA: /SPACE,SPACE/
+JSON_COLON: /SPACE:SPACE/
 JSON_STRING: /"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/
 JSON_WORD: /true|false|null/
 JSON_NUMBER: /NUMBER_PATTERN/
-'''.replace("COMMA_PATTERN", FORM["item_separator"]).replace("COLON_PATTERN", FORM["key_separator"])
+'''.replace("SPACE", WHITESPACE)

@@ -244,8 +244,7 @@ def build_heart(
     """
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
-    generation = read_generation_defaults(folder)
-    device, closing = found.device, ExitStack()
+    device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = _grammars(tokenizer, spec, ends, serving)
     closing.callback(grammars.close)

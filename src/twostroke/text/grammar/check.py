@@ -7,7 +7,7 @@ Must not know: tokens, the compiler.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 from twostroke.text.grammar.schema import adapted, adapted_in_words
 from twostroke.types.errors import InvalidRequest
@@ -43,14 +43,19 @@ def _dumped(schema: Any) -> str:
     try:
         return json.dumps(schema, allow_nan=False)
     except ValueError:
-        raise InvalidRequest(
-            "The JSON schema holds a number that is not finite, which no JSON holds.", param="grammar"
-        ) from None
+        _no_number("above 1.8e308")
+
+
+def _no_number(text: str) -> NoReturn:
+    """Raises for NaN and its like, which Python would read."""
+    raise InvalidRequest(
+        f"The JSON schema holds a number that is not finite ({text}), which no JSON holds.", param="grammar"
+    )
 
 
 def _parsed(text: str) -> Any:
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_constant=_no_number)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:

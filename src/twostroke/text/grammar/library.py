@@ -158,7 +158,7 @@ class Matcher:
         init.log_buffer_level = init.log_stderr_level = 0
         for name, value in limits.items():
             setattr(init.limits, name, value)
-        data = source.encode("utf-8", errors="replace").replace(b"\0", b"")
+        data = source.encode("utf-8", errors="replace").replace(b"\0", rb"\x00")
         self._handle = self._library.llg_new_matcher(ctypes.byref(init), b"lark", data)
         size_bytes: int = self._library.llg_matcher_get_mask_byte_size(self._handle)
         self._mask = ctypes.create_string_buffer(size_bytes)

@@ -283,6 +283,7 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     resolver.pick("chat_template", None, "the model's own")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
+    resolver.pick("client_lines", "drop", "default: a client's changing metadata is no text for a model")
     resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")
     key = resolver.pick("api_key", None, "none asked for")
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):

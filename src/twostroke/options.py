@@ -282,6 +282,15 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "off",
         switch=True,
     ),
+    Option(
+        "client_lines",
+        "RULE",
+        one_of("drop", "keep"),
+        "What to do with lines of metadata that known clients write in front of the system text and change with each "
+        "request, as Claude Code's x-anthropic-billing-header: drop takes them out, so that the prefix cache finds "
+        "what follows.",
+        "drop",
+    ),
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 

@@ -142,7 +142,7 @@ def test_behind_a_proxy_the_key_decides_and_not_the_site() -> None:
         assert live.get("/v1/models", sec_fetch_site="cross-site", x_api_key=KEY).status == 200
 
 
-def test_no_cors_header_is_ever_sent() -> None:
+def test_without_the_option_no_cors_header_is_sent() -> None:
     with serving(fake_parts()) as live:
         reply = live.call("OPTIONS", "/v1/completions", headers={"Origin": "http://localhost"})
         assert reply.status == 405

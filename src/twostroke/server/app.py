@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from twostroke.server.api.adapter_routes import adapter_routes
+from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
@@ -37,6 +38,7 @@ from twostroke.server.api.schema import ChatRequest, CompletionRequest
 from twostroke.server.api.shape import Shape
 from twostroke.server.api.shapes.chat import ChatShape
 from twostroke.server.api.shapes.completion import CompletionShape
+from twostroke.server.api.shapes.late_refusal import StreamRefused, failed_stream
 from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
@@ -146,15 +148,17 @@ def _generate(
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
-    def checked(body: bytes) -> Call:
+    def checked(body: bytes) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
-        return replace(read(body, parts), ignored_fields=ignored)
+        try:
+            return replace(read(body, parts), ignored_fields=ignored)
+        except StreamRefused as refused:
+            return failed_stream(refused, parts)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            read_call = await parts.lanes.run(len(body), checked, body)
-            call = salted(read_call, client_of(request.scope))
-        return answer(call, parts)
+            found = await parts.lanes.run(len(body), checked, body)
+        return found if isinstance(found, Response) else answer(salted(found, client_of(request.scope)), parts)
 
     return endpoint
 
@@ -169,11 +173,12 @@ def _chat_shape(call: Call, parts: ServerParts) -> Shape:
     return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
 
 
-def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
+def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any] | Response]) -> Endpoint:
     """An answer made of the body alone, and written as JSON, in a worker thread."""
 
     def answer(body: bytes) -> Response:
-        return _json(make(body, parts))
+        made = make(body, parts)
+        return made if isinstance(made, Response) else _json(made)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
@@ -189,8 +194,11 @@ def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     return endpoint
 
 
-def _counted(body: bytes, parts: ServerParts) -> dict[str, Any]:
-    return {"input_tokens": count_tokens(body, parts)}
+def _counted(body: bytes, parts: ServerParts) -> Response:
+    count, warnings = count_tokens(body, parts)
+    response = _json({"input_tokens": count})
+    response.raw_headers += said_of((), warnings)
+    return response
 
 
 def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:

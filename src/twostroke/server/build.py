@@ -19,6 +19,7 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
 from twostroke.server.facts import Listener
@@ -129,6 +130,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
+        client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
         drain_s=resolved["drain"],
         special_texts=read_special_tokens(folder).texts,
         **own,

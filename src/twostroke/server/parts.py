@@ -20,6 +20,7 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BodyBudget
@@ -84,7 +85,8 @@ class ServerParts:
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
-    fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
+    fields: what is said of fields that are not known. client_lines: which lines of clients are no text for the model.
+    drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
@@ -108,6 +110,7 @@ class ServerParts:
     bodies: BodyBudget = field(default_factory=BodyBudget)
     lanes: Lanes = field(default_factory=Lanes)
     fields: FieldCheck = field(default_factory=FieldCheck)
+    client_lines: ClientLines = field(default_factory=ClientLines)
     drain_s: float = 30.0
     quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)

@@ -12,13 +12,15 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.model_list import asked_model
-from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
+from twostroke.server.api.schema import ChatRequest, checked_chat
 from twostroke.server.api.sse import line_json
 from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.notes import Notes
 
 MAX_TOKENS = 1024 * 1024
 SLICE = 16 * 1024
@@ -31,7 +33,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
-    tools: list[Tool] | None = None
+    tools: list[AskedTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
@@ -65,7 +67,7 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
             add_generation_prompt=request.add_generation_prompt,
             continue_final_message=request.continue_final_message,
         )
-        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
+        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts)
         ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
     elif request.add_special_tokens is False:
         quoted = ((0, len(prompt)),) if request.parse_special is False else ()

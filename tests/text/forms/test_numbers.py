@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text.kinds import make
 from tests.text.forms.walks import Walker
+from tests.text.kinds import make
 from tests.tiers import examples
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.schema import adapted

@@ -87,7 +87,7 @@ def _lengths(root: Any) -> Iterator[int]:
     while todo:
         item = todo.pop()
         if isinstance(item, dict):
-            yield from (int(length) for name in _LENGTHS if _is_count(length := item.get(name)))
+            yield from (int(item[name]) for name in _LENGTHS if _is_count(item.get(name)))
             todo += item.values()
         elif isinstance(item, list):
             todo += item

@@ -18,6 +18,7 @@ from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.tools.styles import HERMES
 from twostroke.text.turn import TurnForm
 from twostroke.types.errors import EngineStopped
+from twostroke.types.guess_counts import NO_GUESSES, GuessCounts
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
@@ -41,6 +42,7 @@ class Gauges:
     preemptions_total: int = 0
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
+    guesses: GuessCounts = NO_GUESSES
 
 
 class ByteTokenizer:

@@ -33,7 +33,7 @@ TWO_LENGTHS = Problem(
     "The request has both Content-Length and Transfer-Encoding, so it is not clear where it ends. Send one of them.",
     code="invalid_http",
 )
-LOOK_S = 0.5
+LOOK_S = 0.25
 """Seconds between two looks at whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")

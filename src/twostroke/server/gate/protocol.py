@@ -148,7 +148,9 @@ class DeadlineProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.Protocol. Nothing is done for a client that has reset the connection meanwhile."""
+        if self._peer.gone:
+            return self._peer.drop()
         super().data_received(data)
         self._watch()
 

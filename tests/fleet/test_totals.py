@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twostroke.fleet.totals import MOST_INSTANCES, Total, Totals
+from twostroke.fleet.totals import MOST_INSTANCES, FleetTotal, FleetTotals
 from twostroke.types.guess_counts import GuessCounts
 from twostroke.wire.frames import ReplicaLoad
 
@@ -10,16 +10,16 @@ ONE = ReplicaLoad(preemptions=2, query_tokens=30, hit_tokens=20, guesses=GuessCo
 
 
 def test_the_latest_load_of_each_instance_counts() -> None:
-    totals = Totals()
+    totals = FleetTotals()
     totals.heard("a", ReplicaLoad(preemptions=1, guesses=GuessCounts(1, 2, 1, (1,))))
     totals.heard("a", ONE)
-    assert totals.sum == Total(2, 30, 20, ONE.guesses)
+    assert totals.sum == FleetTotal(2, 30, 20, ONE.guesses)
     totals.heard("b", ReplicaLoad(preemptions=5, guesses=GuessCounts(1, 3, 3, (1, 1, 1))))
-    assert totals.sum == Total(7, 30, 20, GuessCounts(4, 12, 7, (4, 2, 1)))
+    assert totals.sum == FleetTotal(7, 30, 20, GuessCounts(4, 12, 7, (4, 2, 1)))
 
 
 def test_instances_without_number_are_bounded_and_lose_no_count() -> None:
-    totals = Totals()
+    totals = FleetTotals()
     for number in range(2 * MOST_INSTANCES):
         totals.heard(f"instance {number}", ONE)
     assert totals.sum.preemptions == 2 * 2 * MOST_INSTANCES

@@ -27,7 +27,7 @@ from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
 from twostroke.fleet.stream import FleetStream
-from twostroke.fleet.totals import Totals
+from twostroke.fleet.totals import FleetTotals
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
@@ -71,7 +71,7 @@ class ReplicaFleet:
         self.ledger = FrontLedger()
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
-        self.totals = Totals()
+        self.totals = FleetTotals()
         self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
         self._next = itertools.count(1)
         self._now = 0.0

@@ -17,7 +17,7 @@ MOST_INSTANCES = 1024
 """Instances that are told apart; of older ones the sum alone is kept."""
 
 
-class Total(Struct, frozen=True):
+class FleetTotal(Struct, frozen=True):
     """What loads count. An instance of a replica counts from its own start on."""
 
     preemptions: int = 0
@@ -25,9 +25,9 @@ class Total(Struct, frozen=True):
     hit_tokens: int = 0
     guesses: GuessCounts = NO_GUESSES
 
-    def plus(self, load: ReplicaLoad | Total) -> Total:
+    def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
         """The sums of both."""
-        return Total(
+        return FleetTotal(
             self.preemptions + load.preemptions,
             self.query_tokens + load.query_tokens,
             self.hit_tokens + load.hit_tokens,
@@ -35,12 +35,12 @@ class Total(Struct, frozen=True):
         )
 
 
-class Totals:
+class FleetTotals:
     """One thread tells what it heard; any thread may ask."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, ReplicaLoad] = OrderedDict()
-        self._older = Total()
+        self._older = FleetTotal()
 
     def heard(self, instance: str, load: ReplicaLoad) -> None:
         """The load of an instance now, which takes the place of what was heard of it before."""
@@ -50,8 +50,8 @@ class Totals:
             self._older = self._older.plus(self._latest.popitem(last=False)[1])
 
     @property
-    def sum(self) -> Total:
-        """Of all instances so far."""
+    def sum(self) -> FleetTotal:
+        """The sums of all instances so far."""
         total = self._older
         for load in list(self._latest.values()):
             total = total.plus(load)

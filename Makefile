@@ -1,5 +1,5 @@
 # `make serve` runs the embedded model; `make test` runs in a few minutes what a change most likely breaks; `make test-all`
-# runs every test, as CI does. Only Python 3.11+ is needed.
+# runs every test, as CI does; `make test-daily` draws others each day. Only Python 3.11+ is needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test test-all lint docs clean
+.PHONY: serve test test-all test-daily lint docs clean
 
 serve: $(VENV)/.runtime
 	$(BIN)/twostroke serve
@@ -21,6 +21,10 @@ test: $(VENV)/.test
 
 test-all: $(VENV)/.test
 	$(TEST) --durations=60 --durations-min=4
+
+# Nothing waits for it: what it finds becomes a fixed case.
+test-daily: $(VENV)/.test
+	$(TEST) --daily
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests tools setup.py

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,8 @@ from typing import TypeVar
 
 from twostroke.backends.cpu.library import available_levels
 
+FIXED_SEED = 20261128
+"""The seed of every run without `--daily`: a fault that it shows is one of the commit, on each day and machine."""
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE_TESTS = ("tests/ops", "tests/native", "tests/quant")
 NATIVE_INPUTS = (
@@ -43,14 +46,17 @@ Case = TypeVar("Case")
 
 @dataclass
 class Tier:
-    """quick: a part is enough. seed: chooses the cases of thinned grids."""
+    """quick: a part is enough. daily: what is drawn differs from day to day. seed: what follows from it: the cases of
+    thinned grids, schedules, when processes are killed."""
 
     quick: bool = False
-    seed: int = 0
+    daily: bool = False
+    seed: int = FIXED_SEED
 
     def arguments(self) -> list[str]:
         """For a pytest of its own that runs the same part."""
-        return ["--quick", "--grid-seed", str(self.seed)] if self.quick else []
+        named = {"--quick": self.quick, "--daily": self.daily}
+        return [*(name for name, on in named.items() if on), "--grid-seed", str(self.seed)]
 
 
 TIER = Tier()
@@ -65,13 +71,18 @@ def levels() -> tuple[str, ...]:
     return found[-1:] if TIER.quick else found
 
 
+def seed_of(asked: int | None, daily: bool, today: time.struct_time) -> int:
+    """The seed of a run: the one that was asked for, of a daily run the day (20261128), else always the same."""
+    return asked if asked is not None else int(time.strftime("%Y%m%d", today)) if daily else FIXED_SEED
+
+
 def fewer(whole: int, quick: int) -> int:
     """How many examples, schedules or seconds: `quick` of them in a quick run."""
     return quick if TIER.quick else whole
 
 
 def examples(whole: int) -> int:
-    """How many examples Hypothesis tries of a property; they are others in each run."""
+    """How many examples Hypothesis tries of a property."""
     return fewer(whole, quick=max(5, whole // EXAMPLES_SHARE))
 
 

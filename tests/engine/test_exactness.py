@@ -59,7 +59,7 @@ def cases() -> list[tuple[str, str, KVKind]]:
     """Every family in one pair of formats, and every architecture with two formats of weights more, each with one of K
     and V.
 
-    A quick run takes one family of each architecture, in one pair. The seed of the day chooses families and pairs.
+    A quick run takes one family of each architecture, in one pair. The seed chooses families and pairs.
     """
     formats, kinds, chosen = list(FORMATS), list(KVKind), []
     for place, families in enumerate(generating().values()):
@@ -245,7 +245,7 @@ def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
 
 @pytest.mark.parametrize(("family", "weights", "kv"), CASES)
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, pools):
-    """One schedule of the day for each case."""
+    """One schedule for each case; the seed chooses it."""
     dice = random.Random(f"{TIER.seed} {family} {weights} {kv}")
     loaded, level = load(family, weights), dice.choice(levels())
     requests = random_requests(dice, loaded[0].vocab_size)

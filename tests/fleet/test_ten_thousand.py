@@ -1,4 +1,4 @@
-"""All 10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages; a usual run tries some, by the day."""
+"""All 10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages; a usual run tries some."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def compare(
 
 
 def way_of(place: int, family: str) -> str:
-    """One today, the other one tomorrow. tests/program/ divides every architecture both ways each time."""
+    """One of both; the seed chooses it. tests/program/ divides every architecture both ways each time."""
     return PIPELINE if family in UNDIVIDED else (TENSOR, PIPELINE)[(TIER.seed + place) % 2]
 
 

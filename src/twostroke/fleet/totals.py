@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from twostroke.types.guess_counts import NO_GUESSES, GuessCounts
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 from twostroke.wire.frames import ReplicaLoad
 
 MOST_INSTANCES = 1024
@@ -23,7 +23,7 @@ class FleetTotal(Struct, frozen=True):
     preemptions: int = 0
     query_tokens: int = 0
     hit_tokens: int = 0
-    guesses: GuessCounts = NO_GUESSES
+    guesses: VerifiedGuesses = NO_GUESSES
 
     def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
         """The sums of both."""

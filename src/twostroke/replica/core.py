@@ -28,9 +28,9 @@ from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
-from twostroke.types.guess_counts import NO_GUESSES, guesses_of
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
+from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 from twostroke.wire.frames import (
     Assignment,
     Frame,

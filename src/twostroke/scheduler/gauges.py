@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.types.guess_counts import NO_GUESSES, GuessCounts
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +27,4 @@ class Gauges:
     prefix_hit_tokens: int
     running_adapters: frozenset[int] = frozenset()
     waiting_adapters: frozenset[int] = frozenset()
-    guesses: GuessCounts = NO_GUESSES
+    guesses: VerifiedGuesses = NO_GUESSES

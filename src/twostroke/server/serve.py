@@ -28,6 +28,7 @@ from twostroke.server.gate.drain import Drain
 from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, Patience
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
+from twostroke.server.socket_file import UNIX, path_of
 from twostroke.types.errors import ConfigError, EngineStopped
 
 log = logging.getLogger("twostroke.server")
@@ -270,6 +271,8 @@ def _bind_error(error: OSError, where: str) -> ConfigError:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The base URL of a bound socket, with its real port."""
+    """The base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
+    if (path := path_of(listener)) is not None:
+        return f"{UNIX}{path}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

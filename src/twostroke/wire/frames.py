@@ -18,10 +18,10 @@ import msgspec
 
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.types.event import FinishedEvent
-from twostroke.types.guess_counts import NO_GUESSES, GuessCounts
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 WIRE_VERSION = 7
 NONCE_BYTES = 32
@@ -143,7 +143,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     hit_tokens: int = 0
     waste_tokens: int = 0
     page_rate: float = 0.0
-    guesses: GuessCounts = NO_GUESSES
+    guesses: VerifiedGuesses = NO_GUESSES
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from twostroke.retrieval.embedder import Embedder, EmbeddingOptions, VectorOptions
 from twostroke.retrieval.reranker import PairOptions, Reranker, pairs_of
-from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, decode
@@ -38,7 +38,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     parse_special: control tokens in the texts count as such.
     """
 
-    model: str
+    model: str | None = None
     user: str | None = None
     truncate_prompt_tokens: int | None = None
     parse_special: bool | None = None
@@ -203,7 +203,7 @@ def _check_count(count: int, name: str) -> None:
 
 
 def _check_shared(request: TextRequest, parts: ServerParts, refused: Sequence[str]) -> None:
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     for name in refused:
         if getattr(request, name, None) is not None:
             fix = _FIXES.get(name, "Leave it out.")
@@ -255,4 +255,5 @@ def _call(
         stream=False,
         include_usage=False,
         asked=request,
+        model=asked_model(request.model, parts),
     )

@@ -239,7 +239,7 @@ class DeadlineProtocol(H11Protocol):
         if not untaken and (self.cycle is None or self.cycle.response_complete):
             self._look = None
         elif self._stalled(now - self._moved_s):
-            request_id = facts_of(self.cycle.scope).request_id
+            request_id = facts_of(cast(Scope, self.cycle.scope)).request_id
             log.warning("dropped: its client stopped reading", extra={"request_id": request_id})
             self._far_end.drop()
         else:

@@ -23,11 +23,11 @@ from twostroke.server.telemetry.vllm_names import VllmNames
 from twostroke.types.event import FinishedEvent
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
-from twostroke.types.guess_counts import NO_GUESSES, GuessCounts, guesses_of
 from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses, guesses_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -195,7 +195,7 @@ class GuessMetrics(Collector):
     """Counters of tokens that were guessed and verified. elsewhere: what replicas verified, behind a front."""
 
     def __init__(self, made: CollectorRegistry) -> None:
-        self.elsewhere: Callable[[], GuessCounts] = GuessCounts
+        self.elsewhere: Callable[[], VerifiedGuesses] = VerifiedGuesses
         self._here = NO_GUESSES
         self.won = Counter("twostroke_draft_won_seconds", "Time of steps spared by guesses, predicted.", registry=made)
         self.lost = Counter("twostroke_draft_lost_seconds", "Time of verifying guesses, predicted.", registry=made)

@@ -14,7 +14,7 @@ from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
 
-class GuessCounts(Struct, frozen=True):
+class VerifiedGuesses(Struct, frozen=True):
     """guesses: of one or more tokens each. tokens: in all of them. accepted: those that were right. by_place: the
     accepted ones by their place in the guess."""
 
@@ -23,12 +23,12 @@ class GuessCounts(Struct, frozen=True):
     accepted: int = 0
     by_place: tuple[int, ...] = ()
 
-    def plus(self, other: GuessCounts) -> GuessCounts:
+    def plus(self, other: VerifiedGuesses) -> VerifiedGuesses:
         """The sums of both."""
         if not other.guesses:
             return self
         places = zip_longest(self.by_place, other.by_place, fillvalue=0)
-        return GuessCounts(
+        return VerifiedGuesses(
             self.guesses + other.guesses,
             self.tokens + other.tokens,
             self.accepted + other.accepted,
@@ -36,14 +36,14 @@ class GuessCounts(Struct, frozen=True):
         )
 
 
-NO_GUESSES = GuessCounts()
+NO_GUESSES = VerifiedGuesses()
 
 
-def guesses_of(plan: Plan, result: StepResult) -> GuessCounts:
+def guesses_of(plan: Plan, result: StepResult) -> VerifiedGuesses:
     """What one step verified."""
     total = NO_GUESSES
     for sequence in plan.sequences if plan.num_draft_tokens else ():
         if tokens := len(sequence.draft_token_ids):
             accepted = max(0, len(result.sampled.get(sequence.request.request_id, ())) - 1)
-            total = total.plus(GuessCounts(1, tokens, accepted, (1,) * accepted))
+            total = total.plus(VerifiedGuesses(1, tokens, accepted, (1,) * accepted))
     return total

@@ -8,8 +8,8 @@
     home        no HOME that can be written, and no name of the user
     locale      the C locale, and a time zone far east
 
-A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start see
-the same, but for `core`, which they inherit.
+A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start
+see the same.
 
 Knows: environment variables of libraries, Python's start-up hook.
 Must not know: tests.

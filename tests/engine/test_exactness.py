@@ -302,7 +302,7 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, rig
     assert engine.scheduler._num_steps < plain if right == 1.0 else True
 
 
-@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=6)))
+@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=3)))
 def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, load, pools):
     """A directed case for each, so that the property above cannot pass by never meeting them."""
     loaded, level = load(generating()[architecture][0], "int8"), levels()[-1]

@@ -35,7 +35,7 @@ KEPT_CASES = 3
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
-KEPT_REPEATED = 8
+KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE = 12
 """Hypothesis tries one example in this many: they are the same in every run, so more of them would find nothing new."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import neutral
 from tests.tiers import ROOT
 
 DATE = {"date.today", "datetime.now", "datetime.today", "datetime.utcnow", "time.gmtime", "time.localtime"}
@@ -62,6 +63,13 @@ def test_no_test_asks_for_what_differs_from_run_to_run(folder: tuple[str, ...]) 
         for fault in faults(path.read_text())
     }
     assert found - ALLOWED == set(), "Inject it, take a seed of tests.tiers, or name the reason in ALLOWED."
+
+
+def test_what_the_caller_has_set_reaches_no_test() -> None:
+    """But for what a developer may set for a run."""
+    found = {"TWOSTROKE_KV_MEMORY": "9", "HF_HUB_OFFLINE": "1", "http_proxy": "x", "TWOSTROKE_THREADS": "1"}
+    neutral.clear(found)
+    assert found == {"TWOSTROKE_THREADS": "1"}
 
 
 def test_what_is_allowed_is_used() -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import drawn, neutral, private_cache
+from tests.real import packages
 from tests.tiers import (
     FIXED_SEED,
     KEPT_CASES,
@@ -107,6 +108,8 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
+    for line in packages.not_run([str(report.longrepr) for report in terminalreporter.getreports("skipped")]):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

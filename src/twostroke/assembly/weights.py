@@ -31,6 +31,7 @@ from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
 from twostroke.weights.quantized.kv_scales import kv_scale_sentence
 from twostroke.weights.stored import tell_stored
+from twostroke.weights.unread import tell_unread
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
@@ -64,6 +65,7 @@ def load(
             if resolved["weights"] == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
+            tell_unread(spec, checkpoint, report)
             scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
             if scales is not None:
                 report(scales)

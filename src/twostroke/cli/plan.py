@@ -16,7 +16,7 @@ from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
 from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, reading
-from twostroke.options import parse_bytes
+from twostroke.option_values import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:

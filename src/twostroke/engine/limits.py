@@ -49,8 +49,8 @@ class EngineLimits(Struct, frozen=True):
         length = len(prompt.token_ids)
         if prompt.pooling is not None:
             return self._check_pooled(length)
-        if length >= self.context_tokens:
-            raise prompt_too_long(length, self.context_tokens, exact=True)
+        if length >= self.most_tokens:
+            raise prompt_too_long(length, self.most_tokens, exact=True)
         asked = prompt.params.max_tokens
         if asked is not None and length + asked > self.context_tokens:
             raise ContextLengthExceeded(
@@ -61,6 +61,11 @@ class EngineLimits(Struct, frozen=True):
                 fix=f"Ask for at most {self.context_tokens - length:,} tokens, or shorten the prompt.",
             )
         return self._fit_pool(length, asked, prompt.params.min_tokens)
+
+    @property
+    def most_tokens(self) -> int:
+        """Prompt and output of one sequence that runs alone."""
+        return min(self.context_tokens, self.pool_tokens)
 
     def _check_task(self, prompt: Prompt) -> None:
         if (prompt.pooling is None) is (self.task is Task.GENERATE):
@@ -91,7 +96,7 @@ class EngineLimits(Struct, frozen=True):
         return 0
 
     def _fit_pool(self, length: int, asked: int | None, min_tokens: int) -> int:
-        room = min(self.context_tokens, self.pool_tokens) - length
+        room = self.most_tokens - length
         needed = max(1, min_tokens) if asked is None else asked
         if needed > room:
             if self.context_tokens <= self.pool_tokens:

@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := setup.py pyproject.toml src/twostroke/backends/cpu/build.py $(shell find csrc -name '*.cpp' -o -name '*.h')
 
-# Two processes, each with whole files of tests: the fixtures of a module are made once.
-TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Each process has whole files of tests: the fixtures of a module are made once. WORKERS: a process for each core.
+WORKERS ?= 2
+TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE

@@ -10,8 +10,9 @@ import pytest
 from openai import OpenAI
 
 from tests.serve.apis.test_tools import CITY, serve
-from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, fake_parts
+from tests.serve.fakes import CONTEXT, END_ID, MODEL, VOCAB, FakeEngine, fake_parts
 from tests.serve.harness import Live, Reply, serving
+from twostroke.engine.limits import EngineLimits
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.changed.headers import WARNINGS
 from twostroke.server.api.shapes.reasoning_count import ReasoningCount
@@ -319,6 +320,16 @@ def test_too_long_is_said_in_the_words_that_agents_look_for(live: Live) -> None:
     }
     whole = ask(live, "responses", input=LONG)
     assert (whole.status, whole.error["code"], whole.error["param"]) == (400, "context_length_exceeded", "input")
+
+
+def test_a_pool_that_is_too_small_is_said_in_the_same_words() -> None:
+    engine = FakeEngine()
+    engine.limits = EngineLimits(CONTEXT, VOCAB, pool_tokens=64, end_token_ids=frozenset({END_ID}))
+    with serving(fake_parts(engine)) as small:
+        refused = ask(small, "chat", messages=[{"role": "user", "content": "x" * 100}])
+        assert refused.error["code"] == "context_length_exceeded" and "length is 64 tokens" in refused.error["message"]
+        assert "cut to the " in warned(ask(small, "chat", max_tokens=CONTEXT // 2))
+        assert ask(small, "chat", max_tokens=CONTEXT // 2).json["usage"]["completion_tokens"] == 12
 
 
 def test_a_streamed_response_fails_within_the_stream(live: Live) -> None:

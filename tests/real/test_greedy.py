@@ -1,8 +1,8 @@
 """Greedy answers of SmolLM2 in float32 are, token by token, those that transformers would give.
 
-The judge reads each question with our answer: a token is its own where no other has a larger logit. Where two logits lie
-nearer than TIE, a share of the range of logits, either of both is right, because errors of rounding may swap them. What
-comes after such a place is judged as the continuation of the answer that was given.
+The judge reads each question with our answer: a token is its own where no other has a larger logit. Where two logits
+lie nearer than TIE, a share of the range of logits, either of both is right, because errors of rounding may swap them.
+What comes after such a place is judged as the continuation of the answer that was given.
 """
 
 from __future__ import annotations

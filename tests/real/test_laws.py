@@ -27,7 +27,8 @@ PARAMS = (
     SamplingParams(temperature=0.9, seed=7, max_tokens=SHORT, logprobs=1, n=2),
 )
 ROOMY = {"context": 512, "kv_memory": "128MB", "threads": 2, "speculate": "off"}
-NARROW = {"context": 256, "kv_memory": "8MB", "threads": 1, "max_step_tokens": 24, "max_sequences": 7, "speculate": "ngram"}
+FEW_ROWS = {"max_step_tokens": 24, "max_sequences": 7}
+NARROW = {"context": 256, "kv_memory": "8MB", "threads": 1, "speculate": "ngram", **FEW_ROWS}
 """Room for about three of the seven answers; prompts are read in pieces; each token is guessed."""
 
 

@@ -14,7 +14,7 @@ from tests.text.test_grammar import allowed
 from twostroke.text.grammar import library
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.guard_child import OPTIONS
-from twostroke.text.grammar.library import Matcher, Vocabulary
+from twostroke.text.grammar.library import LibraryVocabulary, Matcher
 from twostroke.text.grammar.tokens import TRIAL_TOKENS, Tokens
 from twostroke.types.errors import BackendError
 from twostroke.types.grammar import Grammar
@@ -39,7 +39,7 @@ def test_masks_are_those_of_the_python_classes(kind: str, source: str) -> None:
     tokenizer = make(kind)
     rows = tokenizer.rows_bytes(tokenizer.vocab_size + 5)
     special, ends = sorted(tokenizer.special_ids), sorted(tokenizer.end_token_ids)
-    vocabulary = Vocabulary(rows, special, ends)
+    vocabulary = LibraryVocabulary(rows, special, ends)
     theirs = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Wrapped(rows, special, ends[0])), eos_token=ends)
     dice = random.Random(1)
     for _ in range(5):
@@ -62,7 +62,7 @@ def test_masks_are_those_of_the_python_classes(kind: str, source: str) -> None:
 def test_one_that_has_failed_stays_failed() -> None:
     tokenizer = make("byte_level")
     ends = sorted(tokenizer.end_token_ids)
-    vocabulary = Vocabulary(tokenizer.rows_bytes(tokenizer.vocab_size), sorted(tokenizer.special_ids), ends)
+    vocabulary = LibraryVocabulary(tokenizer.rows_bytes(tokenizer.vocab_size), sorted(tokenizer.special_ids), ends)
     broken = Matcher(vocabulary, "start: nothing", {"verbose_errors": False})
     assert "nothing" in broken.fault and broken.mask() is None
     assert not broken.consume(1) and not broken.rollback(1) and "nothing" in broken.fault
@@ -74,7 +74,7 @@ def test_the_interpreter_goes_on_while_a_vocabulary_is_read() -> None:
     """The Python classes hold its lock: no other thread gets a turn."""
     rows = [bytes([n % 251, n // 251 % 251, n // 63001, 7]) for n in range(200_000)]
     ended = threading.Event()
-    reading = threading.Thread(target=lambda: (Vocabulary(rows, [], [0]), ended.set()))
+    reading = threading.Thread(target=lambda: (LibraryVocabulary(rows, [], [0]), ended.set()))
     reading.start()
     turns = 0
     while not ended.is_set():

@@ -178,7 +178,7 @@ class GrammarCompiler:
         return tuple(made)
 
     def opening(self) -> GuardOpening:
-        """Of a process that tries grammars."""
+        """What a process that tries grammars is told first."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,

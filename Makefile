@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := setup.py pyproject.toml src/twostroke/backends/cpu/build.py $(shell find csrc -name '*.cpp' -o -name '*.h')
 
-# Two processes, each with whole files of tests: the fixtures of a module are made once.
-TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Each process has whole files of tests: the fixtures of a module are made once. WORKERS: a process for each core.
+WORKERS ?= 2
+TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,10 +51,14 @@ $(VENV)/.runtime: $(BIN)/python $(NATIVE)
 	@$(COMPILED)
 	@touch $@
 
+# It asks for an older NumPy than the one that tests run with, and works with this one: what it needs is in `test`.
+JUDGE := mistral-common==1.13.1
+
 # Tests compare all levels that this machine runs.
 $(VENV)/.test: $(BIN)/python $(NATIVE)
 	@echo "Installing what tests need, and compiling the kernels: two to three minutes."
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(JUDGE)
 	$(BIN)/python src/twostroke/backends/cpu/build.py --levels runnable
 	@$(COMPILED)
 	@touch $@ $(VENV)/.runtime

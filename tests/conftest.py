@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import drawn, private_cache
+from tests import drawn, neutral, private_cache
 from tests.real import packages
 from tests.tiers import (
     FIXED_SEED,
@@ -60,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     option.grid_seed = seed_of(option.grid_seed, option.daily, time.gmtime())
     TIER.quick, TIER.daily, TIER.seed = option.quick, option.daily, option.grid_seed
+    neutral.clear(os.environ)
     if option.quick:  # A second thread of an engine mostly waits, and spins, beside the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
     # Whether a guess pays is decided by measured times, so with guesses the number of steps is another each time. Tests

@@ -1,15 +1,15 @@
 """Run tests as on another machine: `python -m tests.elsewhere KIND[,KIND...] ARGUMENTS OF PYTEST...`
 
     arithmetic  NumPy, its BLAS, PyTorch and the C library without the vector instructions that they find at run time
-    level=NAME  no kernels above this level; their libraries are out of sight until the run ends
+    level=NAME  no kernels above this level: their libraries are out of sight
     core        one core, whatever the machine has
     cores=N     N cores, as Python says; threads then share those that are there
     day=N       N days later, for Python's clocks
     home        no HOME that can be written, and no name of the user
     locale      the C locale, and a time zone far east
 
-A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start see
-the same, but for `core`, which they inherit.
+A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start
+see the same.
 
 Knows: environment variables of libraries, Python's start-up hook.
 Must not know: tests.
@@ -17,12 +17,11 @@ Must not know: tests.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from numpy._core._multiarray_umath import __cpu_dispatch__
@@ -49,6 +48,11 @@ time.time_ns = lambda: _time_ns() + _ahead_s * 10**9
 time.gmtime = lambda at_s=None: _gmtime(time.time() if at_s is None else at_s)
 time.localtime = lambda at_s=None: _localtime(time.time() if at_s is None else at_s)
 """
+HIDDEN = """
+import pathlib
+_is_file = pathlib.Path.is_file
+pathlib.Path.is_file = lambda self: self.name not in {0} and _is_file(self)
+"""
 Place = Callable[[dict[str, str], list[str], str], None]
 """(environment of the run, lines of its start-up hook, what stands after the equals sign)"""
 
@@ -62,28 +66,19 @@ def _home(environment: dict[str, str], hook: list[str], _value: str) -> None:
     hook.append("import pwd\ndef _none(*_): raise KeyError('no such user')\npwd.getpwuid = pwd.getpwnam = _none")
 
 
+def _level(_environment: dict[str, str], hook: list[str], best: str) -> None:
+    hook.append(HIDDEN.format({library_path(level).name for level in LEVELS[LEVELS.index(best) + 1 :]}))
+
+
 PLACES: dict[str, Place] = {
     "arithmetic": lambda environment, hook, value: environment.update(ARITHMETIC),
     "core": lambda environment, hook, value: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     "cores": lambda environment, hook, value: hook.append(CORES.format(int(value))),
     "day": lambda environment, hook, value: hook.append(DAY.format(int(value))),
     "home": _home,
+    "level": _level,
     "locale": lambda environment, hook, value: environment.update(LC_ALL="C", LANG="C", TZ="Pacific/Kiritimati"),
 }
-
-
-@contextlib.contextmanager
-def hidden(best: str) -> Iterator[None]:
-    """No libraries of levels above `best`."""
-    away = [(path, path.with_suffix(".away")) for path in map(library_path, LEVELS[LEVELS.index(best) + 1 :])]
-    moved = [(path, place) for path, place in away if path.exists()]
-    for path, place in moved:
-        path.rename(place)
-    try:
-        yield
-    finally:
-        for path, place in moved:
-            place.rename(path)
 
 
 def main(arguments: list[str]) -> int:
@@ -92,14 +87,10 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     environment, hook = dict(os.environ), list[str]()
-    with contextlib.ExitStack() as ending:
-        for asked in arguments[0].split(","):
-            kind, _, value = asked.partition("=")
-            if kind == "level":
-                ending.enter_context(hidden(value))
-            else:
-                PLACES[kind](environment, hook, value)
-        folder = ending.enter_context(tempfile.TemporaryDirectory())
+    for asked in arguments[0].split(","):
+        kind, _, value = asked.partition("=")
+        PLACES[kind](environment, hook, value)
+    with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "sitecustomize.py").write_text("\n".join(hook))
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, environment.get("PYTHONPATH"))))
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments[1:]]

@@ -1,7 +1,7 @@
 """The rule by which results may differ where activations were rounded to whole numbers on the way.
 
-The last bits of NumPy's float32 sums depend on the instructions that NumPy found on the machine. Where such a number lies
-between two steps, natively and by NumPy it may be rounded to different ones. So:
+The last bits of NumPy's float32 sums depend on the instructions that NumPy found on the machine. Where such a number
+lies between two steps, natively and by NumPy it may be rounded to different ones. So:
 
     A difference of one step in some activations changes a result by no more than the rounding of all activations does.
 

@@ -31,15 +31,15 @@ WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
 """Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
-KEPT_CASES = 5
+KEPT_CASES = 3
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
-KEPT_REPEATED = 8
+KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
-EXAMPLES_SHARE = 5
-"""Hypothesis tries one example in this many."""
-KEPT_FAMILIES = 3
+EXAMPLES_SHARE = 12
+"""Hypothesis tries one example in this many: they are the same in every run, so more of them would find nothing new."""
+KEPT_FAMILIES = 2
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 
@@ -83,7 +83,7 @@ def fewer(whole: int, quick: int) -> int:
 
 def examples(whole: int) -> int:
     """How many examples Hypothesis tries of a property."""
-    return fewer(whole, quick=max(5, whole // EXAMPLES_SHARE))
+    return fewer(whole, quick=max(4, whole // EXAMPLES_SHARE))
 
 
 def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:

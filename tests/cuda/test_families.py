@@ -29,7 +29,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 
 PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
-ARCHITECTURES = fewer(16, quick=4)
+ARCHITECTURES = fewer(16, quick=2)
 """A few; the seed chooses them."""
 STEM = tuple(range(20, 55))
 LIMITS = SchedulerLimits(24, 3, 2, 4)

@@ -89,7 +89,7 @@ def test_hypothesis_draws_the_same_whatever_was_imported_before(
 
 def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers.TIER, "quick", True)
-    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [80, 20, 5, 5]
+    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [33, 8, 4, 4]
 
 
 def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:

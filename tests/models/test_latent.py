@@ -27,7 +27,7 @@ GLM_5 = PUBLISHED["zai-org/GLM-5"][0]
 LITE = PUBLISHED["deepseek-ai/DeepSeek-V2-Lite"][0]
 
 
-@pytest.mark.parametrize("name", thinned(list(PUBLISHED), "latent plans", fewer(len(PUBLISHED), quick=3)))
+@pytest.mark.parametrize("name", thinned(list(PUBLISHED), "latent plans", fewer(len(PUBLISHED), quick=1)))
 def test_a_plan_names_the_published_parameters_and_what_a_position_takes(name: str) -> None:
     """Active parameters are counted without the embedding, of which a token reads one row."""
     config, said, used, kv_bytes = PUBLISHED[name]

@@ -22,6 +22,7 @@ from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 END_ID = 256
 VOCAB = 257
@@ -42,6 +43,7 @@ class Gauges:
     preemptions_total: int = 0
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
+    guesses: VerifiedGuesses = NO_GUESSES
 
 
 class ByteTokenizer:

@@ -27,7 +27,7 @@ PAGES = PIECE_BYTES // mmap.PAGESIZE
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "x.pack"
-    path.write_bytes(os.urandom(SIZE))
+    path.write_bytes(bytes(SIZE))
     return path
 
 

@@ -23,6 +23,7 @@ from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, texts_of
+from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -63,7 +64,6 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
 from twostroke.env import Machine, asked_by_environment, read_machine
-from twostroke.heap import trim
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
@@ -238,16 +238,12 @@ def build_heart(
     *,
     serving: bool = False,
 ) -> Heart:
-    """Load the weights and put the engine together. Raises TwostrokeError.
-
-    serving: any request may ask for a form, so what grammars need is made while the weights are loaded.
-    """
+    """Load the weights and put the engine together. serving: see `grammars_of`. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    grammars = _grammars(tokenizer, spec, ends, serving)
-    closing.callback(grammars.close)
+    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
@@ -309,13 +305,6 @@ def build_heart(
         shelf,
         build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
     )
-
-
-def _grammars(tokenizer: Tokenizer, spec: Model, ends: frozenset[int], serving: bool) -> GrammarCompiler:
-    made = GrammarCompiler(tokenizer, spec.vocab_size, ends)
-    if serving:
-        made.prepare(trim)
-    return made
 
 
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:

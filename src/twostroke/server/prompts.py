@@ -105,6 +105,7 @@ def call_of_chat(
     tools = tool_use(checked, template.form, parts.tokenizer)
     prompt = _render(checked, tools, parts, prefill)
     form = _form_of(grammar_of(request), tools)
+    notes.add_all(form.not_held)
     if not (prefill or request.continue_final_message or _free_text_first(tools)):
         form = after_thought(form, template.form.reasoning, prompt.text, special_ids_of(parts.tokenizer))
     params = _params(request, logprobs, request.max_tokens, form, parts)
@@ -208,6 +209,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
     notes = Notes()
+    notes.add_all(asked.not_held)
     params = [
         within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
     ]

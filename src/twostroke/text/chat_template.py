@@ -15,7 +15,7 @@ import jinja2
 from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
-from twostroke.text.history.fit import LAST_RESORT, Fit, plainest
+from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
 from twostroke.text.reasoning import reasoning_style
@@ -115,7 +115,7 @@ class ChatTemplate:
             return text_of(self._fits[name].fitted(made, notes))
         except TemplateRefusal as refusal:
             try:
-                text = text_of(plainest(made))
+                text = text_of(self._fits[name].plainest(made))
             except InvalidRequest:
                 raise refusal from None
         notes.add(LAST_RESORT)

@@ -106,6 +106,9 @@ def test_an_effort_is_a_variable_of_the_template() -> None:
     assert effort(None, "none", switched) == {"enable_thinking": False}
     assert effort(None, "medium", switched) == {"enable_thinking": True}
     assert effort(None, "none", plain) is None and notes.texts == ()
+    off: Any = {"enable_thinking": False, "x": 1}
+    assert with_effort(off, None, plain, notes) == {"x": 1}  # type: ignore[arg-type]
+    assert with_effort(off, None, switched, notes) == with_effort(off, None, thinking, notes) == off  # type: ignore[arg-type]
     assert effort({"x": 1}, "medium", plain) == {"x": 1} and "medium" in notes.texts[0]
     with pytest.raises(InvalidRequest, match="two things"):
         effort({"reasoning_effort": "low"}, "high", effortful)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import select
 import socket
+import struct
+import threading
 
 import pytest
 from msgspec import structs
@@ -131,3 +133,18 @@ def test_a_reader_that_is_slow_keeps_its_request() -> None:
         connection.sendall(asked(live, "Connection: close\r\n", n=4, max_tokens=900, stream=True))
         taken = b"".join(iter(lambda: connection.recv(1500), b""))
     assert taken.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and engine.closed_early == 0
+
+
+def test_requests_of_connections_that_were_reset_are_not_read() -> None:
+    """The server has no time for them until all are reset, as in a flood of them."""
+    engine = FakeEngine()
+    with serving(fake_parts(engine)) as live:
+        flooded = threading.Event()
+        live.loop.call_soon_threadsafe(flooded.wait)
+        for _ in range(50):
+            with connected(live) as connection:
+                connection.sendall(asked(live))
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        flooded.set()
+        assert live.complete().status == 200
+        assert len(engine.prompts) == 1

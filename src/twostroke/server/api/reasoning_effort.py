@@ -22,6 +22,16 @@ SWITCH = "enable_thinking"
 NONE = "none"
 
 
+def _known(variables: Mapping[str, Any] | None, template: ChatTemplate) -> Mapping[str, Any] | None:
+    """The variables without a switch that turns thinking off, for a model that does not think.
+
+    Clients send that switch to every model.
+    """
+    if not variables or variables.get(SWITCH) is not False or SWITCH in template.variables or template.form.reasoning:
+        return variables
+    return {name: value for name, value in variables.items() if name != SWITCH}
+
+
 def with_effort(
     variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate, notes: Notes
 ) -> Mapping[str, Any] | None:
@@ -29,6 +39,7 @@ def with_effort(
 
     Raises InvalidRequest where a model cannot be kept from thinking, or the variables say another effort.
     """
+    variables = _known(variables, template)
     if effort is None:
         return variables
     said = dict(variables or {})

@@ -45,8 +45,7 @@ IN_MEMORY = 1
 
 
 def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
-    """See InMemory; all of them where the system cannot tell. `mapped` begins at a page. Asking fetches nothing, which a
-    read that must not wait does."""
+    """See InMemory; all of them where the system cannot tell. `mapped` begins at a page. Asking fetches nothing."""
     found = np.full(-(-mapped.size // mmap.PAGESIZE), IN_MEMORY, np.uint8)
     call = _mincore()
     if call is not None and call(mapped.ctypes.data, mapped.size, found.ctypes.data) != 0:

@@ -20,7 +20,7 @@ _GONE = select.POLLHUP | select.POLLERR
 _UNACKNOWLEDGED = struct.Struct("=24xI")  # tcpi_unacked in struct tcp_info, in packets
 
 
-class Peer:
+class FarEnd:
     """The peer of an asyncio transport. Where the system does not tell, its kernel's buffer counts as empty."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

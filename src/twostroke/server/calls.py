@@ -21,7 +21,8 @@ class Call:
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
     progress: report how far the first prompt is. legacy_functions: calls are sent as `function_call`.
-    ignored_fields: of the request, without a meaning here. model: as the client named it.
+    ignored_fields: of the request, without a meaning here. warnings: what was changed in the request. model: as the
+    client named it.
     """
 
     response_id: str
@@ -41,6 +42,7 @@ class Call:
     progress: bool = False
     legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     model: str = ""
 
     @property
@@ -66,6 +68,10 @@ class Call:
     def new_turn(self) -> Turn:
         """A machine for one choice of a chat answer."""
         return Turn(self.form, self.tools.schemas, self.rendered_end)
+
+    def new_counting_turn(self) -> Turn | None:
+        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        return None if self.form.reasoning is None else Turn(TurnForm(self.form.reasoning), (), self.rendered_end)
 
     def new_call_id(self, fresh: str) -> str:
         """The id of a tool call, in the form that the model's own template takes back."""

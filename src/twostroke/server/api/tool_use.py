@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.schema import ChatRequest, Tool
+from twostroke.server.api.changed.kept_tools import Tool
+from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_schema
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
@@ -30,6 +31,7 @@ class ToolUse:
     by name.
 
     grammar: what the answer is held to. forced: it must be calls and nothing else. one: no second call is read.
+    texts: names of tools that take a text, whose calls are sent as text.
     """
 
     style: ToolStyle = HERMES
@@ -38,12 +40,13 @@ class ToolUse:
     grammar: Grammar | None = None
     forced: bool = False
     one: bool = False
+    texts: frozenset[str] = frozenset()
 
 
-def tool_use(request: ChatRequest, form: TurnForm, tokenizer: Tokenizer) -> ToolUse:
+def tool_use(checked: CheckedChat, form: TurnForm, tokenizer: Tokenizer) -> ToolUse:
     """Raises InvalidRequest for a choice that cannot be."""
-    tools = request.tools or []
-    choice = _choice(request, tools)
+    request, tools = checked.request, checked.tools
+    choice = _choice(request.tool_choice, tools)
     if not tools or choice == "none":
         return ToolUse()
     style = form.tools or HERMES
@@ -61,7 +64,8 @@ def tool_use(request: ChatRequest, form: TurnForm, tokenizer: Tokenizer) -> Tool
         grammar = strict_calls(style, _schemas(tools, all_held=False), special_id, parallel=parallel)
     offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
     schemas = {tool.function.name: tool.function.parameters for tool in chosen}
-    return ToolUse(style, offered, schemas, grammar, forced=choice != "auto", one=not parallel)
+    texts = frozenset(tool.function.name for tool in tools if tool.takes_text)
+    return ToolUse(style, offered, schemas, grammar, choice != "auto", not parallel, texts)
 
 
 def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
@@ -74,9 +78,8 @@ def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
     return find
 
 
-def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
+def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
     """none, auto, required, or a tool's name (which no tool may share with those words)."""
-    asked = request.tool_choice
     if asked is None:
         return "auto"
     if isinstance(asked, str):

@@ -12,14 +12,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from twostroke.text.grammar.guard_child import WHITESPACE
+from twostroke.text.grammar.guard_child import FORM
 from twostroke.text.tools import deepseek, hermes, mistral
 from twostroke.text.tools.styles import HERMES, ToolStyle
 from twostroke.types.grammar import Grammar
 
 SpecialId = Callable[[str], int | None]
 """The id of a text that is one special token of the vocabulary, None for text that is written as text."""
-_OPTIONS = {"x-guidance": {"whitespace_pattern": WHITESPACE, "lenient": False}}
 _ANYTHING = r"/(.|\n)*/"
 
 
@@ -97,7 +96,7 @@ def _grammar(
     for place, (name, schema) in enumerate(schemas.items()):
         opening = _literals(form.opening + name + form.middle, style, special_id)
         rules.append(f"call_{place}: {opening} arguments_{place} {_literals(form.closing, style, special_id)}")
-        rules.append(f"arguments_{place}: %json {json.dumps({**schema, **_OPTIONS})}")
+        rules.append(f"arguments_{place}: %json {json.dumps({**schema, 'x-guidance': FORM})}")
     return Grammar.lark("\n".join(rules) + "\n")
 
 

@@ -34,6 +34,7 @@ from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.talk.find import find_format
 from twostroke.types.errors import ConfigError
 
 
@@ -115,6 +116,8 @@ def _forecast(found: assemble.Found) -> Forecast:
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    if own.get("template") is not None:
+        own["format"] = find_format(own["template"], own["tokenizer"])
     return ServerParts(
         served_name=resolved["served_name"],
         api_key=resolved["api_key"],

@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from msgspec import structs
-
 from twostroke.server.api.grammar import AskedGrammar, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, check_model
@@ -29,16 +27,17 @@ from twostroke.server.api.schema import (
     read_completion,
 )
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
-from twostroke.server.calls import Call
+from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.offer import with_tools
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.prompt import with_tools
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
@@ -96,20 +95,23 @@ def call_of_chat(
     """
     template = _template_for(request, parts)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    tools = tool_use(request, template.form, parts.tokenizer)
-    form = _form_of(grammar_of(request), tools)
+    tools = tool_use(request)
+    prompt = _render(request, tools, template, parts, prefill)
+    rendered_end = prompt.text[-RENDERED_END_CHARACTERS:]
+    held = tools.grammar(parts.format, special_ids_of(parts.tokenizer), rendered_end)
+    form = _form_of(grammar_of(request), held)
     params = _params(request, logprobs, request.max_tokens, form, parts)
-    prompt = _render(request, tools, template, parts.tokenizer, prefill)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
-    shown = _shown(template.form, tools, parts.tokenizer)
+    shown = _shown(parts.format, tools, parts.tokenizer)
     return replace(
         call,
         prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
-        form=_turn_form(template.form, tools, form),
+        form=_turn_form(parts.format, tools, form),
         tools=tools,
-        rendered_end=prompt.text[-RENDERED_END_CHARACTERS:],
+        rendered_end=rendered_end,
+        earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
         asked=asked,
     )
 
@@ -117,18 +119,18 @@ def call_of_chat(
 def prompt_of_chat(request: ChatRequest, parts: ServerParts, prefill: str = "") -> Rendered:
     """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
     template = _template_for(request, parts)
-    return _render(request, tool_use(request, template.form, parts.tokenizer), template, parts.tokenizer, prefill)
+    return _render(request, tool_use(request), template, parts, prefill)
 
 
 def _render(
-    request: ChatRequest, tools: ToolUse, template: ChatTemplate, tokenizer: Tokenizer, prefill: str
+    request: ChatRequest, tools: ToolUse, template: ChatTemplate, parts: ServerParts, prefill: str
 ) -> Rendered:
     """Control tokens in what the client wrote are quoted, unless it asks for them.
 
     continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
     """
-    quoting = Quoting() if request.parse_special else tokenizer.quoting()
-    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template)
+    quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
+    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template, thinks=parts.format.thinks)
     hide, messages = quoting.hide, request.messages
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
@@ -152,9 +154,9 @@ def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
     return parts.template
 
 
-def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
+def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
     """What the answer is held to: the request's own form, or that of the calls it must make."""
-    if tools.grammar is None:
+    if calls is None:
         return asked
     if asked.grammar is not None:
         raise InvalidRequest(
@@ -162,23 +164,17 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
             param=asked.field,
             fix="Send one of them, or tool_choice none.",
         )
-    return AskedGrammar(tools.grammar, "tools")
+    return AskedGrammar(calls, "tools")
 
 
-def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
-    """How to read the answer: one that is held to a form has no place for reasoning."""
-    if tools.grammar is not None and own.tools is not None:
-        own = structs.replace(own, tools=tools.style)
-    if asked.grammar is None or (tools.grammar is not None and not tools.forced):
-        return own
-    return TurnForm(None, own.tools if tools.forced else None)
+def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
+    """How to read the answer: one that is held to the request's own form has no place for thoughts and calls."""
+    return own if asked.grammar is None or tools.held is not None else PLAIN
 
 
-def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
-    """Special tokens whose text the readers need."""
-    marks = tools.style.marks if tools.schemas else ()
-    thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
-    found = map(special_ids_of(tokenizer), (*marks, *thinking))
+def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
+    """Special tokens whose text the reader needs."""
+    found = map(special_ids_of(tokenizer), form.tokens(calls=bool(tools.schemas)))
     return frozenset(token_id for token_id in found if token_id is not None)
 
 

@@ -15,12 +15,9 @@ from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
 from twostroke.text.messages import normalized
-from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
-from twostroke.text.tools.styles import HERMES, style_of_template
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
 
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
@@ -32,7 +29,7 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 class ChatTemplate:
     """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
 
-    form: how the model writes its turns. knows_tools: False where tools, calls and their results would be left out.
+    knows_tools: False where tools, calls and their results would be left out.
     """
 
     def __init__(
@@ -53,7 +50,6 @@ class ChatTemplate:
         self._sources = dict(sources)
         source = sources.get("tool_use", sources[self._default_name()])
         self.knows_tools = "tool" in source
-        self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters

@@ -18,10 +18,10 @@ NONE = "none"
 
 
 def with_effort(
-    variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate
+    variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate, *, thinks: bool
 ) -> Mapping[str, Any] | None:
     """The template's variables with this effort among them. `none` turns thinking off where the template can only do
-    that, and is kept anyway by a model that does not think.
+    that, and is kept anyway by a model that does not think (thinks).
 
     Raises InvalidRequest where the template has nothing for this effort, or the variables say another one.
     """
@@ -34,7 +34,7 @@ def with_effort(
         name, value = EFFORT, effort
     elif effort == NONE and SWITCH in template.variables:
         name, value = SWITCH, False
-    elif effort == NONE and template.form.reasoning is None:
+    elif effort == NONE and not thinks:
         return variables
     else:
         raise InvalidRequest(

@@ -14,7 +14,7 @@ from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
 HEARTBEAT = b": waiting\n\n"
@@ -94,9 +94,9 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for each call."""
+    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool."""
 
-    new_call_id: Callable[[], str]
+    new_call_id: Callable[[str], str]
     blocks: list[Block] = field(default_factory=list)
     _open: bool = False
 
@@ -105,7 +105,8 @@ class Blocks:
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
-                steps += self._begin(Block("call", len(self.blocks), piece.name, self.new_call_id()))
+                call_id = piece.call_id or self.new_call_id(piece.name)
+                steps += self._begin(Block("call", len(self.blocks), piece.name, call_id))
                 continue
             kind = "call" if isinstance(piece, CallArguments) else "reasoning" if isinstance(piece, Thought) else "text"
             if not self._open or self.blocks[-1].kind != kind:
@@ -153,14 +154,14 @@ class ChatTurn:
         self._one = call.tools.one
         self._calls_only = call.tools.forced
         self._plain = self._turn.plain and not self._calls_only
-        self.made = Blocks(lambda: call.new_call_id(new_id()))
+        self.made = Blocks(lambda name: call.new_call_id(new_id(), name, len(self.made.calls)))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
         self.reasoning_tokens = 0
 
     def take(self, delta: Delta) -> list[Step]:
         """What this delta does to the blocks; the last one closes them."""
-        if self._turn.reasoning:
+        if self._turn.thinking:
             self.reasoning_tokens += len(delta.token_ids)
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:

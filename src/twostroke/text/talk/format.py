@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from twostroke.text.talk.ids import CallIds
 
@@ -31,14 +31,20 @@ class Notation(Protocol):
         """A text that a call begins with and that tells it from prose, "" for none."""
 
     @property
+    def tokens(self) -> frozenset[str]:
+        """Texts that a reader must see even where the vocabulary calls them special."""
+        return self.texts | frozenset(self.parts)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The literal texts of a call."""
 
-    def fits(self, beginning: str) -> bool:
-        """True where a call may begin so. beginning: without white space in front, at least one character."""
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """True where what comes next may be a call; nothing is taken."""
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """Read one call from its beginning on; `call.name` must be called before `call.argue`."""
+        """Read one call from its lead on; `call.name` comes before `call.argue`. Returns at the first thing that is no
+        part of a call."""
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         """The call as the model writes it."""
@@ -64,7 +70,13 @@ class CallForm(Struct, frozen=True):
     @property
     def bare(self) -> bool:
         """True where no mark tells a call from an answer: it stands at the beginning of a text, and its name decides."""
-        return not (self.begin.strip() or self.open.strip() or self.notation.lead)
+        return not self.starts
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The marks of which each may begin a call: a model forgets some of them at times."""
+        marks = (self.begin.strip(), self.open.strip(), self.notation.lead)
+        return tuple(mark for mark in marks if mark)
 
 
 class ThoughtMarks(Struct, frozen=True):
@@ -78,6 +90,15 @@ class ThoughtMarks(Struct, frozen=True):
     closing: str
     prompts: tuple[str, ...] = ()
     anywhere: bool = False
+
+    def opened_by(self, prompt_end: str) -> bool:
+        """True where the prompt itself opened the thought, so that the answer starts within it."""
+        bare = prompt_end.rstrip()
+        return any(bare.endswith(end.rstrip()) for end in (self.opening, *self.prompts))
+
+    def closed_by(self, prompt_end: str) -> bool:
+        """True where the prompt itself ended the thought, so that the answer holds none."""
+        return prompt_end.rstrip().endswith(self.closing.strip())
 
 
 class Messages(Struct, frozen=True):
@@ -116,7 +137,7 @@ class Format(Struct, frozen=True):
 
     silent: names that look like a tool's and mean none. ends: tokens that end a turn. result: of calls, in a history.
     vocabulary: tokens that tell the format where the template does not show it; all must be there. offer: texts of
-    which one, in an offer of tools, tells it. note: where the format comes from, and what was checked.
+    which one, in an offer of tools, tells it. parts: tokens of which a mark is made. note: where the format comes from, and what was checked.
     """
 
     name: str
@@ -130,7 +151,18 @@ class Format(Struct, frozen=True):
     result: ResultForm = ResultForm()
     vocabulary: tuple[str, ...] = ()
     offer: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def thinks(self) -> bool:
+        """True where a turn may hold a thought."""
+        return self.thought is not None or bool(self.messages and self.messages.thoughts)
+
+    def tokens(self, *, calls: bool) -> frozenset[str]:
+        """Texts that a reader must see even where the vocabulary calls them special. calls: it reads calls."""
+        form = self if calls or self.messages else structs.replace(self, calls=())
+        return form.texts | frozenset(self.parts)
 
     @property
     def texts(self) -> frozenset[str]:

@@ -47,6 +47,12 @@ class TextStream:
             self.kept.append(taken)
         return taken
 
+    def back(self, text: str) -> None:
+        """Give back what was taken last, if no `yield` came since."""
+        self.at -= len(text)
+        if self.kept:
+            self.kept.pop()
+
     def keep(self, first: str) -> None:
         """From now on remember what is taken, behind `first`."""
         self.kept = [first]

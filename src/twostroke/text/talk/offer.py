@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twostroke.text.messages import normalized
-from twostroke.text.tools.hermes import CLOSE, OPEN
 
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _ASK = """You can call tools. The tools, as JSON schemas:
 {tools}
 To call one, write exactly this, once for each call:

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from twostroke.text.talk.notations.json_text import JsonText
+
 TEXT = frozenset({"string"})
 MOST_PARTS, MOST_VALUES = 64, 256
 _WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
@@ -32,7 +34,10 @@ def as_json(text: str, types: frozenset[str]) -> str:
     try:
         value = json.loads(bare, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return json.dumps(text, ensure_ascii=False)
+        value = None if bare[:1] not in ("{", "[", "(") else _pythons(bare)
+        if value is None:
+            return json.dumps(text, ensure_ascii=False)
+        bare = json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) or types.isdisjoint(_names(value)):  # texts are written without quotes
         return json.dumps(text, ensure_ascii=False)
     return bare
@@ -78,6 +83,16 @@ def _names(value: Any) -> tuple[str, ...]:
         return ("number", "integer") if value.is_integer() else ("number",)
     kinds: dict[type, str] = {str: "string", list: "array", dict: "object", type(None): "null"}
     return (kinds.get(type(value), "string"),)
+
+
+def _pythons(text: str) -> Any:
+    """What Python's words and quotes mean: templates write them into histories, and models learn it there."""
+    value = JsonText()
+    made, length = value.take(text, True)
+    try:
+        return json.loads(made) if value.done and length == len(text) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _refuse(name: str) -> Any:

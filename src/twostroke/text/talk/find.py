@@ -1,0 +1,83 @@
+"""Which format a model has: by what its template writes, by its vocabulary, by its offer of tools, in this order.
+
+Knows: the formats by hand, probes, vocabularies.
+Must not know: a template's source, requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from msgspec import structs
+
+from twostroke.text.talk.catalog import FORMATS, THOUGHTS, UNKNOWN
+from twostroke.text.talk.format import Format, ThoughtMarks
+from twostroke.text.talk.probe import THOUGHT, Case, Probe, Renders
+from twostroke.text.talk.round_trip import checked, fits
+
+_LOG = logging.getLogger(__name__)
+
+
+class TokenTexts(Protocol):
+    """What a vocabulary says of marks."""
+
+    special_ids: frozenset[int]
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token as written in the vocabulary, or None."""
+
+    def token_text(self, token_id: int) -> str:
+        """The token's text."""
+
+
+def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
+    """The format, with a note that says how it was found and what was checked."""
+    probe = Probe(template)
+    ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
+    found = _found(probe, vocabulary, ends)
+    thought = _thought(found, probe, vocabulary)
+    _LOG.info("format %s: %s", found.name, found.note)
+    return structs.replace(found, thought=thought)
+
+
+def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
+    for form in FORMATS.values():
+        own = _ends_of(form, ends)
+        if fits(form, probe, own):
+            result = checked(form, probe, own)
+            note = f"its template writes it; {result.right} turns were read back at every cut"
+            if not result.wrong:
+                return structs.replace(form, note=note)
+    for form in FORMATS.values():
+        if form.vocabulary and all(vocabulary.id_of(text) is not None for text in form.vocabulary):
+            return structs.replace(form, note="its marks are tokens of the vocabulary")
+    for form in FORMATS.values():
+        if any(text in probe.offer for text in form.offer):
+            return structs.replace(form, note="its template offers tools in these words")
+    return structs.replace(UNKNOWN, note="nothing tells the format; calls in common notations are read")
+
+
+def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
+    """What may end a turn: special tokens that are no marks of the format."""
+    texts = form.texts
+    return (*form.ends, *(end for end in ends if end not in texts))
+
+
+def _thought(form: Format, probe: Probe, vocabulary: TokenTexts) -> ThoughtMarks | None:
+    """The marks of thoughts that the template or the vocabulary show, the format's own ones first."""
+    if form.messages is not None:
+        return None
+    candidates = [form.thought] if form.thought is not None else []
+    candidates += [marks for marks in THOUGHTS if marks not in candidates]
+    return next((marks for marks in candidates if any(_shows(marks, probe, vocabulary))), None)
+
+
+def _shows(marks: ThoughtMarks, probe: Probe, vocabulary: TokenTexts) -> Iterator[bool]:
+    opening, closing = marks.opening.strip(), marks.closing.strip()
+    yield any(marks.opened_by(prompt) or marks.closed_by(prompt) for prompt in probe.prompts)
+    turn = probe.turn(Case(content="Qzanswer", thought=THOUGHT)) or ""
+    yield THOUGHT in turn and opening in turn.partition(THOUGHT)[0] and closing in turn
+    yield vocabulary.id_of(opening) is not None
+    yield probe.drops_thought(marks.opening, marks.closing)

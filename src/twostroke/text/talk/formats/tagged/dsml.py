@@ -1,0 +1,71 @@
+"""DSML: DeepSeek V3.2 and V4. A tag says whether its value is a text.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.formats.thoughts import THINK
+from twostroke.text.talk.notations.tagged import TaggedNotation
+
+_NOTATION = TaggedNotation(
+    name_open='<｜DSML｜invoke name="',
+    name_close='">\n',
+    key_open='<｜DSML｜parameter name="',
+    key_close='" string="{type}">',
+    value_close="</｜DSML｜parameter>",
+    closing="</｜DSML｜invoke>",
+    between="\n",
+    lead="<｜DSML｜invoke name=",
+    typed="string",
+)
+
+
+def _calls(section: str) -> tuple[CallForm, ...]:
+    begin, end = f"\n\n<｜DSML｜{section}>\n", f"\n</｜DSML｜{section}>"
+    return (CallForm(_NOTATION, between="\n", begin=begin, end=end),)
+
+
+FORMAT = Format(
+    "dsml",
+    calls=_calls("tool_calls"),
+    thought=THINK,
+    ends=("<｜end▁of▁sentence｜>",),
+    result=ResultForm("user", "<tool_result>", "</tool_result>"),
+    offer=("<｜DSML｜tool_calls>",),
+    vocabulary=("｜DSML｜",),
+    parts=("｜DSML｜",),
+)
+OLDER = replace(
+    FORMAT,
+    name="dsml32",
+    calls=_calls("function_calls"),
+    offer=("<｜DSML｜function_calls>",),
+    result=ResultForm("user", "<function_results><result>", "</result></function_results>"),
+    vocabulary=(),
+)
+EXAMPLES = (
+    Example(
+        'I look.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="shelf">\n<｜DSML｜parameter name="title" string="true">12'
+        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        "I look.",
+        calls=(("shelf", '{"title": "12"}'),),
+        prompt="</think>",
+    ),
+    Example(
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="shelf">\n<｜DSML｜parameter name="copies" string="false">12'
+        '</｜DSML｜parameter>\n<｜DSML｜parameter name="place" string="false">{"row": 3}</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        calls=(("shelf", '{"copies": 12, "place": {"row": 3}}'),),
+    ),
+)
+OLDER_EXAMPLES = (
+    Example(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="bell">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+        calls=(("bell", "{}"),),
+    ),
+)

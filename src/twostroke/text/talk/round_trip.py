@@ -1,0 +1,113 @@
+"""A format is believed once it reads back what the model's own template writes, however the text is cut.
+
+Knows: probes, the reader.
+Must not know: where a format came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
+from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, Case, Probe
+from twostroke.text.talk.reader import TurnReader
+
+
+class Checked(Struct, frozen=True):
+    """right: cases that came back. wrong: the first one that did not, "" for none. refused: cases without a render."""
+
+    right: int = 0
+    refused: int = 0
+    wrong: str = ""
+
+
+class ReadTurn(Struct, frozen=True):
+    """A turn as a client gets it. calls: (name, the arguments' JSON text, id)."""
+
+    content: str
+    thought: str
+    calls: tuple[tuple[str, str, str], ...]
+
+
+def read_turn(form: Format, texts: Iterable[str], tools: Tools, prompt_end: str = "") -> ReadTurn:
+    """The texts, one after the other, through a reader."""
+    reader = TurnReader(form, tools, prompt_end)
+    pieces = [piece for text in texts for piece in reader.feed(text)]
+    return message_of([*pieces, *reader.finish()])
+
+
+def message_of(pieces: Iterable[Piece]) -> ReadTurn:
+    """The message that the pieces make."""
+    content: list[str] = []
+    thought: list[str] = []
+    calls: list[tuple[str, str, str]] = []
+    for piece in joined(pieces):
+        if isinstance(piece, Said):
+            content.append(piece.text)
+        elif isinstance(piece, Thought):
+            thought.append(piece.text)
+        elif isinstance(piece, CallBegan):
+            calls.append((piece.name, "", piece.call_id))
+        elif isinstance(piece, CallArguments):
+            name, arguments, call_id = calls[-1]
+            calls[-1] = (name, arguments + piece.text, call_id)
+    return ReadTurn("".join(content), "".join(thought), tuple(calls))
+
+
+def fits(form: Format, probe: Probe, ends: Sequence[str], case: Case = FIRST) -> bool | None:
+    """True where the format reads this case back; None where the template does not write it."""
+    turn = probe.turn(case)
+    if turn is None or not all(name in turn for name, _ in case.calls):
+        return None
+    return _came_back(form, without_end(turn, ends), case)
+
+
+def checked(form: Format, probe: Probe, ends: Sequence[str]) -> Checked:
+    """Every case, whole and cut at every place."""
+    right = refused = 0
+    for case in CHECKS:
+        found = fits(form, probe, ends, case)
+        if found is None:
+            refused += 1
+            continue
+        turn = without_end(probe.turn(case) or "", ends)
+        if not found or not _same_at_every_cut(form, turn):
+            return Checked(right, refused, turn)
+        right += 1
+    return Checked(right, refused)
+
+
+def without_end(turn: str, ends: Sequence[str]) -> str:
+    """The turn without the tokens that end it."""
+    while True:
+        bare = turn.rstrip()
+        end = next((end for end in ends if end and bare.endswith(end)), None)
+        if end is None:
+            return turn
+        turn = bare[: -len(end)]
+
+
+def _came_back(form: Format, turn: str, case: Case) -> bool:
+    read = read_turn(form, [turn], Tools(SCHEMAS))
+    calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
+    return calls == list(case.calls) and read.content.strip() == case.content and case.thought == read.thought
+
+
+def _same_at_every_cut(form: Format, turn: str) -> bool:
+    tools = Tools(SCHEMAS)
+    whole = read_turn(form, [turn], tools)
+    cuts = all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
+    return cuts and read_turn(form, turn, tools) == whole
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import structs
 
 from tests.text.kinds import make
 from tests.text.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items

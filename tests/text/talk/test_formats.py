@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.text.talk.reading import TOOLS, cut, expected, pieces_of, read, valued
+from twostroke.text.talk import write
+from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import CallForm, Example, Format
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Said, Thought
+from twostroke.text.talk.reader import TurnReader
+from twostroke.text.talk.round_trip import message_of
 
 CASES = [
     pytest.param(FORMATS[name], example, id=f"{name}-{place}")
@@ -43,11 +48,7 @@ def test_no_cut_changes_the_message(form: Format, example: Example) -> None:
 
 @pytest.mark.parametrize(("form", "example"), CASES)
 def test_what_is_out_is_a_beginning_of_the_message(form: Format, example: Example) -> None:
-    """Of a longer answer: each beginning is read as far as it is sure, and never taken back."""
-    from twostroke.text.talk.calling import Tools
-    from twostroke.text.talk.reader import TurnReader
-    from twostroke.text.talk.round_trip import message_of
-
+    """Each beginning is read as far as it is sure, and never taken back."""
     whole = read(form, [example.raw], example.prompt)
     reader, made = TurnReader(form, Tools(TOOLS), example.prompt), list[Any]()
     for character in example.raw:
@@ -125,14 +126,8 @@ def test_what_is_written_is_read(name: str) -> None:
 
 def written(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> str:
     """The calls as the model writes them, with ids of its form."""
-    call = form.calls[0]
     ids = [form.ids.new("k3j5h7g9f0" * 3, name, place) for place, (name, _) in enumerate(calls)]
-    each = [
-        call.open + call.notation.write(name, arguments, own) + call.close
-        for (name, arguments), own in zip(calls, ids, strict=True)
-    ]
-    inner = call.between.join(each)
-    return call.begin + (f"[{inner}]" if call.listed else inner) + call.end
+    return write.written(form, [(*call, own) for call, own in zip(calls, ids, strict=True)])
 
 
 @pytest.mark.parametrize("name", CALLING)
@@ -203,8 +198,6 @@ def test_many_beginnings_of_a_mark_take_as_many_steps_each(name: str) -> None:
 
 def counted(work: Any) -> int:
     """Calls of functions that the work makes."""
-    import sys
-
     count = 0
 
     def note(_frame: Any, event: str, _argument: Any) -> None:

@@ -10,7 +10,7 @@ Must not know: tokens, JSON shapes of any API, any one mark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from twostroke.text.talk.calling import Calling, Tools
 from twostroke.text.talk.format import CallForm, Format
@@ -191,42 +191,38 @@ class TurnReader:
         """Read the calls that this mark may begin; what is none goes to `refuse` as it was written."""
         stream, before = self.stream, self._accepted
         stream.keep(mark)
-        for call in self._calls:
-            begins = mark == call.begin.strip()
-            if begins:
-                fits = yield from self._opens(call)
-            elif mark == call.open.strip():
-                yield from stream.space()
-                fits = yield from call.notation.fits(stream)
-            elif mark == call.notation.lead:
-                stream.back(mark)
-                fits = True
-            else:
-                continue
-            if fits:
-                yield from self._run_of(call, begins, False)
-                break
+        sections = [call for call in self._calls if mark == call.begin.strip()]
+        if not (sections and (yield from self._sections(sections))):
+            for call in self._calls:
+                if mark == call.notation.lead:
+                    stream.back(mark)
+                elif mark == call.open.strip():
+                    yield from stream.space()
+                if mark in (call.open.strip(), call.notation.lead) and (yield from call.notation.fits(stream)):
+                    yield from self._run_of(call, False, False)
+                    break
         if stream.kept is not None:
             refuse(stream.forget() or stream.take(len(mark)))
         return self._accepted > before
 
-    def _opens(self, call: CallForm) -> Reading[bool]:
-        """True where the beginning of a section of this form goes on as it should."""
-        yield from self.stream.space()
-        if call.listed and (yield from self.stream.starts("[")):
-            return True
-        if call.open.strip():
-            return (yield from self.stream.starts(call.open.strip()))
-        return (yield from call.notation.fits(self.stream))
+    def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
+        """Read a section that has begun, in the form that fits; False where none does."""
+        stream = self.stream
+        yield from stream.space()
+        listed = any(form.listed for form in forms) and (yield from stream.match("["))
+        yield from stream.space()
+        for form in forms:
+            opening = form.open.strip()
+            fits = (yield from stream.starts(opening)) if opening else (yield from form.notation.fits(stream))
+            if fits and (form.listed or not listed):
+                yield from stream.match(opening)
+                yield from self._run_of(form, True, listed)
+                return True
+        return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
         """Calls, one after the other. section, listed: their opening was read."""
         stream = self.stream
-        if section and form.listed:
-            listed = yield from stream.match("[")
-            yield from stream.space()
-        if section and form.open.strip():
-            yield from stream.match(form.open.strip())
         while True:
             yield from stream.space()
             call = self.call()

@@ -27,15 +27,17 @@ MOST_SCALAR = 4096
 
 
 class ObjectNotation(Struct, frozen=True):
-    """name, arguments, call_id: the keys. call_id: "" for none. keyed: the name is the key, and the arguments its value.
+    """name, arguments, call_id: the keys. call_id: "" for none. keyed: the name is the key, its value the arguments.
 
-    textual: the arguments are JSON in a string. A form with ids waits for the id, which the client gets with the name.
+    textual: the arguments are JSON in a string. counts: the id is a number within the turn, and none of the client's.
+    A form with other ids waits for the id, which the client gets with the name.
     """
 
     name: str = "name"
     arguments: str = "arguments"
     call_id: str = ""
     id_first: bool = False
+    counts: bool = False
     keyed: bool = False
     textual: bool = False
 
@@ -59,7 +61,8 @@ class ObjectNotation(Struct, frozen=True):
         given = dumped(arguments)
         pairs = [(self.name, name), (self.arguments, given if self.textual else arguments)]
         if self.call_id:
-            pairs.insert(0 if self.id_first else 2, (self.call_id, call_id))
+            own = call_id if call_id.isdecimal() or not self.counts else "0"
+            pairs.insert(0 if self.id_first else 2, (self.call_id, own))
         return dumped(dict(pairs))
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
@@ -135,7 +138,7 @@ class _Object:
             self._argued = True
             self._say(text if text.strip() else NO_ARGUMENTS)
         elif key == self._notation.call_id:
-            self._id = text
+            self._id = "" if self._notation.counts else text
             return not self._named or self._call.begun or self._begin()
         elif (key == self._notation.name or key in NAMES) and not self._named:
             return self._name(text)
@@ -143,7 +146,7 @@ class _Object:
 
     def _name(self, name: str) -> bool:
         self._named = name
-        waits = self._notation.call_id and not self._id
+        waits = self._notation.call_id and not self._notation.counts and not self._id
         return self._call.knows(name) if waits else self._begin()
 
     def _begin(self) -> bool:

@@ -25,7 +25,7 @@ from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Marks, Reading, TextStream, marks_of
 from twostroke.text.talk.typed_text import TEXT, as_json, types_of
 
-_ATTRIBUTES = re.compile(r"[^>|\n]*")
+_ATTRIBUTES = re.compile(r"[^<>|\n]*")
 _TYPE = re.compile(r'(?:string|type)="([^"]*)"')
 _TEXTUAL = ("true", "string")
 
@@ -52,7 +52,8 @@ class TaggedNotation(Struct, frozen=True):
     @property
     def texts(self) -> tuple[str, ...]:
         """See Notation."""
-        return (self.name_open, self.key_open, self.value_close, self.closing, self.value_open, self.key_close)
+        found = (self.name_open, self.key_open, self.value_close, self.closing, self.value_open, self.key_close)
+        return tuple(text.partition("{")[0] for text in found)
 
     def fits(self, stream: TextStream) -> Reading[bool]:
         """See Notation."""
@@ -80,11 +81,11 @@ class TaggedNotation(Struct, frozen=True):
         while (yield from stream.peek()) == " ":
             yield from stream.space()
             yield from stream.word(_ATTRIBUTES, MOST_NAME)  # an index
-        return (yield from stream.match(self.name_close.lstrip('"').strip()))
+        return (yield from stream.match(self.name_close.rpartition('"')[2].strip()))
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
         """See Notation."""
-        parts = [self.name_open, name, self.name_close]
+        parts = [self.name_open, name, self.name_close.replace("{index}", "1")]
         for key, value in arguments.items():
             written = value if isinstance(value, str) else dumped(value)
             close = self.key_close.format(type=self._type_of(value)) if self.typed else self.key_close
@@ -100,7 +101,9 @@ class TaggedNotation(Struct, frozen=True):
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
         """See Notation."""
-        head, last = lark.text(self.name_open + name + self.name_close), lark.text(self.closing)
+        before, indexed, behind = self.name_close.partition("{index}")
+        head = lark.text(self.name_open + name + before) + (f" /[0-9]{{1,3}}/ {lark.text(behind)}" if indexed else "")
+        last = lark.text(self.closing)
         return " ".join(part for part in (head, lark.pairs(schema, self._pair, ""), last) if part)
 
     def _pair(self, key: str, schema: Mapping[str, Any], lark: Lark) -> str:

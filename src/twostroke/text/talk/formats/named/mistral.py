@@ -6,8 +6,6 @@ Must not know: how they are read.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
 from twostroke.text.talk.formats.objects.mistral_list import IDS, LIST, NAMED
 from twostroke.text.talk.formats.thoughts import BRACKETS
@@ -23,7 +21,6 @@ FORMAT = Format(
     result=ResultForm("tool", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
     vocabulary=("[TOOL_CALLS]", "[ARGS]"),
 )
-WITH_IDS = replace(FORMAT, name="mistral_ids", calls=(NAMED, LIST), vocabulary=("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 EXAMPLES = (
     Example(
         '[THINK]Which day?[/THINK]I look.[TOOL_CALLS]hours[ARGS]{"day": "Mon"}[TOOL_CALLS]bell[ARGS]{}',

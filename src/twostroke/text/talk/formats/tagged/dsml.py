@@ -6,8 +6,6 @@ Must not know: how they are read.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
 from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.tagged import TaggedNotation
@@ -25,28 +23,21 @@ _NOTATION = TaggedNotation(
 )
 
 
-def _calls(section: str) -> tuple[CallForm, ...]:
+def calls_in(section: str) -> tuple[CallForm, ...]:
+    """The calls in a section of this name."""
     begin, end = f"\n\n<｜DSML｜{section}>\n", f"\n</｜DSML｜{section}>"
     return (CallForm(_NOTATION, between="\n", begin=begin, end=end),)
 
 
 FORMAT = Format(
     "dsml",
-    calls=_calls("tool_calls"),
+    calls=calls_in("tool_calls"),
     thought=THINK,
     ends=("<｜end▁of▁sentence｜>",),
     result=ResultForm("user", "<tool_result>", "</tool_result>"),
     offer=("<｜DSML｜tool_calls>",),
     vocabulary=("｜DSML｜",),
     parts=("｜DSML｜",),
-)
-OLDER = replace(
-    FORMAT,
-    name="dsml32",
-    calls=_calls("function_calls"),
-    offer=("<｜DSML｜function_calls>",),
-    result=ResultForm("user", "<function_results><result>", "</result></function_results>"),
-    vocabulary=(),
 )
 EXAMPLES = (
     Example(
@@ -61,11 +52,5 @@ EXAMPLES = (
         '</｜DSML｜parameter>\n<｜DSML｜parameter name="place" string="false">{"row": 3}</｜DSML｜parameter>\n'
         "</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
         calls=(("shelf", '{"copies": 12, "place": {"row": 3}}'),),
-    ),
-)
-OLDER_EXAMPLES = (
-    Example(
-        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="bell">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
-        calls=(("bell", "{}"),),
     ),
 )

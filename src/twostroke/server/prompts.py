@@ -130,7 +130,8 @@ def _render(
     continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
     """
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
-    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template, thinks=parts.format.thinks)
+    asked, thinks = request.chat_template_kwargs, parts.format.thinks
+    variables = with_effort(asked, request.reasoning_effort, template, thinks=thinks)
     hide, messages = quoting.hide, request.messages
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]

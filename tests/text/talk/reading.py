@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from twostroke.text.talk import write
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.format import Example, Format
 from twostroke.text.talk.pieces import Piece, joined
@@ -56,3 +57,9 @@ def valued(turn: ReadTurn) -> ReadTurn:
     """The turn with arguments as values, where they are JSON."""
     calls = tuple((name, json.loads(text), call_id) for name, text, call_id in turn.calls)
     return ReadTurn(turn.content, turn.thought, calls)
+
+
+def written(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> str:
+    """The calls as the model writes them, with ids of its form."""
+    ids = [form.ids.new("k3j5h7g9f0" * 3, name, place) for place, (name, _) in enumerate(calls)]
+    return write.written(form, [(*call, own) for call, own in zip(calls, ids, strict=True)])

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.text.talk.reading import TOOLS, cut, expected, pieces_of, read, valued
-from twostroke.text.talk import write
+from tests.text.talk.reading import TOOLS, cut, expected, pieces_of, read, valued, written
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import CallForm, Example, Format
@@ -94,7 +93,11 @@ def test_any_text_in_any_cut_gives_the_same(data: st.DataObject) -> None:
         assert not isinstance(piece, CallArguments) or piece.index == begun
 
 
-@given(st.sampled_from(sorted(FORMATS)), st.text("ab .,:;!?\n\u00a0x", max_size=60), st.lists(st.integers(0, 60), max_size=9))
+@given(
+    st.sampled_from(sorted(FORMATS)),
+    st.text("ab .,:;!?\n\u00a0x", max_size=60),
+    st.lists(st.integers(0, 60), max_size=9),
+)
 def test_plain_words_are_never_changed(name: str, text: str, cuts: list[int]) -> None:
     form = FORMATS[name]
     if form.messages is None:
@@ -122,12 +125,6 @@ def test_what_is_written_is_read(name: str) -> None:
         text = written(form, calls)
         found = valued(read(form, ["I look." + text if not form.calls[0].bare and not form.messages else text]))
         assert [(each, arguments) for each, arguments, _ in found.calls] == calls, text
-
-
-def written(form: Format, calls: list[tuple[str, dict[str, Any]]]) -> str:
-    """The calls as the model writes them, with ids of its form."""
-    ids = [form.ids.new("k3j5h7g9f0" * 3, name, place) for place, (name, _) in enumerate(calls)]
-    return write.written(form, [(*call, own) for call, own in zip(calls, ids, strict=True)])
 
 
 @pytest.mark.parametrize("name", CALLING)

@@ -41,6 +41,7 @@ from twostroke.text.talk.formats.objects import (
 )
 from twostroke.text.talk.formats.others import functiongemma, gemma4, lfm2, llama4, olmo3
 from twostroke.text.talk.formats.tagged import (
+    atem,
     dsml,
     dsml32,
     glm,
@@ -56,7 +57,7 @@ from twostroke.text.talk.formats.tagged import (
 )
 
 _FILES = (
-    *(harmony, solar, functionary32, kimi_k3, kimi, deepseek3, deepseek31, mistral_ids, mistral, mistral_list),
+    *(harmony, atem, solar, functionary32, kimi_k3, kimi, deepseek3, deepseek31, mistral_ids, mistral, mistral_list),
     *(gemma4, functiongemma, lfm2, minimax_m3, minimax_m2, dsml, dsml32, seed, step3, hunyuan3, longcat, glm, glm47),
     *(cohere, command_r, apertus, internlm, phi4_mini, granite3, apriel, hunyuan, tool_calls, minimax_m1, nemotron),
     *(functools, olmo3, qwen3_coder, functionary31, llama4, hermes, llama3, xlam),

@@ -14,8 +14,9 @@ from msgspec import structs
 
 from twostroke.text.talk.catalog import FORMATS, THOUGHTS, UNKNOWN
 from twostroke.text.talk.format import Format, ThoughtMarks
-from twostroke.text.talk.probe import THOUGHT, Case, Probe, Renders
-from twostroke.text.talk.round_trip import checked, fits
+from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Case, Probe, Renders
+from twostroke.text.talk.round_trip import checked, fits, same_in_characters
+from twostroke.text.talk.write import written
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,13 +44,12 @@ def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
 
 
 def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
-    for form in FORMATS.values():
-        own = _ends_of(form, ends)
-        if fits(form, probe, own):
-            result = checked(form, probe, own)
-            note = f"its template writes it; {result.right} turns were read back at every cut"
-            if not result.wrong:
-                return structs.replace(form, note=note)
+    reading = [(_score(form, probe, _ends_of(form, ends)), form) for form in FORMATS.values()]
+    best, form = max(reading, key=lambda pair: pair[0])
+    if best > (0, 0):
+        result = checked(form, probe, _ends_of(form, ends), same_in_characters)
+        note = f"its template writes it; {result.right} of {result.right + len(result.wrong)} turns were read back"
+        return structs.replace(form, note=note)
     for form in FORMATS.values():
         if form.vocabulary and all(vocabulary.id_of(text) is not None for text in form.vocabulary):
             return structs.replace(form, note="its marks are tokens of the vocabulary")
@@ -57,6 +57,20 @@ def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Forma
         if any(text in probe.offer for text in form.offer):
             return structs.replace(form, note="its template offers tools in these words")
     return structs.replace(UNKNOWN, note="nothing tells the format; calls in common notations are read")
+
+
+def _score(form: Format, probe: Probe, ends: tuple[str, ...]) -> tuple[int, int]:
+    """(turns that come back, turns that are written as the template writes them); nothing without the first one."""
+    if not fits(form, probe, ends):
+        return (0, 0)
+    same = sum(_calls_of(form, case) in (probe.turn(case) or "") for case in CHECKS)
+    return (sum(fits(form, probe, ends, case) is True for case in CHECKS), same)
+
+
+def _calls_of(form: Format, case: Case) -> str:
+    made = enumerate(zip(IDS, case.calls, strict=False))
+    calls = [(name, given, form.ids.legal(own, name, place)) for place, (own, (name, given)) in made]
+    return written(form, calls).strip()
 
 
 def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:

@@ -31,11 +31,6 @@ class Notation(Protocol):
         """A text that a call begins with and that tells it from prose, "" for none."""
 
     @property
-    def tokens(self) -> frozenset[str]:
-        """Texts that a reader must see even where the vocabulary calls them special."""
-        return self.texts | frozenset(self.parts)
-
-    @property
     def texts(self) -> tuple[str, ...]:
         """The literal texts of a call."""
 
@@ -69,7 +64,7 @@ class CallForm(Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """True where no mark tells a call from an answer: it stands at the beginning of a text, and its name decides."""
+        """True where no mark tells a call from an answer: it stands first in a text, and its name decides."""
         return not self.starts
 
     @property
@@ -83,13 +78,15 @@ class ThoughtMarks(Struct, frozen=True):
     """The marks around a thought.
 
     prompts: other ends of a prompt after which the answer begins within a thought. anywhere: the marks count in the
-    middle of an answer, too: they are no words that a text may be about.
+    middle of an answer, too: they are no words that a text may be about. following: stands behind a thought, before
+    the next part of the turn.
     """
 
     opening: str
     closing: str
     prompts: tuple[str, ...] = ()
     anywhere: bool = False
+    following: str = ""
 
     def opened_by(self, prompt_end: str) -> bool:
         """True where the prompt itself opened the thought, so that the answer starts within it."""
@@ -105,9 +102,9 @@ class Messages(Struct, frozen=True):
     """Several messages in one turn: start header body text end.
 
     start: how a message begins, the first one in the prompt. body: ends the header. ends: end a message. channel: the
-    mark before a channel's name. thoughts: channels of thoughts. recipient: the text before a recipient's name, "" where
-    the header is the recipient alone. prefix: of the names of tools. everyone: recipients that are the user.
-    constrain: stands in the header of a call.
+    mark before a channel's name. thoughts: channels, or recipients, of thoughts. recipient: the text before a
+    recipient's name, "" where the header is the recipient alone. prefix: of the names of tools. everyone: recipients
+    that are the user. constrain: stands in the header of a call. inside: a call's text holds the marks of calls, too.
     """
 
     start: str
@@ -119,6 +116,7 @@ class Messages(Struct, frozen=True):
     prefix: str = ""
     everyone: tuple[str, ...] = ()
     constrain: str = ""
+    inside: bool = False
 
 
 class ResultForm(Struct, frozen=True):
@@ -137,7 +135,8 @@ class Format(Struct, frozen=True):
 
     silent: names that look like a tool's and mean none. ends: tokens that end a turn. result: of calls, in a history.
     vocabulary: tokens that tell the format where the template does not show it; all must be there. offer: texts of
-    which one, in an offer of tools, tells it. parts: tokens of which a mark is made. note: where the format comes from, and what was checked.
+    which one, in an offer of tools, tells it. parts: tokens of which a mark is made. note: where the format comes
+    from, and what was checked.
     """
 
     name: str

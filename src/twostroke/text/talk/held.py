@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.text.talk.format import CallForm, Format, Messages
-from twostroke.text.talk.lark import ANYTHING, Lark, SpecialId, quoted
+from twostroke.text.talk.lark import ANYTHING, NOTHING, Lark, SpecialId, quoted
 from twostroke.types.grammar import Grammar
 
 _GAP = r"/[ \n]{0,4}/"
@@ -25,23 +25,28 @@ def forced_calls(
     prompt_end: says whether the thought is opened already, or closed.
     """
     lark = Lark(form.texts, special_id)
-    call = _rules(form.calls[0], form.calls[0].open, schemas, lark)
+    written = form.calls[0]
     if form.messages is not None:
-        return _grammar(f"{_earlier(form.messages, lark)} {call}", lark)
-    calls = _run(form.calls[0], (call, call), lark, form.calls[0].begin, parallel)
-    return _grammar(f"{thought_rule(form, lark, prompt_end)} {calls}", lark)
+        return _grammar(f"{_earlier(form.messages, lark)} {_called(form, form.messages, schemas, lark)}", lark)
+    blank = _blank(written.begin or written.open)
+    if written.begin:
+        call, first, begin = _rules(written, written.open, schemas, lark), "", written.begin[len(blank) :]
+        calls = _run(written, (call, call), lark, begin, parallel)
+    else:
+        call, first = (_rules(written, text, schemas, lark) for text in (written.open, written.open[len(blank) :]))
+        calls = _run(written, (first, call), lark, "", parallel)
+    return _grammar(f"{thought_rule(form, lark, prompt_end, blank)} {calls}", lark)
 
 
 def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:
     """Free text, in which calls, once their mark has begun, must fit their schemas."""
     lark = Lark(form.texts, special_id)
     written = form.calls[0]
-    call = _rules(written, written.open, schemas, lark)
     if form.messages is not None:
-        text = lark.rule(ANYTHING)
-        channel, body = lark.text(form.messages.channel), lark.text(form.messages.body)
-        said = f"{channel} /[a-z]+/ {body} {text}"
+        said = f"{_answer(form.messages, lark)} {lark.rule(ANYTHING)}"
+        call = _called(form, form.messages, schemas, lark)
         return _grammar(f"{_earlier(form.messages, lark)} ({call} | {said})", lark)
+    call = _rules(written, written.open, schemas, lark)
     begin, opening = written.begin, written.open
     mark = begin.strip() or opening.strip()
     if not mark:  # what begins with this character is a call
@@ -52,22 +57,53 @@ def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId
     return _grammar(f"{lark.up_to(mark)} {calls} | {lark.rule(ANYTHING)}", lark)
 
 
-def thought_rule(form: Format, lark: Lark, prompt_end: str) -> str:
-    """What may stand before an answer that is held, "" where the model does not think."""
+def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
+    """What may stand before an answer that is held. blank: white space that stands there without a thought."""
     marks = form.thought
     if marks is None or marks.closed_by(prompt_end):
-        return ""
-    inside = f"{lark.up_to(marks.closing.strip())} {_GAP}"
-    return inside if marks.opened_by(prompt_end) else f"({lark.text(marks.opening.strip())} {inside})?"
+        return lark.text(blank)
+    following = f"({lark.text(marks.following)})?" if marks.following else ""
+    inside = f"{lark.up_to(marks.closing.strip())} {_GAP} {following}"
+    if marks.opened_by(prompt_end):
+        return inside
+    return f"({lark.text(marks.opening.strip())} {inside} | {lark.text(blank) or NOTHING})"
+
+
+def _blank(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]
 
 
 def _earlier(said: Messages, lark: Lark) -> str:
     """Messages that more messages follow: thoughts, and words before a call."""
-    if not said.channel:
+    if not said.recipient:
         return ""
-    names = " | ".join(quoted(channel) for channel in (*said.thoughts, "commentary"))
-    text = f"{lark.text(said.channel)} ({names}) {lark.text(said.body)} {lark.up_to(said.ends[0])}"
-    return f"({text} {lark.text(said.start)})*"
+    if said.channel:
+        names = " | ".join(quoted(channel) for channel in (*said.thoughts, "commentary"))
+        head = f"{lark.text(said.channel)} ({names})"
+    else:
+        names = " | ".join(quoted(recipient) for recipient in (*said.thoughts, *said.everyone))
+        head = f"{lark.text(said.recipient)} ({names})"
+    return f"({head} {lark.text(said.body)} {lark.up_to(said.ends[0])} {lark.text(said.start)})*"
+
+
+def _answer(said: Messages, lark: Lark) -> str:
+    """The header of a message for the user."""
+    if said.channel:
+        return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
+    return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"
+
+
+def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark) -> str:
+    """A message that calls a tool."""
+    written = form.calls[0]
+    if not said.inside:
+        return _rules(written, written.open, schemas, lark)
+    made = []
+    for name, schema in schemas.items():
+        call = _rules(written, written.open, {name: schema}, lark)
+        head = lark.text(said.recipient + name + said.body)
+        made.append(f"{head} {_run(written, (call, call), lark, written.begin, False)}")
+    return f"({' | '.join(made)})"
 
 
 def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark) -> str:

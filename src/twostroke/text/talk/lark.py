@@ -15,7 +15,7 @@ from twostroke.text.grammar.guard_child import WHITESPACE
 SpecialId = Callable[[str], int | None]
 """The id of a text that is one special token of the vocabulary, None for text that is written as text."""
 _OPTIONS = {"x-guidance": {"whitespace_pattern": WHITESPACE, "lenient": False}}
-ANYTHING = r"/(.|\n)*/"
+ANYTHING, NOTHING = r"/(.|\n)*/", '""'
 
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
 """The body of a rule for one argument: its key, its schema. An empty key stands for any name."""
@@ -73,6 +73,15 @@ class Lark:
     def _any_pairs(self, pair: Pair, between: str) -> str:
         made = pair("", {}, self)
         return f"({made} ({self.text(between)} {made})*)?"
+
+    def times(self, item: str, between: str, schema: Mapping[str, Any]) -> str:
+        """As many items as the schema of a list allows."""
+        least, most = schema.get("minItems") or 0, schema.get("maxItems")
+        if most == 0:
+            return ""
+        last = "" if most is None else max(0, most - 1)
+        more = f"{item} ({self.text(between)} {item}){{{max(0, least - 1)},{last}}}"
+        return more if least else f"({more})?"
 
     def rule(self, body: str, attributes: str = "") -> str:
         """The name of a rule with this body."""

@@ -46,7 +46,7 @@ class _Messages:
     def message(self) -> Reading[bool]:
         """One message from its header on; False where the text has ended."""
         stream, form = self._stream, self._form
-        if not form.channel:
+        if not form.recipient:
             return (yield from self._addressed())
         yield from stream.space()
         if not (yield from stream.peek()):
@@ -54,7 +54,9 @@ class _Messages:
         header: list[str] = []
         stream.keep("")
         yield from stream.match(form.start)
-        told = (yield from stream.starts(form.channel)) or (yield from stream.starts(form.recipient.strip()))
+        yield from stream.space()
+        told = yield from stream.starts(form.recipient.strip())
+        told = told or (bool(form.channel) and (yield from stream.starts(form.channel)))
         for end in form.ends:
             if (yield from stream.match(end)):
                 stream.forget()
@@ -68,6 +70,8 @@ class _Messages:
             if mark == form.body:
                 return (yield from self.text_of("".join(header)))
             if not mark or mark != form.channel:
+                if mark == form.start:
+                    stream.back(mark)
                 return bool(mark)
             header.append(mark)
 
@@ -75,9 +79,9 @@ class _Messages:
         """The text of a message with this header; False where it was the last."""
         form, turn = self._form, self._turn
         found = _RECIPIENT.search(header)
-        if found:
+        channel = _CHANNEL.match(header.partition(form.channel)[2]) if form.channel else found
+        if found and found[1] not in (*form.thoughts, *form.everyone):
             return (yield from self._call(found[1]))
-        channel = _CHANNEL.match(header.partition(form.channel)[2])
         if channel and channel[1] in form.thoughts:
             turn.thinking = True
             more = yield from self._body(turn.thinker().say)
@@ -89,6 +93,8 @@ class _Messages:
         return more
 
     def _call(self, recipient: str) -> Reading[bool]:
+        if self._form.inside:
+            return (yield from self._calls_inside())
         call = self._turn.call()
         if call.name(recipient.removeprefix(self._form.prefix)):
             yield from self._stream.space()
@@ -98,6 +104,17 @@ class _Messages:
                 call.no_arguments()
             self._turn.count(call)
         return (yield from self._body(_nowhere))
+
+    def _calls_inside(self) -> Reading[bool]:
+        """The text holds calls with marks of their own."""
+        marks = marks_of((*self._ends.marks, *self._turn.starts))
+        while True:
+            mark = yield from self._stream.until(marks, _nowhere)
+            if mark not in self._turn.starts:
+                if mark and mark == self._form.start:
+                    self._stream.back(mark)
+                return bool(mark)
+            yield from self._turn.calls(mark, _nowhere)
 
     def _body(self, say: Callable[[str], object]) -> Reading[bool]:
         mark = yield from self._stream.until(self._ends, say)

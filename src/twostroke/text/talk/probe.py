@@ -52,7 +52,12 @@ FIRST = Case(((NAME, {"qz_key": "qzvalue"}),))
 CHECKS = (
     FIRST,
     Case(((NAME, {"qz_key": "qzvalue"}),), TEXT),
-    Case(((NAME, {"qz_key": 'a "b" [c] {d}', "qz_number": 7}), (OTHER, {"qz_flag": True, "qz_list": [1, "x", {"y": 2}]}))),
+    Case(
+        (
+            (NAME, {"qz_key": 'a "b" [c] {d}', "qz_number": 7}),
+            (OTHER, {"qz_flag": True, "qz_list": [1, "x", {"y": 2}]}),
+        )
+    ),
     Case(((NAME, {"qz_key": "one\ntwo </x> 'q'"}),)),
     Case(((OTHER, {}),)),
 )
@@ -77,6 +82,7 @@ class Probe:
 
     def __init__(self, template: Renders) -> None:
         self._template = template
+        self._turns: dict[int, str | None] = {}
 
     @cached_property
     def prompt(self) -> str:
@@ -99,6 +105,11 @@ class Probe:
 
     def turn(self, case: Case) -> str | None:
         """What the template writes for this turn behind the prompt, and up to the end of the text."""
+        if id(case) not in self._turns:
+            self._turns[id(case)] = self._turn(case)
+        return self._turns[id(case)]
+
+    def _turn(self, case: Case) -> str | None:
         message = self._message(case)
         for given in (message, _with_text_arguments(message)):
             full = self._text([_user(), given], False, tools=TOOLS if case.calls else None)

@@ -35,9 +35,9 @@ class TurnReader:
         self._num_calls = self._accepted = 0
         self._front = True  # nothing but white space stands between here and a beginning
         self._thought = self._unclosed = False
-        self._calls = form.calls if tools else ()
-        self._bare = [call for call in self._calls if call.bare]
-        self._starts = tuple({text for call in self._calls for text in call.starts})
+        self._forms = form.calls if tools else ()
+        self._bare = [call for call in self._forms if call.bare]
+        self.starts = tuple({text for call in self._forms for text in call.starts})
         self._run: Generator[None, None, None] | None = self._turn(prompt_end)
         if form.messages is not None:
             self._run = read_messages(self, form.messages, prompt_end)
@@ -46,7 +46,7 @@ class TurnReader:
     @property
     def plain(self) -> bool:
         """True where all text is for the user, as it comes."""
-        return not (self.form.messages or self.form.wraps or self.form.thought or self._calls)
+        return not (self.form.messages or self.form.wraps or self.form.thought or self._forms)
 
     def feed(self, text: str) -> list[Piece]:
         """Take more text; what is sure now."""
@@ -109,20 +109,20 @@ class TurnReader:
     def _marks(self) -> tuple[str, ...]:
         """What is looked for in an answer's text."""
         thought = self.form.thought
-        marks = [*self.form.wraps, *self._starts]
+        marks = [*self.form.wraps, *self.starts]
         if thought is not None:
             if thought.anywhere:
                 marks.append(thought.opening)
             if thought.anywhere or self._unclosed or not self._thought:
                 marks.append(thought.closing)
         if self._accepted:
-            marks += [text for call in self._calls for text in (call.close, call.end)]
+            marks += [text for call in self._forms for text in (call.close, call.end)]
         return tuple(mark.strip() for mark in marks)
 
     def _marked(self, mark: str) -> Reading[None]:
         thought = self.form.thought
-        if mark in self._starts:
-            self._front = yield from self._call(mark, self.text.say)
+        if mark in self.starts:
+            self._front = yield from self.calls(mark, self.text.say)
         elif thought is not None and thought.anywhere and mark == thought.opening.strip():
             yield from self._think()
         elif not self.text.begun:
@@ -179,21 +179,21 @@ class TurnReader:
             yield from stream.space()
             yield from stream.match(marks.opening.strip())
         thinker, closing = self.thinker(), marks.closing.strip()
-        ends = marks_of((closing, *self._starts))
+        ends = marks_of((closing, *self.starts))
         while True:
             mark = yield from stream.until(ends, thinker.say)
-            if not mark or mark == closing or (yield from self._call(mark, thinker.say)):
+            if not mark or mark == closing or (yield from self.calls(mark, thinker.say)):
                 break
         self.thinking = False
         self._front = True
 
-    def _call(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
+    def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
         """Read the calls that this mark may begin; what is none goes to `refuse` as it was written."""
         stream, before = self.stream, self._accepted
         stream.keep(mark)
-        sections = [call for call in self._calls if mark == call.begin.strip()]
+        sections = [call for call in self._forms if mark == call.begin.strip()]
         if not (sections and (yield from self._sections(sections))):
-            for call in self._calls:
+            for call in self._forms:
                 if mark == call.notation.lead:
                     stream.back(mark)
                 elif mark == call.open.strip():

@@ -7,7 +7,7 @@ Must not know: where a format came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,13 +18,16 @@ from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Th
 from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, Case, Probe
 from twostroke.text.talk.reader import TurnReader
 
+Same = Callable[[Format, str], bool]
+"""Whether a turn gives the same message in pieces."""
+
 
 class Checked(Struct, frozen=True):
-    """right: cases that came back. wrong: the first one that did not, "" for none. refused: cases without a render."""
+    """right: cases that came back. wrong: turns that did not. refused: how many cases the template does not write."""
 
     right: int = 0
+    wrong: tuple[str, ...] = ()
     refused: int = 0
-    wrong: str = ""
 
 
 class ReadTurn(Struct, frozen=True):
@@ -63,24 +66,25 @@ def message_of(pieces: Iterable[Piece]) -> ReadTurn:
 def fits(form: Format, probe: Probe, ends: Sequence[str], case: Case = FIRST) -> bool | None:
     """True where the format reads this case back; None where the template does not write it."""
     turn = probe.turn(case)
-    if turn is None or not all(name in turn for name, _ in case.calls):
+    if turn is None or not all(name in turn for name, _ in case.calls) or case.content not in turn:
         return None
     return _came_back(form, without_end(turn, ends), case)
 
 
-def checked(form: Format, probe: Probe, ends: Sequence[str]) -> Checked:
-    """Every case, whole and cut at every place."""
+def checked(form: Format, probe: Probe, ends: Sequence[str], same: Same) -> Checked:
+    """Every case, whole and in the pieces that `same` makes."""
     right = refused = 0
+    wrong: list[str] = []
     for case in CHECKS:
         found = fits(form, probe, ends, case)
+        turn = without_end(probe.turn(case) or "", ends)
         if found is None:
             refused += 1
-            continue
-        turn = without_end(probe.turn(case) or "", ends)
-        if not found or not _same_at_every_cut(form, turn):
-            return Checked(right, refused, turn)
-        right += 1
-    return Checked(right, refused)
+        elif found and same(form, turn):
+            right += 1
+        else:
+            wrong.append(turn)
+    return Checked(right, tuple(wrong), refused)
 
 
 def without_end(turn: str, ends: Sequence[str]) -> str:
@@ -96,14 +100,22 @@ def without_end(turn: str, ends: Sequence[str]) -> str:
 def _came_back(form: Format, turn: str, case: Case) -> bool:
     read = read_turn(form, [turn], Tools(SCHEMAS))
     calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
-    return calls == list(case.calls) and read.content.strip() == case.content and case.thought == read.thought
+    told = (read.content.strip(), read.thought)
+    # A plan before a call is a thought in some formats.
+    planned = bool(case.calls) and told == ("", case.content)
+    return calls == list(case.calls) and (told == (case.content, case.thought) or planned)
 
 
-def _same_at_every_cut(form: Format, turn: str) -> bool:
+def same_at_every_cut(form: Format, turn: str) -> bool:
+    """True where the turn gives one message, however it is cut."""
     tools = Tools(SCHEMAS)
     whole = read_turn(form, [turn], tools)
-    cuts = all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
-    return cuts and read_turn(form, turn, tools) == whole
+    return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
+
+
+def same_in_characters(form: Format, turn: str) -> bool:
+    """True where the turn gives one message, whole and one character at a time."""
+    return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))
 
 
 def _loaded(text: str) -> Any:

@@ -14,7 +14,11 @@ from twostroke.text.talk.format import CallForm, Format
 
 def written(form: Format, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> str:
     """The calls of a turn, each a name, arguments and an id, with all marks around them."""
-    return calls_as(form.calls[0], calls)
+    said = form.messages
+    if said is None or not said.inside:
+        return calls_as(form.calls[0], calls)
+    each = [said.recipient + call[0] + said.body + calls_as(form.calls[0], [call]) for call in calls]
+    return (said.ends[0] + said.start).join(each)
 
 
 def calls_as(form: CallForm, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> str:

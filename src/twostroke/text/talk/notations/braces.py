@@ -94,7 +94,7 @@ class BracesNotation(Struct, frozen=True):
             elif kind == "array" and depth < MOST_DEPTH:
                 items = schema.get("items")
                 one = lark.rule(self._value(items if isinstance(items, dict) else {}, root, lark, depth + 1))
-                made.append(f'{lark.text("[")} ({one} ({lark.text(",")} {one})*)? {lark.text("]")}')
+                made.append(f'{lark.text("[")} {lark.times(one, ",", schema)} {lark.text("]")}')
             else:
                 made.append(lark.json({**_only(schema, kind), "type": kind}))
         return lark.rule(" | ".join(made)) if types != TEXT or len(made) > 1 else made[0]

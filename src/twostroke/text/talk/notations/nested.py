@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from twostroke.text.grammar.pointers import Pointers
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, Lark
+from twostroke.text.talk.lark import ANY_KEY, NOTHING, Lark
 from twostroke.text.talk.notations.json_text import dumped, inner
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream, marks_of
@@ -84,7 +84,8 @@ class NestedNotation(Struct, frozen=True):
         def pair(key: str, own: Mapping[str, Any], lark: Lark) -> str:
             return self._rule_of(key, root.resolved(own), root, lark, 0)
 
-        parts = (lark.text(f'{self._invoke}"{name}">'), lark.pairs(schema, pair, ""), lark.text(self.prefix + "</invoke>"))
+        head, last = lark.text(f'{self._invoke}"{name}">'), lark.text(self.prefix + "</invoke>")
+        parts = (head, lark.pairs(schema, pair, ""), last)
         return " ".join(part for part in parts if part)
 
     def _rule_of(self, key: str, schema: Any, root: Pointers, lark: Lark, depth: int) -> str:
@@ -98,9 +99,12 @@ class NestedNotation(Struct, frozen=True):
         if "object" in types:
             inside = lark.pairs(schema, pair, "") if depth < MOST_DEPTH else ""
         elif "array" in types:
-            inside = f"{lark.rule(self._rule_of(ITEM, root.resolved(schema.get('items')), root, lark, depth + 1))}*"
+            item = lark.rule(self._rule_of(ITEM, root.resolved(schema.get("items")), root, lark, depth + 1))
+            inside = lark.times(item, "", schema)
         elif types.isdisjoint(TEXT):
             inside = lark.json({**schema, "type": sorted(types)})
+        elif types == TEXT and schema.get("enum"):
+            inside = f"({' | '.join(lark.text(str(each)) or NOTHING for each in schema['enum'])})"
         else:
             inside = lark.rule(r"/[^\]<]*/")
         named = f"{lark.text(opening)} {lark.text(key) or ANY_KEY} {lark.text('>')}"

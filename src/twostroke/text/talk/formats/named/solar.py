@@ -20,7 +20,7 @@ _CALL = CallForm(
 FORMAT = Format(
     "solar",
     calls=(_CALL,),
-    thought=ThoughtMarks("<|think|>", "<|end|>", anywhere=True),
+    thought=ThoughtMarks("<|think|>", "<|end|>", anywhere=True, following="<|begin|>assistant"),
     wraps=("<|begin|>assistant", "<|content|>", "<|end|>"),
     ids=CallIds("", 10),
     ends=("<|calls|>", "<|flush|>"),

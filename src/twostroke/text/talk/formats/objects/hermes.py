@@ -51,7 +51,10 @@ EXAMPLES = (
         thought="Hm. <tool_call> is a tag.",
         calls=(("bell", "{}"),),
     ),
-    Example('<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>', '<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>'),
+    Example(
+        '<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>',
+        '<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>',
+    ),
     Example("Write <tool_call> first.", "Write <tool_call> first."),
     Example("</think>\n\nAt nine.", "At nine.", prompt="<think>\n\n</think>\n\n"),
     Example("Hm.\n</think>\n\nAt nine.", "At nine.", "Hm.", prompt="<think>\n"),

@@ -21,7 +21,8 @@ FORMAT = replace(
 )
 EXAMPLES = (
     Example(
-        '<think>\nHm.\n</think>\n<answer>\nI look.\n<tool_calls>[{"name": "bell", "arguments": {}}]</tool_calls>\n</answer>',
+        '<think>\nHm.\n</think>\n<answer>\nI look.\n<tool_calls>[{"name": "bell", "arguments": {}}]</tool_calls>\n'
+        "</answer>",
         "I look.",
         "Hm.",
         (("bell", "{}"),),

@@ -25,7 +25,8 @@ EXAMPLES = (
         calls=(("hours", '{"day": "Mon"}'),),
     ),
     Example(
-        '<tool_calls>\n{"name": "bell", "arguments": {}}\n{"name": "hours", "arguments": {"day": "Mon"}}\n</tool_calls>',
+        '<tool_calls>\n{"name": "bell", "arguments": {}}\n{"name": "hours", "arguments": {"day": "Mon"}}\n'
+        "</tool_calls>",
         calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
     ),
 )

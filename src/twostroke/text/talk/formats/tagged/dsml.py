@@ -41,8 +41,8 @@ FORMAT = Format(
 )
 EXAMPLES = (
     Example(
-        'I look.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="shelf">\n<｜DSML｜parameter name="title" string="true">12'
-        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        'I look.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="shelf">\n<｜DSML｜parameter name="title" '
+        'string="true">12</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>',
         "I look.",
         calls=(("shelf", '{"title": "12"}'),),
         prompt="</think>",

@@ -24,8 +24,9 @@ class Call:
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
     a chat answer. earlier_calls: of tools, in the conversation. grammar_field: the client's name for the grammar.
-    asked: the request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are sent as `function_call`.
-    ignored_fields: of the request, without a meaning here. model: as the client named it.
+    asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
+    legacy_functions: calls are sent as `function_call`. ignored_fields: of the request, without a meaning here.
+    model: as the client named it.
     """
 
     response_id: str

@@ -45,6 +45,15 @@ STRICT: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
+
+
+def special(text: str) -> int | None:
+    """The id of a text that is a special token of the tests' vocabulary."""
+    tokenizer = make("byte_level")
+    found = tokenizer.id_of(text)
+    return found if found in tokenizer.special_ids else None
+
+
 CALLING = [pytest.param(form, id=name) for name, form in FORMATS.items() if form.calls]
 
 
@@ -86,7 +95,7 @@ def fitting(form: Format, text: str, prompt: str = "") -> int:
 @pytest.mark.parametrize("form", CALLING)
 def test_forced_calls_are_calls_that_fit(form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     for name, schema in STRICT.items():
-        grammar = forced_calls(form, {name: schema}, lambda _: None, parallel=False, prompt_end=closed(form))
+        grammar = forced_calls(form, {name: schema}, special, parallel=False, prompt_end=closed(form))
         for seed in range(2):
             text = walked(grammar, compiler, tokenizer, seed)
             assert text is None or fitting(form, text, closed(form)) == 1, text
@@ -94,7 +103,7 @@ def test_forced_calls_are_calls_that_fit(form: Format, compiler: GrammarCompiler
 
 @pytest.mark.parametrize("form", CALLING)
 def test_all_tools_make_one_grammar(form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
-    grammar = forced_calls(form, STRICT, lambda _: None, parallel=True, prompt_end=closed(form))
+    grammar = forced_calls(form, STRICT, special, parallel=True, prompt_end=closed(form))
     made = [text for seed in range(6) if (text := walked(grammar, compiler, tokenizer, seed)) is not None]
     assert made and all(fitting(form, text, closed(form)) for text in made)
 
@@ -105,8 +114,8 @@ def test_what_a_format_writes_its_grammar_lets_through(
 ) -> None:
     text = written(form, [("shelf", {"title": "Emma", "copies": 2})])
     for grammar in (
-        forced_calls(form, STRICT, lambda _: None, parallel=True),
-        strict_calls(form, STRICT, lambda _: None, parallel=True),
+        forced_calls(form, STRICT, special, parallel=True),
+        strict_calls(form, STRICT, special, parallel=True),
     ):
         assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer), text
 
@@ -120,11 +129,11 @@ def test_a_held_answer_may_think_first(form: Format, compiler: GrammarCompiler, 
     assert marks is not None
     call = written(form, [("bell", {})]).lstrip("\n")
     thought = f"Which one?{marks.closing.rstrip()}\n"
-    opened = forced_calls(form, STRICT, lambda _: None, parallel=True, prompt_end=marks.opening)
+    opened = forced_calls(form, STRICT, special, parallel=True, prompt_end=marks.opening)
     assert passes(opened, thought + call, compiler, tokenizer)
-    unknown = forced_calls(form, STRICT, lambda _: None, parallel=True)
+    unknown = forced_calls(form, STRICT, special, parallel=True)
     assert passes(unknown, marks.opening.rstrip() + "\n" + thought + call, compiler, tokenizer)
-    off = forced_calls(form, STRICT, lambda _: None, parallel=True, prompt_end=marks.closing)
+    off = forced_calls(form, STRICT, special, parallel=True, prompt_end=marks.closing)
     assert not passes(off, thought + call, compiler, tokenizer)
     assert read(form, [thought + call], marks.opening).thought == "Which one?"
 
@@ -145,5 +154,5 @@ def closed(form: Format) -> str:
 
 
 def test_a_schema_is_kept_word_for_word() -> None:
-    grammar = forced_calls(FORMATS["hermes"], {"bell": {"type": "object"}}, lambda _: None, parallel=False)
+    grammar = forced_calls(FORMATS["hermes"], {"bell": {"type": "object"}}, special, parallel=False)
     assert json.dumps("object") in grammar.text

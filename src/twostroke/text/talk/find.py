@@ -13,12 +13,14 @@ from typing import Protocol
 from msgspec import structs
 
 from twostroke.text.talk.catalog import FORMATS, THOUGHTS, UNKNOWN
+from twostroke.text.talk.derive import derived
 from twostroke.text.talk.format import Format, ThoughtMarks
 from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Case, Probe, Renders
 from twostroke.text.talk.round_trip import checked, fits, same_in_characters
 from twostroke.text.talk.write import written
 
 _LOG = logging.getLogger(__name__)
+_END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
 
 
 class TokenTexts(Protocol):
@@ -50,6 +52,9 @@ def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Forma
         result = checked(form, probe, _ends_of(form, ends), same_in_characters)
         note = f"its template writes it; {result.right} of {result.right + len(result.wrong)} turns were read back"
         return structs.replace(form, note=note)
+    form_of_its_own = derived(probe, ends_of_turns(ends))
+    if form_of_its_own is not None:
+        return form_of_its_own
     for form in FORMATS.values():
         if form.vocabulary and all(vocabulary.id_of(text) is not None for text in form.vocabulary):
             return structs.replace(form, note="its marks are tokens of the vocabulary")
@@ -71,6 +76,11 @@ def _calls_of(form: Format, case: Case) -> str:
     made = enumerate(zip(IDS, case.calls, strict=False))
     calls = [(name, given, form.ids.legal(own, name, place)) for place, (own, (name, given)) in made]
     return written(form, calls).strip()
+
+
+def ends_of_turns(texts: Iterable[str]) -> list[str]:
+    """Those special tokens whose names say that a turn ends there."""
+    return [text for text in texts if any(word in text.lower() for word in _END_WORDS)]
 
 
 def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ class _Arguments:
         """One key and its value; the mark that ended it."""
         notation, stream = self._notation, self._stream
         yield from stream.match('"')
-        key = yield from stream.word(_KEY, MOST_NAME)
+        key = (yield from stream.word(_KEY, MOST_NAME)).strip()
         types = types_of(self._call.schema, key)
         if notation.typed:
             yield from stream.match('"')

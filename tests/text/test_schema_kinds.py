@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.text.kinds import make
 from tests.text.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items
 from tests.text.test_grammar import allowed
-from twostroke.server.api.schema import FunctionSpec, Tool
+from twostroke.server.api.changed.kept_tools import FunctionSpec, Tool
 from twostroke.server.api.tool_use import _held
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
@@ -83,8 +83,8 @@ def test_the_same_schemas_hold_the_arguments_of_tools(
     name: str, compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:
     """`definitions` and `$defs` of a tool are found inside that tool."""
-    other = Tool(type="function", function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
-    tool = Tool(type="function", function=FunctionSpec(name="it", parameters=ALL[name]))
+    other = Tool(function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
+    tool = Tool(function=FunctionSpec(name="it", parameters=ALL[name]))
     schemas = {each.function.name: _held(each) for each in (tool, other)}
     grammar = forced_calls(HERMES, {"it": schemas["it"]}, lambda _: None, parallel=False)
     text = written(grammar, compiler, tokenizer, 1).strip().removeprefix(OPEN).removesuffix(CLOSE)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
-from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, own_template
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -63,6 +63,7 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
 from twostroke.env import Machine, asked_by_environment, read_machine
+from twostroke.heap import trim
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
@@ -79,6 +80,7 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
@@ -148,7 +150,7 @@ class Heart:
         """The stepper's session."""
         return self.stepper.session
 
-    @cached_property
+    @made_once
     def explainer(self) -> Explainer:
         """Says why requests of this engine took as long as they did."""
         settings = self.resolved
@@ -234,11 +236,23 @@ def build_heart(
     report: Report,
     observer: Observer | None = None,
     witness: Witness | None = None,
+    *,
+    serving: bool = False,
 ) -> Heart:
-    """Load the weights and put the engine together. Raises TwostrokeError."""
+    """Load the weights and put the engine together. Raises TwostrokeError.
+
+    serving: any request may ask for a form, so what grammars need is made while the weights are loaded.
+    """
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
-    tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
+    template_file = own_template(found.resolver)
+    tokenizer = Tokenizer.from_folder(folder, template_file)
+    generation = read_generation_defaults(folder)
     device, closing = found.device, ExitStack()
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
+    closing.callback(grammars.close)
+    if serving:
+        grammars.prepare(trim)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
@@ -257,9 +271,6 @@ def build_heart(
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
     scheduler = caches.scheduler_of(cache, limits, _policy(found, resolved), guesser, found.costs.now)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
-    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
-    closing.callback(grammars.close)
     session = Session(
         book,
         tokenizer,
@@ -288,7 +299,7 @@ def build_heart(
     return Heart(
         stepper,
         tokenizer,
-        chat_template.ChatTemplate.from_folder(folder) if read_sources(folder) else None,
+        chat_template.ChatTemplate.from_folder(folder, template_file) if read_sources(folder, template_file) else None,
         spec,
         resolved,
         found.name,

@@ -19,6 +19,7 @@ from twostroke.quant.formats import STORED
 from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.vocabularies.unfold import with_tokenizer
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"
@@ -32,15 +33,24 @@ def name_of(folder: ModelFolder) -> str:
     return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
+def own_template(resolver: Resolver) -> Path | None:
+    """The file of --chat-template, which counts over the model's own template; None without it."""
+    asked = resolver.asked_value("chat_template")
+    return None if asked is None else Path(asked).expanduser()
+
+
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """The embedded model, a folder, a GGUF file, or a hub id (downloaded). kept: where GGUF files are unfolded."""
+    """The embedded model, a folder, a GGUF file, or a hub id (downloaded).
+
+    kept: where GGUF files, and folders without tokenizer.json, are unfolded.
+    """
     if model in SHIPPED:
         return ModelFolder(SHIPPED[model](), model, None)
     found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
     if not found.path.is_file():
-        return found
+        return replace(found, path=with_tokenizer(found.path, kept))
     unfolded = unfold_file(found.path, kept)
     return replace(found, path=unfolded.folder, headers=unfolded.headers)
 

@@ -26,7 +26,7 @@ class Call:
     a chat answer. earlier_calls: of tools, in the conversation. grammar_field: the client's name for the grammar.
     asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
     legacy_functions: calls are sent as `function_call`. ignored_fields: of the request, without a meaning here.
-    model: as the client named it.
+    warnings: what was changed in the request. model: as the client named it.
     """
 
     response_id: str
@@ -47,6 +47,7 @@ class Call:
     progress: bool = False
     legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     model: str = ""
 
     @property
@@ -72,6 +73,10 @@ class Call:
     def new_turn(self) -> TurnReader:
         """A machine for one choice of a chat answer."""
         return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
+
+    def new_counting_turn(self) -> TurnReader | None:
+        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        return self.new_turn() if self.form.thinks else None
 
     def new_call_id(self, fresh: str, name: str, place: int) -> str:
         """The id of a tool call, in the form that the model's own template takes back. place: among those of a turn."""

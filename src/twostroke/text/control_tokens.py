@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from twostroke.text.quoting import Spans
 from twostroke.text.talk.catalog import known_marks
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers
@@ -102,7 +102,7 @@ class ControlTokens:
             last = end
         return [*pieces, text[last:]]
 
-    @cached_property
+    @made_once
     def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
         """A library with the same model (shared, not copied), in which each control token has a twin's text that cannot
         be guessed.
@@ -122,15 +122,15 @@ class ControlTokens:
         found = ((library.token_to_id(text), token_id) for token_id, text in texts.items())
         return library, twins, {own: token_id for own, token_id in found if own is not None}
 
-    @cached_property
+    @made_once
     def _beginnings(self) -> frozenset[str]:
         return frozenset(text[:2] for text in self._ids)
 
-    @cached_property
+    @made_once
     def _longest(self) -> int:
         return max(map(len, self._ids))
 
-    @cached_property
+    @made_once
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(_trie_pattern(sorted(self._ids)))
 

@@ -150,10 +150,10 @@ def test_errors_arrive_as_the_packages_classes(client: Anthropic, live: Live) ->
     with pytest.raises(anthropic.NotFoundError):
         client.messages.create(model="other", max_tokens=5, messages=USER)
     with pytest.raises(anthropic.BadRequestError) as caught:
-        client.messages.create(model=MODEL, max_tokens=CONTEXT, messages=USER)
+        client.messages.create(model=MODEL, max_tokens=5, messages=[{"role": "user", "content": "x" * CONTEXT}])
     body: Any = caught.value.body
     assert body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
-    assert "context" in body["error"]["message"]
+    assert body["error"]["message"].startswith("prompt is too long: ")
     reply = live.post("/v1/messages", b"{")
     assert reply.status == 400 and reply.json["type"] == "error"
     assert live.get("/v1/messages").json["type"] == "error"
@@ -185,7 +185,7 @@ def test_a_fault_within_a_stream_raises_in_the_client() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
         {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b "}]},
-        {"tools": [{"name": "x", "type": "bash_20250124"}]},
+        {"tools": [{"name": "x", "type": "bash_20250124"}], "tool_choice": {"type": "tool", "name": "x"}},
         {"tool_choice": {"type": "some"}},
         {"output_config": {"format": {"type": "xml"}}},
     ],

@@ -12,12 +12,14 @@ Must not know: tokens, engines, other fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from twostroke.text.talk.format import ThoughtMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import Grammar, ThoughtFirst
 
 
 class GrammarFields(Protocol):
@@ -50,6 +52,19 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
             f"{asked[0][0]} and {asked[1][0]} both ask for a form of the answer.", param=asked[1][0], fix="Send one."
         )
     return AskedGrammar(asked[0][1], asked[0][0]) if asked else AskedGrammar()
+
+
+def after_thought(
+    asked: AskedGrammar, marks: ThoughtMarks | None, rendered: str, special_id: Callable[[str], int | None]
+) -> AskedGrammar:
+    """What is asked for, after the thought of a model that thinks. rendered: the prompt, which may have opened it, or
+    closed it: then the model does not think."""
+    if asked.grammar is None or marks is None or marks.closed_by(rendered):
+        return asked
+    opening, closing = marks.opening.strip(), marks.closing.strip()
+    begun = marks.opened_by(rendered)
+    thought = ThoughtFirst(opening, closing, begun, special_id(opening), special_id(closing))
+    return AskedGrammar(replace(asked.grammar, thought=thought), asked.field)
 
 
 def response_format_grammar(value: Any) -> Grammar | None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.schema import ChatRequest, Tool
+from twostroke.server.api.changed.kept_tools import Tool
+from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_schema
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.held import forced_calls, strict_calls
@@ -30,7 +31,7 @@ class ToolUse:
     by name.
 
     held: the schemas that the answer is held to, None for none. forced: it must be calls and nothing else. one: no
-    second call is read. single: not even written.
+    second call is read. single: not even written. texts: names of tools that take a text, whose calls are sent as text.
     """
 
     offered: tuple[dict[str, Any], ...] | None = None
@@ -39,6 +40,7 @@ class ToolUse:
     forced: bool = False
     one: bool = False
     single: bool = False
+    texts: frozenset[str] = frozenset()
 
     def grammar(self, form: Format, special_id: SpecialId, prompt_end: str) -> Grammar | None:
         """What the answer is held to in this format, None for nothing. prompt_end: may have opened a thought."""
@@ -49,10 +51,10 @@ class ToolUse:
         return strict_calls(form, self.held, special_id, parallel=not self.single)
 
 
-def tool_use(request: ChatRequest) -> ToolUse:
+def tool_use(checked: CheckedChat) -> ToolUse:
     """Raises InvalidRequest for a choice that cannot be."""
-    tools = request.tools or []
-    choice = _choice(request, tools)
+    request, tools = checked.request, checked.tools
+    choice = _choice(request.tool_choice, tools)
     if not tools or choice == "none":
         return ToolUse()
     parallel = request.parallel_tool_calls is not False
@@ -63,8 +65,9 @@ def tool_use(request: ChatRequest) -> ToolUse:
         held = _schemas(chosen, all_held=forced)
     offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
     schemas = {tool.function.name: tool.function.parameters for tool in chosen}
+    texts = frozenset(tool.function.name for tool in tools if tool.takes_text)
     single = not parallel or choice not in ("auto", "required")
-    return ToolUse(offered, schemas, held, forced=forced, one=not parallel, single=single)
+    return ToolUse(offered, schemas, held, forced=forced, one=not parallel, single=single, texts=texts)
 
 
 def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
@@ -77,9 +80,8 @@ def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
     return find
 
 
-def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
+def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
     """none, auto, required, or a tool's name (which no tool may share with those words)."""
-    asked = request.tool_choice
     if asked is None:
         return "auto"
     if isinstance(asked, str):

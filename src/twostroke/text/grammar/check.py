@@ -9,27 +9,43 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from twostroke.text.grammar.schema import adapted
+from twostroke.text.grammar.schema import adapted, adapted_in_words
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, Grammar, GrammarKind
 
 MAX_SCHEMA_DEPTH = 32
 MAX_SCHEMA_NODES = 16384
-MAX_REPEATS = 65536
-_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 
 
 def checked(grammar: Grammar) -> str:
     """The grammar's text for the compiler. Raises InvalidRequest with param "grammar"."""
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return grammar.text
-    return json.dumps(checked_schema(_parsed(grammar.text)))
+    return _dumped(checked_schema(_parsed(grammar.text)))
+
+
+def not_held(grammar: Grammar) -> tuple[str, ...]:
+    """In words, what the grammar's schema asks for and its machine does not hold. Raises as `checked` does."""
+    if grammar.kind is not GrammarKind.JSON_SCHEMA:
+        return ()
+    schema = _parsed(grammar.text)
+    _check_schema(schema)
+    return adapted_in_words(schema).not_held
 
 
 def checked_schema(schema: Any) -> Any:
     """The schema for the compiler. Raises InvalidRequest for what no client needs and a compiler could choke on."""
     _check_schema(schema)
     return adapted(schema)
+
+
+def _dumped(schema: Any) -> str:
+    try:
+        return json.dumps(schema, allow_nan=False)
+    except ValueError:
+        raise InvalidRequest(
+            "The JSON schema holds a number that is not finite, which no JSON holds.", param="grammar"
+        ) from None
 
 
 def _parsed(text: str) -> Any:
@@ -70,10 +86,6 @@ def _check_object(schema: dict[str, Any]) -> int:
     for pattern in patterns:
         if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:
             raise InvalidRequest(f"A pattern has more than {MAX_REGEX_BYTES:,} bytes.", param="grammar")
-    for name in _COUNTS:
-        count = schema.get(name)
-        if isinstance(count, (int, float)) and count > MAX_REPEATS:
-            raise InvalidRequest(f"{name} is above {MAX_REPEATS:,}.", param="grammar")
     values = schema.get("enum")
     return len(values) if isinstance(values, list) else 0
 

@@ -24,7 +24,7 @@ def forced_calls(
     schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it. parallel: one call or more.
     prompt_end: says whether the thought is opened already, or closed.
     """
-    lark = Lark(form.texts, special_id)
+    lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
     if form.messages is not None:
         return _grammar(f"{_earlier(form.messages, lark)} {_called(form, form.messages, schemas, lark)}", lark)
@@ -40,7 +40,7 @@ def forced_calls(
 
 def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:
     """Free text, in which calls, once their mark has begun, must fit their schemas."""
-    lark = Lark(form.texts, special_id)
+    lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
     if form.messages is not None:
         said = f"{_answer(form.messages, lark)} {lark.rule(ANYTHING)}"

@@ -10,11 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from twostroke.text.grammar.guard_child import WHITESPACE
+from twostroke.text.grammar.guard_child import FORM
 
 SpecialId = Callable[[str], int | None]
 """The id of a text that is one special token of the vocabulary, None for text that is written as text."""
-_OPTIONS = {"x-guidance": {"whitespace_pattern": WHITESPACE, "lenient": False}}
 ANYTHING, NOTHING = r"/(.|\n)*/", '""'
 
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
@@ -50,7 +49,7 @@ class Lark:
 
     def json(self, schema: Mapping[str, Any]) -> str:
         """A rule for JSON of this schema."""
-        return self.rule(f"%json {json.dumps({**schema, **_OPTIONS})}")
+        return self.rule(f"%json {json.dumps({**schema, 'x-guidance': FORM})}")
 
     def pairs(self, schema: Mapping[str, Any], pair: Pair, between: str) -> str:
         """The arguments one by one, in the schema's order: those that are required, and any of the others."""

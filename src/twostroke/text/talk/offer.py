@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twostroke.text.messages import normalized
+from twostroke.types.notes import Notes
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _ASK = """You can call tools. The tools, as JSON schemas:
@@ -21,12 +22,15 @@ To call one, write exactly this, once for each call:
 {closing}"""
 
 
-def with_tools(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with the tools described in front, and earlier calls and results written as text.
+def with_tools(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], notes: Notes | None = None
+) -> list[dict[str, Any]]:
+    """The messages with the tools described in front, and earlier calls and results written as text. notes: of what
+    had to be changed in the messages.
 
     Raises InvalidRequest for messages that are wrong.
     """
-    made = [_as_text(message) for message in normalized(messages)]
+    made = [_as_text(message) for message in normalized(messages, notes)]
     if not tools:
         return made
     lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)

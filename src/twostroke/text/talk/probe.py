@@ -29,7 +29,7 @@ class Renders(Protocol):
     def variables(self) -> frozenset[str]:
         """Names that a request may give values for."""
 
-    def render(
+    def written(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
@@ -137,7 +137,7 @@ class Probe:
 
     def _text(self, messages: list[dict[str, Any]], opens: bool, **more: Any) -> str | None:
         try:
-            return self._template.render(messages, add_generation_prompt=opens, **more)
+            return self._template.written(messages, add_generation_prompt=opens, **more)
         except InvalidRequest:
             return None
 

@@ -99,7 +99,8 @@ def test_errors_stand_next_to_speeds(tmp_path: Path) -> None:
     ours = fake(tmp_path, OURS.name, (TRUTH + np.array([0.1, 0, 0, 0])).tolist())
     other = fake(tmp_path, "other", TRUTH[::-1].tolist())
     silent = replace(ours, peer=replace(ours.peer, name="silent", driver=str(tmp_path / "silent.py")))
-    (tmp_path / "silent.py").write_text((tmp_path / f"{OURS.name}_driver.py").read_text().replace("logprobs(", "other("))
+    driver = (tmp_path / f"{OURS.name}_driver.py").read_text()
+    (tmp_path / "silent.py").write_text(driver.replace("logprobs(", "other("))
     narrow = replace(ours, kv=KVKind.INT8)
     asked = (cases.prefill(128),)
     comparison = Comparison(

@@ -7,9 +7,11 @@ import pytest
 from tests.text.talk.reading import read, valued, written
 from tests.text.talk.templates import CALLS, UNREADABLE, template
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.talk.ask import asked_format, lines_of
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.find import find_format
 from twostroke.text.talk.probe import FIRST, Probe
+from twostroke.types.errors import ConfigError
 
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}bot:"
 
@@ -51,7 +53,7 @@ def test_a_derived_format_writes_what_its_template_writes(name: str) -> None:
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_does_not_come_back_is_not_used(name: str) -> None:
     form = find_format(template(UNREADABLE[name]), Words("</s>"))
-    assert form.name == "unknown"
+    assert form.name == "common"
 
 
 @pytest.mark.parametrize("name", [name for name, form in FORMATS.items() if form.vocabulary])
@@ -69,7 +71,7 @@ def test_an_offer_tells_the_format() -> None:
 def test_a_mark_in_a_comment_tells_nothing() -> None:
     """The source is not looked at: a mark may stand there for the history, or in a comment."""
     found = find_format(ChatTemplate({"default": "{# <|tool_calls_section_begin|> #}" + PLAIN}, {}), Words())
-    assert found.name == "unknown" and found.thought is None
+    assert found.name == "common" and found.thought is None
 
 
 @pytest.mark.parametrize("shown", ["<think>\n", "<think></think>", "<think>\n\n</think>\n\n"])
@@ -92,4 +94,23 @@ def test_a_template_that_drops_old_thoughts_shows_it() -> None:
 
 def test_a_template_that_refuses_everything_has_a_format() -> None:
     refusing = "{{ raise_exception('no') }}"
-    assert find_format(ChatTemplate({"default": refusing}, {}), Words()).name == "unknown"
+    assert find_format(ChatTemplate({"default": refusing}, {}), Words()).name == "common"
+
+
+def test_a_user_may_name_the_formats() -> None:
+    found = FORMATS["hermes"]
+    assert asked_format(found) is found
+    named = asked_format(found, "llama3", "mistral")
+    assert named.calls == FORMATS["llama3"].calls and named.thought == FORMATS["mistral"].thought
+    assert asked_format(found, None, "none").thought is None
+    assert asked_format(found, "harmony").messages is not None
+    with pytest.raises(ConfigError, match="--tool-format 'nope'"):
+        asked_format(found, "nope")
+    with pytest.raises(ConfigError, match="no marks of thoughts"):
+        asked_format(found, None, "llama3")
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_people_can_read_what_was_found(name: str) -> None:
+    said = dict(lines_of(FORMATS[name]))
+    assert said["format"] == name and "NAME" in said["call"] and set(said) >= {"found", "thought", "ends"}

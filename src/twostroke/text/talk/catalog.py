@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from twostroke.text.talk.format import Example, Format, ThoughtMarks
-from twostroke.text.talk.formats import thoughts, unknown
+from twostroke.text.talk.formats import common, thoughts
 from twostroke.text.talk.formats.named import (
     deepseek3,
     deepseek31,
@@ -66,7 +66,7 @@ _FILES = (
 FORMATS: dict[str, Format] = {file.FORMAT.name: file.FORMAT for file in _FILES}
 EXAMPLES: dict[str, tuple[Example, ...]] = {file.FORMAT.name: file.EXAMPLES for file in _FILES}
 
-UNKNOWN = unknown.FORMAT
+COMMON = common.FORMAT
 THOUGHTS: tuple[ThoughtMarks, ...] = (thoughts.THINK, thoughts.BRACKETS)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from twostroke.text.talk.catalog import FORMATS, THOUGHTS, UNKNOWN
+from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
 from twostroke.text.talk.derive import derived
 from twostroke.text.talk.format import Format, ThoughtMarks
 from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Case, Probe, Renders
@@ -61,7 +61,7 @@ def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Forma
     for form in FORMATS.values():
         if any(text in probe.offer for text in form.offer):
             return structs.replace(form, note="its template offers tools in these words")
-    return structs.replace(UNKNOWN, note="nothing tells the format; calls in common notations are read")
+    return structs.replace(COMMON, note="nothing tells a format of its own: tools are offered and read in common notations")
 
 
 def _score(form: Format, probe: Probe, ends: tuple[str, ...]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from twostroke.text.talk.notations.pythonic import PythonicNotation
 
 FORMAT = replace(
     hermes.FORMAT,
-    name="unknown",
+    name="common",
     calls=(
         hermes.CALL,
         CallForm(ObjectNotation(), between=", ", listed=True),

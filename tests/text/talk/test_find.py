@@ -10,7 +10,7 @@ from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ask import asked_format, lines_of
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.find import find_format
-from twostroke.text.talk.probe import FIRST, Probe
+from twostroke.text.talk.probe import FIRST, TemplateProbe
 from twostroke.types.errors import ConfigError
 
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}bot:"
@@ -46,7 +46,7 @@ def test_a_derived_format_writes_what_its_template_writes(name: str) -> None:
     """There and back: a call of the format's own writer stands in the template's text."""
     made = template(CALLS[name], thinks=False)
     form = find_format(made, Words("</s>"))
-    turn = Probe(made).turn(FIRST) or ""
+    turn = TemplateProbe(made).turn(FIRST) or ""
     assert written(form, list(FIRST.calls)).strip() in turn
 
 

@@ -22,14 +22,14 @@ from twostroke.text.talk.notations.named import NamedNotation
 from twostroke.text.talk.notations.object import ObjectNotation
 from twostroke.text.talk.notations.pythonic import PythonicNotation
 from twostroke.text.talk.notations.tagged import TaggedNotation
-from twostroke.text.talk.probe import FIRST, IDS, NAME, OTHER, TEXT, THOUGHT, Case, Probe
+from twostroke.text.talk.probe import FIRST, IDS, NAME, OTHER, TEXT, THOUGHT, TemplateProbe, TurnCase
 from twostroke.text.talk.round_trip import checked, same_at_every_cut, without_end
 
 KEY, VALUE, MORE = "qz_key", "qzvalue", "qz_number"
 GIVEN = {KEY: VALUE}
-TWO = Case(((NAME, GIVEN), (OTHER, GIVEN)))
-TWO_KEYS = Case(((NAME, {KEY: VALUE, MORE: 7}),))
-ANSWER, WITH_THOUGHT = Case(content=TEXT), Case(content=TEXT, thought=THOUGHT)
+TWO = TurnCase(((NAME, GIVEN), (OTHER, GIVEN)))
+TWO_KEYS = TurnCase(((NAME, {KEY: VALUE, MORE: 7}),))
+ANSWER, WITH_THOUGHT = TurnCase(content=TEXT), TurnCase(content=TEXT, thought=THOUGHT)
 MOST_MARK = 200
 
 
@@ -45,7 +45,7 @@ Find = Callable[[str, str], _Core | None]
 """A call of this name in a turn, in one notation."""
 
 
-def derived(probe: Probe, ends: Sequence[str]) -> Format | None:
+def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
     """A format that reads every check back; None where none is found."""
     thought = thought_of(probe)
     turns = [_turn(probe, case, ends, thought) for case in (FIRST, TWO, TWO_KEYS)]
@@ -61,7 +61,7 @@ def derived(probe: Probe, ends: Sequence[str]) -> Format | None:
     return None
 
 
-def thought_of(probe: Probe) -> ThoughtMarks | None:
+def thought_of(probe: TemplateProbe) -> ThoughtMarks | None:
     """The marks that the template writes around a thought."""
     before, found, behind = (probe.turn(WITH_THOUGHT) or "").partition(THOUGHT)
     closing, answered, _ = behind.partition(TEXT)
@@ -77,12 +77,12 @@ def _opened(prompt: str, closing: str) -> str:
     return tag if prompt.rstrip().endswith(tag) else ""
 
 
-def _tail(probe: Probe) -> str:
+def _tail(probe: TemplateProbe) -> str:
     """What ends an answer."""
     return (probe.turn(ANSWER) or "").partition(TEXT)[2].strip()
 
 
-def _turn(probe: Probe, case: Case, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
+def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
     """The calls of a turn, without an empty thought in front and the end behind."""
     turn = without_end(probe.turn(case) or "", [*ends, _tail(probe)])
     if thought is not None and thought.closing.strip() in turn.partition(NAME)[0]:

@@ -15,7 +15,7 @@ from msgspec import structs
 from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
 from twostroke.text.talk.derive import derived
 from twostroke.text.talk.format import Format, ThoughtMarks
-from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Case, Probe, Renders
+from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Renders, TemplateProbe, TurnCase
 from twostroke.text.talk.round_trip import checked, fits, same_in_characters
 from twostroke.text.talk.write import written
 
@@ -37,7 +37,7 @@ class TokenTexts(Protocol):
 
 def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
     """The format, with a note that says how it was found and what was checked."""
-    probe = Probe(template)
+    probe = TemplateProbe(template)
     ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
     found = _found(probe, vocabulary, ends)
     thought = _thought(found, probe, vocabulary)
@@ -45,7 +45,7 @@ def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
     return structs.replace(found, thought=thought)
 
 
-def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
+def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
     reading = [(_score(form, probe, _ends_of(form, ends)), form) for form in FORMATS.values()]
     best, form = max(reading, key=lambda pair: pair[0])
     if best > (0, 0):
@@ -61,10 +61,10 @@ def _found(probe: Probe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Forma
     for form in FORMATS.values():
         if any(text in probe.offer for text in form.offer):
             return structs.replace(form, note="its template offers tools in these words")
-    return structs.replace(COMMON, note="nothing tells a format of its own: tools are offered and read in common notations")
+    return structs.replace(COMMON, note="nothing tells a format of its own: calls in common notations are read")
 
 
-def _score(form: Format, probe: Probe, ends: tuple[str, ...]) -> tuple[int, int]:
+def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int]:
     """(turns that come back, turns that are written as the template writes them); nothing without the first one."""
     if not fits(form, probe, ends):
         return (0, 0)
@@ -72,7 +72,7 @@ def _score(form: Format, probe: Probe, ends: tuple[str, ...]) -> tuple[int, int]
     return (sum(fits(form, probe, ends, case) is True for case in CHECKS), same)
 
 
-def _calls_of(form: Format, case: Case) -> str:
+def _calls_of(form: Format, case: TurnCase) -> str:
     made = enumerate(zip(IDS, case.calls, strict=False))
     calls = [(name, given, form.ids.legal(own, name, place)) for place, (own, (name, given)) in made]
     return written(form, calls).strip()
@@ -89,7 +89,7 @@ def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
     return (*form.ends, *(end for end in ends if end not in texts))
 
 
-def _thought(form: Format, probe: Probe, vocabulary: TokenTexts) -> ThoughtMarks | None:
+def _thought(form: Format, probe: TemplateProbe, vocabulary: TokenTexts) -> ThoughtMarks | None:
     """The marks of thoughts that the template or the vocabulary show, the format's own ones first."""
     if form.messages is not None:
         return None
@@ -98,10 +98,10 @@ def _thought(form: Format, probe: Probe, vocabulary: TokenTexts) -> ThoughtMarks
     return next((marks for marks in candidates if any(_shows(marks, probe, vocabulary))), None)
 
 
-def _shows(marks: ThoughtMarks, probe: Probe, vocabulary: TokenTexts) -> Iterator[bool]:
+def _shows(marks: ThoughtMarks, probe: TemplateProbe, vocabulary: TokenTexts) -> Iterator[bool]:
     opening, closing = marks.opening.strip(), marks.closing.strip()
     yield any(marks.opened_by(prompt) or marks.closed_by(prompt) for prompt in probe.prompts)
-    turn = probe.turn(Case(content="Qzanswer", thought=THOUGHT)) or ""
+    turn = probe.turn(TurnCase(content="Qzanswer", thought=THOUGHT)) or ""
     yield THOUGHT in turn and opening in turn.partition(THOUGHT)[0] and closing in turn
     yield vocabulary.id_of(opening) is not None
     yield probe.drops_thought(marks.opening, marks.closing)

@@ -40,7 +40,7 @@ class Renders(Protocol):
         """The text of the messages. Raises InvalidRequest where the template refuses them."""
 
 
-class Case(Struct, frozen=True):
+class TurnCase(Struct, frozen=True):
     """An assistant's turn. calls: (name, arguments)."""
 
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
@@ -48,18 +48,18 @@ class Case(Struct, frozen=True):
     thought: str = ""
 
 
-FIRST = Case(((NAME, {"qz_key": "qzvalue"}),))
+FIRST = TurnCase(((NAME, {"qz_key": "qzvalue"}),))
 CHECKS = (
     FIRST,
-    Case(((NAME, {"qz_key": "qzvalue"}),), TEXT),
-    Case(
+    TurnCase(((NAME, {"qz_key": "qzvalue"}),), TEXT),
+    TurnCase(
         (
             (NAME, {"qz_key": 'a "b" [c] {d}', "qz_number": 7}),
             (OTHER, {"qz_flag": True, "qz_list": [1, "x", {"y": 2}]}),
         )
     ),
-    Case(((NAME, {"qz_key": "one\ntwo </x> 'q'"}),)),
-    Case(((OTHER, {}),)),
+    TurnCase(((NAME, {"qz_key": "one\ntwo </x> 'q'"}),)),
+    TurnCase(((OTHER, {}),)),
 )
 SCHEMAS: dict[str, Any] = {
     NAME: {
@@ -77,7 +77,7 @@ TOOLS = [
 ]
 
 
-class Probe:
+class TemplateProbe:
     """Renders of one template. A case that the template refuses gives None."""
 
     def __init__(self, template: Renders) -> None:
@@ -103,13 +103,13 @@ class Probe:
         """A prompt that offers tools."""
         return self._text([_user()], True, tools=TOOLS) or ""
 
-    def turn(self, case: Case) -> str | None:
+    def turn(self, case: TurnCase) -> str | None:
         """What the template writes for this turn behind the prompt, and up to the end of the text."""
         if id(case) not in self._turns:
             self._turns[id(case)] = self._turn(case)
         return self._turns[id(case)]
 
-    def _turn(self, case: Case) -> str | None:
+    def _turn(self, case: TurnCase) -> str | None:
         message = self._message(case)
         for given in (message, _with_text_arguments(message)):
             full = self._text([_user(), given], False, tools=TOOLS if case.calls else None)
@@ -124,7 +124,7 @@ class Probe:
         text = self._text([_user(), {"role": "assistant", "content": said}, _user()], True)
         return text is not None and TEXT in text and THOUGHT not in text
 
-    def _message(self, case: Case) -> dict[str, Any]:
+    def _message(self, case: TurnCase) -> dict[str, Any]:
         made: dict[str, Any] = {"role": "assistant", "content": case.content}
         if case.thought:
             made |= dict.fromkeys(THOUGHT_KEYS, case.thought)

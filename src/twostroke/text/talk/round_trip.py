@@ -15,7 +15,7 @@ from msgspec import Struct
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
-from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, Case, Probe
+from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, TemplateProbe, TurnCase
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]
@@ -63,7 +63,7 @@ def message_of(pieces: Iterable[Piece]) -> ReadTurn:
     return ReadTurn("".join(content), "".join(thought), tuple(calls))
 
 
-def fits(form: Format, probe: Probe, ends: Sequence[str], case: Case = FIRST) -> bool | None:
+def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase = FIRST) -> bool | None:
     """True where the format reads this case back; None where the template does not write it."""
     turn = probe.turn(case)
     if turn is None or not all(name in turn for name, _ in case.calls) or case.content not in turn:
@@ -71,7 +71,7 @@ def fits(form: Format, probe: Probe, ends: Sequence[str], case: Case = FIRST) ->
     return _came_back(form, without_end(turn, ends), case)
 
 
-def checked(form: Format, probe: Probe, ends: Sequence[str], same: Same) -> Checked:
+def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
     """Every case, whole and in the pieces that `same` makes."""
     right = refused = 0
     wrong: list[str] = []
@@ -97,7 +97,7 @@ def without_end(turn: str, ends: Sequence[str]) -> str:
         turn = bare[: -len(end)]
 
 
-def _came_back(form: Format, turn: str, case: Case) -> bool:
+def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
     read = read_turn(form, [turn], Tools(SCHEMAS))
     calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
     told = (read.content.strip(), read.thought)

@@ -16,9 +16,10 @@ from tests.serve.harness import Live, serving
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.shapes.reasoning_count import ReasoningCount
 from twostroke.server.api.shapes.text_calls import TextCalls
-from twostroke.text.reasoning import STYLES
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, joined
-from twostroke.text.turn import Turn, TurnForm
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, joined
+from twostroke.text.talk.reader import TurnReader
 from twostroke.types.notes import Notes
 
 PATCH = '*** Begin Patch\n+ "é" \\ 🙂\n*** End Patch'
@@ -129,7 +130,7 @@ def test_a_message_that_held_the_line_alone_is_left_out(live: Live) -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_thoughts_are_counted_by_tokens_however_they_come(size: int) -> None:
     text = b"<think>\xc3\xa9 hm</think>So."
-    count = ReasoningCount(Turn(TurnForm(STYLES[0])), lambda token_id: bytes([token_id]))
+    count = ReasoningCount(TurnReader(FORMATS["hermes"], Tools()), lambda token_id: bytes([token_id]))
     for place in range(0, len(text), size):
         count.add(text[place : place + size])
     assert count.tokens == len(b">\xc3\xa9 hm</think>")

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, structs
 
 from twostroke.text.grammar.check import not_held
-from twostroke.text.reasoning import ReasoningStyle, begins_inside
+from twostroke.text.talk.format import ThoughtMarks
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, ThoughtFirst
 
@@ -62,19 +62,15 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
 
 
 def after_thought(
-    asked: AskedGrammar, style: ReasoningStyle | None, rendered: str, special_id: Callable[[str], int | None]
+    asked: AskedGrammar, marks: ThoughtMarks | None, rendered: str, special_id: Callable[[str], int | None]
 ) -> AskedGrammar:
     """What is asked for, after the thought of a model that thinks. rendered: the prompt, which may have opened it, or
     closed it: then the model does not think."""
-    if asked.grammar is None or style is None or rendered.rstrip().endswith(style.closing):
+    if asked.grammar is None or marks is None or marks.closed_by(rendered):
         return asked
-    thought = ThoughtFirst(
-        style.opening,
-        style.closing,
-        begins_inside(style, rendered),
-        special_id(style.opening),
-        special_id(style.closing),
-    )
+    opening, closing = marks.opening.strip(), marks.closing.strip()
+    begun = marks.opened_by(rendered)
+    thought = ThoughtFirst(opening, closing, begun, special_id(opening), special_id(closing))
     return structs.replace(asked, grammar=replace(asked.grammar, thought=thought))
 
 

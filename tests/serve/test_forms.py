@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.serve.apis.test_tools import Thinking, serve
+from tests.serve.apis.test_tools import serve
 from tests.serve.harness import Live, serving
 from tests.tiers import fewer
 from twostroke.server.build import build_server
+from twostroke.text.talk.catalog import FORMATS
 
 HARD = {"allOf": [{"pattern": f".*{chr(97 + i)}.*{chr(98 + i)}.{{5}}"} for i in range(20)]}
 LONG = {
@@ -38,7 +39,7 @@ def grammar_of(live: Live) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_form_follows_the_thought(stream: bool) -> None:
-    with serve("<think>\nhm\n</think>\n\nSo.", Thinking()) as live:
+    with serve("<think>\nhm\n</think>\n\nSo.", FORMATS["hermes"]) as live:
         reply = live.chat(response_format=FORM, stream=stream)
         thought = grammar_of(live).thought
         assert (thought.opening, thought.closing) == ("<think>", "</think>")
@@ -54,14 +55,14 @@ def test_a_form_follows_the_thought(stream: bool) -> None:
 def test_calls_that_are_forced_follow_the_thought() -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     call = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
-    with serve(f"<think>\nhm\n</think>\n\n{call}", Thinking()) as live:
+    with serve(f"<think>\nhm\n</think>\n\n{call}", FORMATS["hermes"]) as live:
         message = live.chat(tools=tools, tool_choice="required").json["choices"][0]["message"]
-        assert grammar_of(live).thought is not None
+        assert '"<think>"' in grammar_of(live).text, "the calls' own grammar begins with a thought"
         assert message["reasoning_content"] == "hm" and message["tool_calls"][0]["function"]["name"] == "f"
 
 
 def test_an_answer_that_has_begun_has_no_thought_before_it() -> None:
-    with serve("o.", Thinking()) as live:
+    with serve("o.", FORMATS["hermes"]) as live:
         begun = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "S"}]
         fields = {"continue_final_message": True, "add_generation_prompt": False, "messages": begun}
         assert live.chat(response_format=FORM, **fields).status == 200

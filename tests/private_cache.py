@@ -1,9 +1,10 @@
 """A cache folder of its own for each process that runs tests.
 
 What one test keeps (the calibration of this machine, packed weights) may change what another one sees: a kept
-calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each time,
-so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files and published
-weights are shared with the user's cache, and tiny checkpoints among the processes of a run: their names hold all that they depend on.
+calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each
+time, so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files and
+published weights are shared with the user's cache, and tiny checkpoints among the processes of a run: their names hold
+all that they depend on.
 
 Knows: folders of a cache.
 Must not know: tests.

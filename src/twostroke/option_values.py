@@ -135,7 +135,7 @@ def parse_hosts(text: str) -> tuple[str, ...]:
 
 def parse_origins(text: str) -> tuple[str, ...]:
     """ "https://app.example.org,http://localhost:*" -> origins as browsers write them. Raises ValueError."""
-    origins = tuple(origin.lower() for origin in parse_names(text))
+    origins = tuple(origin.lower().removesuffix("/") for origin in parse_names(text))
     if bad := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
         raise ValueError(f"{bad!r} is no origin: write SCHEME://HOST[:PORT] without a path, null, or * for any")
     return origins

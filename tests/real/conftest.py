@@ -1,4 +1,4 @@
-"""Fixtures with published weights. A test that asks for what is not here is skipped, and the run's last lines say so."""
+"""Fixtures with published weights. A test that asks for what is not here is skipped; the run's last lines say so."""
 
 from __future__ import annotations
 

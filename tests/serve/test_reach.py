@@ -199,13 +199,13 @@ def test_a_probe_without_a_host_and_the_absolute_form() -> None:
 
 def test_values_of_the_options() -> None:
     assert parse_hosts("LLM.example.org, *.a.example,[::1]") == ("llm.example.org", "*.a.example", "::1")
-    assert parse_origins("https://App.example.org,null,app://obsidian.md,http://[::1]:80,*") == (
+    assert parse_origins("https://App.example.org/,null,app://obsidian.md,http://[::1]:80,*") == (
         *("https://app.example.org", "null", "app://obsidian.md", "http://[::1]:80", "*"),
     )
     assert parse_prefix("llm/") == parse_prefix("/llm") == "/llm" and parse_mode("0660") == "660"
     for parse, text in [
         *((parse_hosts, bad) for bad in ("http://a.example", "a.example:80", "a/b", "a,", "*a.example", "a.*")),
-        *((parse_origins, bad) for bad in ("app.example.org", "https://a.example/", "https://a.example/x", "", "https://")),
+        *((parse_origins, bad) for bad in ("app.example.org", "https://a.example/x", "", "https://")),
         *((parse_prefix, bad) for bad in ("/", "/../x", "/a b", "/a//b", "/a?b")),
         *((parse_mode, bad) for bad in ("rw", "999", "6600", "")),
     ]:

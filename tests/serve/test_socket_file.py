@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.harness import WAIT_S, wait_until
+from twostroke.cli.server.running_server import RunningServer
 from twostroke.config import Resolver, collect, resolve_server
 from twostroke.server.serve import url_of
 from twostroke.server.socket_file import socket_file
@@ -153,6 +154,8 @@ def test_a_server_streams_on_a_socket_of_the_file_system(tmp_path: Path, words: 
             assert (answer.status, answer.getheader("content-type")) == (200, "text/event-stream; charset=utf-8")
             assert answer.read().endswith(b"data: [DONE]\n\n")
             connection.close()
+        with RunningServer(f"unix:{path}", None, WAIT_S).open("/v1/engine/about") as got:
+            assert json.load(got)["model"] == "one"
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_S) == 0
     assert not path.exists()

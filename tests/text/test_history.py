@@ -62,7 +62,12 @@ TURNS = (
     "{% set ns.n = ns.n + 1 %}{% endif %}<{{ m.role }}>{{ m.content or '' }}"
     "{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}{% endfor %}"
 )
+PARTS = (
+    "{% for m in messages %}<{{ m.role }}>{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}"
+    "{% endfor %}{% endfor %}"
+)
 TEMPLATES = {
+    "parts": PARTS,
     "chatml": CHATML,
     "items": ITEMS,
     "texts": TEXTS,
@@ -188,6 +193,10 @@ def test_turns_alternate_where_they_must() -> None:
     assert shown(CHATML, HISTORIES["two users"]) == ("<user>qask<user>qask<assistant>a<user>qask", ())
     text, notes = shown(TURNS, HISTORIES["a user behind a result"])
     assert text == "<user>qask<assistant>[qtool]<tool>qresult\n\nqask" and "behind the tool's result" in notes[0]
+
+
+def test_a_template_for_lists_of_parts_gets_them() -> None:
+    assert shown(PARTS, [ASK, {"role": "assistant", "content": ""}, ASK]) == ("<user>qask<assistant><user>qask", ())
 
 
 def test_a_template_that_takes_no_calls_gets_them_as_text() -> None:

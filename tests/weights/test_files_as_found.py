@@ -110,6 +110,7 @@ def test_parts_that_a_program_leaves_out_are_one_word(tmp_path: Path) -> None:
     with Checkpoint.open(tmp_path) as checkpoint:
         check_tensors(checkpoint, model)
         sentence = unread_sentence(model, checkpoint)
+        assert unread_sentence(model, checkpoint, guesses=True) is None
     assert sentence is not None and "mtp.* (2)" in sentence and "inv_freq" not in sentence
 
 

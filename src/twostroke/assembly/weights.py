@@ -22,6 +22,7 @@ from twostroke.env import Machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
 from twostroke.quant.formats import STORED, format_choice
+from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
@@ -65,7 +66,7 @@ def load(
             if resolved["weights"] == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
-            tell_unread(spec, checkpoint, report)
+            tell_unread(spec, checkpoint, resolved["speculate"] in INSIDE, report)
             scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
             if scales is not None:
                 report(scales)

@@ -49,8 +49,8 @@ class EngineLimits(Struct, frozen=True):
         length = len(prompt.token_ids)
         if prompt.pooling is not None:
             return self._check_pooled(length)
-        if length >= self.most_tokens:
-            raise prompt_too_long(length, self.most_tokens, exact=True)
+        if length >= self.context_tokens:
+            raise prompt_too_long(length, self.context_tokens, exact=True)
         asked = prompt.params.max_tokens
         if asked is not None and length + asked > self.context_tokens:
             raise ContextLengthExceeded(
@@ -104,12 +104,16 @@ class EngineLimits(Struct, frozen=True):
                     f"min_tokens {min_tokens:,} is more than the {room:,} tokens of room after the prompt.",
                     param="min_tokens",
                 )
-            raise InvalidRequest(
+            error = ContextLengthExceeded(
                 f"The request needs {length + needed:,} tokens of KV memory, and the whole pool has "
                 f"{self.pool_tokens:,}.",
                 param="max_tokens" if asked is not None else "prompt",
+                code="context_length_exceeded",
                 fix="Shorten the request, or start the engine with more --kv-memory.",
             )
+            if room < 1:
+                error.prompt_tokens, error.most_tokens = length, self.pool_tokens
+            raise error
         return room if asked is None else asked
 
     def _check_ids(self, prompt: Prompt) -> None:

@@ -131,10 +131,11 @@ def too_long(error: ContextLengthExceeded) -> Problem:
     """
     found, most = error.prompt_tokens, error.most_tokens
     more = "" if error.exact else " or more"
+    what = error.param if error.param in ("messages", "prompt") else "input"
     return Problem(
         400,
-        f"This model's maximum context length is {most} tokens. However, your messages resulted in {found} tokens"
-        f"{more}: the input exceeds the context window of this model. Please reduce the length of the messages to at "
+        f"This model's maximum context length is {most} tokens. However, your {what} resulted in {found} tokens"
+        f"{more}: the input exceeds the context window of this model. Please reduce the length of the {what} to at "
         f"most {most - 1} tokens, so that there is room for an answer.",
         param=error.param,
         code="context_length_exceeded",

@@ -24,8 +24,8 @@ def same_numbers(checkpoint: Checkpoint, first_name: str, second_name: str) -> b
     rows = max(1, BLOCK_BYTES * max(1, one.rows) // max(1, one.num_bytes))
     for first in range(0, one.rows, rows):
         count = min(rows, one.rows - first)
-        blocks = (checkpoint.read_rows(name, first, count) for name in (first_name, second_name))
-        if not np.array_equal(*(block.view(np.uint8) for block in blocks)):
+        a, b = (checkpoint.read_rows(name, first, count).view(np.uint8) for name in (first_name, second_name))
+        if not np.array_equal(a, b):
             return False
     return True
 

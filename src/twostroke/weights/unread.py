@@ -6,6 +6,7 @@ Must not know: which model it is, how numbers are stored.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,21 +17,27 @@ from twostroke.weights.tensor_source import ORDER
 from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
+NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
+"""Tables that are computed anew, and a product behind encoders that embeddings are made without."""
+PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
+"""Tensors that predict further tokens; so do layers after the last one."""
+_LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
 )
 """A head that a model leaves out is its embedding: a second copy of what is read."""
 
 
-def tell_unread(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
+def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
     """Reports `unread_sentence` and `beside_sentence` where there are such."""
-    for sentence in (unread_sentence(model, checkpoint), beside_sentence(checkpoint)):
+    for sentence in (unread_sentence(model, checkpoint, guesses), beside_sentence(checkpoint)):
         if sentence is not None:
             report(sentence)
 
 
-def unread_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
-    """A sentence that names the tensors that no call of the program reads; None without any.
+def unread_sentence(model: Model, checkpoint: Checkpoint, guesses: bool = False) -> str | None:
+    """A sentence that names the tensors that no call of the program reads; None without any. guesses: what predicts
+    further tokens is read by the part of the engine that guesses.
 
     Buffers that are computed anew, second copies of an embedding and tensors of other ranks are not mentioned.
     """
@@ -38,6 +45,7 @@ def unread_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
     twice = tuple(begin for begin, _ in model.copies)
     left = sorted(with_prefix(checkpoint, model).names - wanted)
     names = [name for name in left if not (_is_expected(name) or name.startswith(twice))]
+    names = [name for name in names if not (guesses and _predicts(name, model))]
     if not names or model.part:
         return None
     groups = Counter(_group(name, model) for name in names)
@@ -66,4 +74,10 @@ def _group(name: str, model: Model) -> str:
 
 
 def _is_expected(name: str) -> bool:
-    return bool(HARMLESS.fullmatch(name)) or name.endswith(ORDER) or name in TIED_HEADS
+    known = HARMLESS.fullmatch(name) or NO_NEWS.fullmatch(name)
+    return bool(known) or name.endswith(ORDER) or name in TIED_HEADS
+
+
+def _predicts(name: str, model: Model) -> bool:
+    layer = _LAYER.fullmatch(name)
+    return bool(PREDICTION.fullmatch(name)) or (layer is not None and int(layer[1]) >= model.num_layers)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import socket
+import struct
+import threading
 
 import pytest
 from msgspec import structs
 
 from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving, wait_until
+from twostroke.server.gate.far_end import FarEnd
 from twostroke.server.parts import ServerParts
 
 
@@ -131,3 +135,38 @@ def test_a_reader_that_is_slow_keeps_its_request() -> None:
         connection.sendall(asked(live, "Connection: close\r\n", n=4, max_tokens=900, stream=True))
         taken = b"".join(iter(lambda: connection.recv(1500), b""))
     assert taken.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and engine.closed_early == 0
+
+
+def test_requests_of_connections_that_were_reset_are_not_read() -> None:
+    """The server has no time for them until all are reset, as in a flood of them."""
+    engine = FakeEngine()
+    with serving(fake_parts(engine)) as live:
+        flooded = threading.Event()
+        live.loop.call_soon_threadsafe(flooded.wait)
+        for _ in range(50):
+            with connected(live) as connection:
+                connection.sendall(asked(live))
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        flooded.set()
+        assert live.complete().status == 200
+        assert len(engine.prompts) == 1
+
+
+def test_the_far_end_of_a_socket_in_the_file_system_is_known_too() -> None:
+    async def look() -> None:
+        near, far = socket.socketpair(socket.AF_UNIX)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(asyncio.Protocol, near)
+        end = FarEnd(transport)
+        assert not end.untaken_bytes and not end.reads_nothing
+        transport.write(b"unread")
+        assert end.untaken_bytes > 0 and end.reads_nothing
+        far.shutdown(socket.SHUT_WR)
+        end.ask()
+        assert not end.gone
+        assert far.recv(100) == b"unread"
+        assert not end.untaken_bytes and not end.reads_nothing
+        far.close()
+        assert end.gone
+        transport.abort()
+
+    asyncio.run(look())

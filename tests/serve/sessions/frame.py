@@ -73,7 +73,7 @@ class Played:
 
     @property
     def cached_share(self) -> float:
-        """Of all prompt tokens from the second turn on, those that were found in the cache."""
+        """The share of prompt tokens that were found in the cache, from the second turn on."""
         later = self.turns[1:]
         return sum(turn.cached_tokens for turn in later) / sum(turn.prompt_tokens for turn in later)
 

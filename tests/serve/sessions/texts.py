@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 REQUESTS = 20
-"""Of each session, asides among them."""
+"""How many requests a session has, asides among them."""
 PICTURE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -148,7 +148,7 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 def _refuse_unsupported(request: CountRequest) -> None:
     """Raises InvalidRequest for what the provider would do with the conversation, and this server does not.
 
-    An edit that clears thoughts changes nothing: thoughts of earlier turns are left out here.
+    An edit that clears thoughts changes nothing: the template says which thoughts of earlier turns a model sees.
     """
     edits = (request.context_management or {}).get("edits") or ()
     kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]

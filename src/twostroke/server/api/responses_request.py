@@ -15,6 +15,7 @@ import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
 from twostroke.server.api.history.items import chat_messages
+from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
@@ -120,7 +121,7 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
     except ContextLengthExceeded as error:
         error.param = "input"
         if request.stream and error.prompt_tokens:
-            raise StreamRefused(request.model, error) from None
+            raise StreamRefused(asked_model(request.model, parts), error) from None
         raise
     except InvalidRequest as error:
         error.param = _renamed(error.param or "", request.input)

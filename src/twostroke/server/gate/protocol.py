@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from twostroke.server.errors import Problem
 from twostroke.server.facts import facts_of
 from twostroke.server.gate.body_writer import give_body_writer
-from twostroke.server.gate.peer import Peer
+from twostroke.server.gate.far_end import FarEnd
 
 WRITE_BUFFER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -33,7 +33,7 @@ TWO_LENGTHS = Problem(
     "The request has both Content-Length and Transfer-Encoding, so it is not clear where it ends. Send one of them.",
     code="invalid_http",
 )
-LOOK_S = 0.5
+LOOK_S = 0.25
 """Seconds between two looks at whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")
@@ -144,11 +144,13 @@ class DeadlineProtocol(H11Protocol):
         """See asyncio.Protocol."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._peer = Peer(transport)
+        self._far_end = FarEnd(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.Protocol. Nothing is done for a client that has reset the connection meanwhile."""
+        if self._far_end.gone:
+            return self._far_end.drop()
         super().data_received(data)
         self._watch()
 
@@ -167,7 +169,7 @@ class DeadlineProtocol(H11Protocol):
         self._ended = True
         if not self._answers:
             return False
-        self._peer.ask()
+        self._far_end.ask()
         self._ask = self.loop.call_later(FIRST_ASK_S, self._still_there, FIRST_ASK_S)
         return True
 
@@ -218,8 +220,8 @@ class DeadlineProtocol(H11Protocol):
 
     def _still_there(self, waited_s: float) -> None:
         """Again after twice the time, up to LOOK_S: the answer to `ask` takes as long as the network needs."""
-        if self._peer.gone:
-            self._peer.drop()
+        if self._far_end.gone:
+            self._far_end.drop()
         elif self._answers:
             waited_s = min(2 * waited_s, LOOK_S)
             self._ask = self.loop.call_later(waited_s, self._still_there, waited_s)
@@ -229,7 +231,7 @@ class DeadlineProtocol(H11Protocol):
 
     def _look_at_reader(self) -> None:
         """Cut off a client that has taken nothing of what was written for too long. This goes on until all is taken."""
-        untaken, now = self._peer.untaken_bytes, self.loop.time()
+        untaken, now = self._far_end.untaken_bytes, self.loop.time()
         delivered = self._chunks.written_bytes - untaken
         if not untaken or delivered > self._delivered_bytes:
             self._moved_s = now
@@ -237,9 +239,9 @@ class DeadlineProtocol(H11Protocol):
         if not untaken and (self.cycle is None or self.cycle.response_complete):
             self._look = None
         elif self._stalled(now - self._moved_s):
-            request_id = facts_of(self.cycle.scope).request_id
+            request_id = facts_of(cast(Scope, self.cycle.scope)).request_id
             log.warning("dropped: its client stopped reading", extra={"request_id": request_id})
-            self._peer.drop()
+            self._far_end.drop()
         else:
             self._look_later()
 
@@ -247,4 +249,4 @@ class DeadlineProtocol(H11Protocol):
         patience = self._patience
         if seconds >= patience.stalled_s:
             return True
-        return seconds >= patience.crowded_s and self._peer.reads_nothing and patience.crowded()
+        return seconds >= patience.crowded_s and self._far_end.reads_nothing and patience.crowded()

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 
 from twostroke.text.history.calls import TEXT_ARGUMENT
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece
 
 _OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
 _LONGEST_OPENING = 64
@@ -76,8 +76,7 @@ class TextCalls:
 
 
 def _decoded(value: str) -> str:
-    text: str = json.loads(f'"{value}"', strict=False)
-    return text
+    return _whole_characters(json.loads(f'"{value}"', strict=False))
 
 
 def _text_of(raw: str) -> str:
@@ -88,4 +87,9 @@ def _text_of(raw: str) -> str:
         return raw
     if isinstance(found, dict):
         found = found.get(TEXT_ARGUMENT, raw if found else "")
-    return found if isinstance(found, str) else raw
+    return _whole_characters(found) if isinstance(found, str) else raw
+
+
+def _whole_characters(text: str) -> str:
+    """The text with a mark in place of half a character, which no answer could hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

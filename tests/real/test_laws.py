@@ -17,19 +17,19 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.output import GenerationOutput
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
-SHORT = fewer(60, quick=24)
+SHORT = fewer(80, quick=64)
 PARAMS = (
-    SamplingParams(temperature=0.0, max_tokens=SHORT, logprobs=3),
-    SamplingParams(temperature=0.8, top_p=0.9, seed=4, max_tokens=SHORT, logprobs=1),
+    SamplingParams(temperature=0.0, max_tokens=SHORT, logprobs=3, ignore_eos=True),
+    SamplingParams(temperature=0.8, top_p=0.9, seed=4, max_tokens=SHORT, logprobs=1, ignore_eos=True),
     SamplingParams(temperature=1.2, seed=5, max_tokens=SHORT, logprobs=0, repetition_penalty=1.2, prompt_logprobs=2),
     SamplingParams(temperature=0.7, seed=6, max_tokens=SHORT, logprobs=0, grammar=Grammar.json_schema(SCHEMA)),
     SamplingParams(temperature=0.0, max_tokens=SHORT, logprobs=1, stop=(" the",)),
-    SamplingParams(temperature=0.9, seed=7, max_tokens=SHORT, logprobs=1, n=2),
+    SamplingParams(temperature=0.9, seed=7, max_tokens=SHORT, logprobs=1, n=2, ignore_eos=True),
 )
-ROOMY = {"context": 512, "kv_memory": "128MB", "threads": 2, "speculate": "off"}
+ROOMY = {"context": 512, "kv_format": "bf16", "kv_memory": "128MB", "threads": 2, "speculate": "off"}
 FEW_ROWS = {"max_step_tokens": 24, "max_sequences": 7}
-NARROW = {"context": 256, "kv_memory": "8MB", "threads": 1, "speculate": "ngram", **FEW_ROWS}
-"""Room for about three of the seven answers; prompts are read in pieces; each token is guessed."""
+NARROW = {"context": 256, "kv_format": "bf16", "kv_memory": "6400KB", "threads": 1, "speculate": "ngram", **FEW_ROWS}
+"""Room for two or three of the seven answers; prompts are read in pieces; each token is guessed."""
 
 
 def bits(output: GenerationOutput) -> tuple[Any, ...]:
@@ -38,7 +38,7 @@ def bits(output: GenerationOutput) -> tuple[Any, ...]:
 
 
 def prompts(llm: LLM) -> list[list[int]]:
-    return [llm.chat_tokens(f"{question} Answer in one sentence.") for question in QUESTIONS[: len(PARAMS)]]
+    return [llm.chat_tokens(question) for question in QUESTIONS[2 : len(PARAMS) + 2]]
 
 
 def alone(llm: LLM) -> list[GenerationOutput]:

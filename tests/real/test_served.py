@@ -61,6 +61,7 @@ def test_a_stop_string_ends_the_answer_before_it(client: OpenAI) -> None:
     assert cut.message.content == whole.partition("Paris")[0] and cut.finish_reason == "stop"
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on(client: OpenAI) -> None:
     told: Any = [
         {"role": "system", "content": "You answer in few words."},
@@ -71,6 +72,7 @@ def test_a_conversation_goes_on(client: OpenAI) -> None:
     assert "Ada" in ask(client, told, max_tokens=40).message.content
 
 
+@pytest.mark.slow
 def test_a_schema_is_kept(client: OpenAI) -> None:
     asked: Any = [{"role": "user", "content": "Invent a person as JSON with name, age and languages."}]
     form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
@@ -81,6 +83,7 @@ def test_a_schema_is_kept(client: OpenAI) -> None:
         assert set(made["languages"]) <= {"French", "German", "Dutch"} and choice.finish_reason == "stop"
 
 
+@pytest.mark.slow
 def test_a_tool_that_must_be_called_is_called(client: OpenAI) -> None:
     asked: Any = [{"role": "user", "content": "What is the weather in Paris?"}]
     choice = ask(client, asked, tools=TOOLS, tool_choice="required", max_tokens=100)

@@ -11,7 +11,7 @@ from tests.serve.harness import Live, serving, wait_until
 from twostroke.server.build_front import build_front
 
 SMALL = {**OPTIONS, "speculate": "ngram", "kv_memory": "1500kB", "context": "512"}
-PROMPTS = [f"{number} one two three four " * 10 for number in range(8)]
+PROMPTS = [f"{number} one two three four " * 10 for number in range(12)]
 """Prompts that begin alike would go to one replica."""
 
 
@@ -32,7 +32,7 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         live = stack.enter_context(serving(front.parts))
         fleet = front.parts.engine._stepper.fleet
         wait_until(lambda: len(fleet.members) == 2, "both replicas")
-        asked = {"model": "spark", "prompt": PROMPTS, "max_tokens": 200, "ignore_eos": True, "n": 2}
+        asked = {"model": "spark", "prompt": PROMPTS, "max_tokens": 150, "ignore_eos": True, "n": 2}
         assert live.post("/v1/completions", asked).status == 200
         loads = [built.replica._core.load() for built, _ in replicas]
         guesses = [load.guesses for load in loads]

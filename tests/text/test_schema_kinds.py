@@ -21,6 +21,7 @@ from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.held import forced_calls
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes
 
 NARROWER = {"datetime", "uuid"}
 """Models whose own limits, of a year, an offset and a host, are narrower than the schema that they write."""
@@ -85,7 +86,7 @@ def test_the_same_schemas_hold_the_arguments_of_tools(
     """`definitions` and `$defs` of a tool are found inside that tool."""
     other = Tool(function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
     tool = Tool(function=FunctionSpec(name="it", parameters=ALL[name]))
-    schemas = {each.function.name: _held(each) for each in (tool, other)}
+    schemas = {each.function.name: _held(each, Notes()) for each in (tool, other)}
     grammar = forced_calls(HERMES, {"it": schemas["it"]}, lambda _: None, parallel=False)
     text = written(grammar, compiler, tokenizer, 1).strip().removeprefix(OPEN).removesuffix(CLOSE)
     call = json.loads(text, parse_float=finite)

@@ -107,6 +107,7 @@ def call_of_chat(
     rendered_end = prompt.text[-RENDERED_END_CHARACTERS:]
     special_id = special_ids_of(parts.tokenizer)
     form = grammar_of(request)
+    notes.add_all(form.not_held)
     if not (prefill or request.continue_final_message):
         form = after_thought(form, parts.format.thought, prompt.text, special_id)
     form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
@@ -203,6 +204,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
     notes = Notes()
+    notes.add_all(asked.not_held)
     params = [
         within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
     ]

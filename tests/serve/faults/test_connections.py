@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import socket
@@ -13,6 +14,7 @@ from msgspec import structs
 
 from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving, wait_until
+from twostroke.server.gate.far_end import FarEnd
 from twostroke.server.parts import ServerParts
 
 
@@ -148,3 +150,23 @@ def test_requests_of_connections_that_were_reset_are_not_read() -> None:
         flooded.set()
         assert live.complete().status == 200
         assert len(engine.prompts) == 1
+
+
+def test_the_far_end_of_a_socket_in_the_file_system_is_known_too() -> None:
+    async def look() -> None:
+        near, far = socket.socketpair(socket.AF_UNIX)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(asyncio.Protocol, near)
+        end = FarEnd(transport)
+        assert not end.untaken_bytes and not end.reads_nothing
+        transport.write(b"unread")
+        assert end.untaken_bytes > 0 and end.reads_nothing
+        far.shutdown(socket.SHUT_WR)
+        end.ask()
+        assert not end.gone
+        assert far.recv(100) == b"unread"
+        assert not end.untaken_bytes and not end.reads_nothing
+        far.close()
+        assert end.gone
+        transport.abort()
+
+    asyncio.run(look())

@@ -14,13 +14,14 @@ import msgspec
 
 from twostroke.server.api.changed.kept_tools import Tool
 from twostroke.server.api.schema import CheckedChat
-from twostroke.text.grammar.check import checked_schema
+from twostroke.text.grammar.check import checked_in_words
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.held import forced_calls, strict_calls
 from twostroke.text.talk.lark import SpecialId
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes, named
 
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
@@ -62,7 +63,7 @@ def tool_use(checked: CheckedChat) -> ToolUse:
     forced = choice != "auto"
     held = None
     if forced or any(tool.function.strict for tool in tools):
-        held = _schemas(chosen, all_held=forced)
+        held = _schemas(chosen, checked.notes, all_held=forced)
     offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
     schemas = {tool.function.name: tool.function.parameters for tool in chosen}
     texts = frozenset(tool.function.name for tool in tools if tool.takes_text)
@@ -99,15 +100,17 @@ def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
     return name
 
 
-def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
+def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str, Any]:
     """The schema of each tool's arguments, by the tool's name.
 
     Where not all tools are held to their schemas, the arguments of a tool that is not strict may be anything.
     """
-    return {tool.function.name: _held(tool) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools}
+    return {
+        tool.function.name: _held(tool, notes) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools
+    }
 
 
-def _held(tool: Tool) -> Any:
+def _held(tool: Tool, notes: Notes) -> Any:
     """The schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
 
     A function takes the arguments that it names and no others: one that names none takes none.
@@ -116,11 +119,14 @@ def _held(tool: Tool) -> Any:
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):
         schema = {**schema, "properties": {}}
     try:
-        return checked_schema(schema)
+        found = checked_in_words(schema)
     except InvalidRequest as error:
         error.param = "tools"
         error.what = f"The parameters of the tool {tool.function.name!r}: {error.what}"
         raise
+    for words in found.not_held:
+        notes.add(f"tool {named(tool.function.name)}: {words}")
+    return found.schema
 
 
 _SAYS_MORE = (

@@ -41,7 +41,7 @@ class FarEnd:
         """
         if not self._kernel_bytes() or self._socket is None or not hasattr(socket, "TCP_INFO"):
             return False
-        if self._socket.family == getattr(socket, "AF_UNIX", None):
+        if self._socket.family == socket.AF_UNIX:
             return True  # no network
         try:
             info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKNOWLEDGED.size)
@@ -58,6 +58,8 @@ class FarEnd:
         if self._asked or self._socket is None or self._socket.fileno() < 0:
             return
         self._asked = True
+        if self._socket.family == socket.AF_UNIX:
+            return  # `gone` tells at once
         with contextlib.suppress(OSError), self._socket.dup() as own:
             own.setblocking(False)
             own.send(b"\n", socket.MSG_OOB)

@@ -127,7 +127,8 @@ class ChatTemplate:
     ) -> str:
         """What the template itself makes of messages in its own shape, without a repair. Raises InvalidRequest."""
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
-        asked = {"messages": self._fits[name].dressed(list(messages)), "tools": list(tools) if tools else None}
+        shaped = self._fits[name].dressed([dict(message) for message in messages])
+        asked = {"messages": shaped, "tools": list(tools) if tools else None}
         given = {**asked, "documents": None, "add_generation_prompt": add_generation_prompt}
         return self._rendered(name, {**self._special_texts, **dict(variables or {}), **given})
 

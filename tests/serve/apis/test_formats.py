@@ -1,0 +1,111 @@
+"""Every format over a real socket: chat completions, Responses and Messages, whole and streamed, give one message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from openai import OpenAI
+
+from tests.serve.fakes import MODEL, FakeEngine, PlainTemplate, fake_parts
+from tests.serve.harness import Live, serving
+from tests.text.talk.reading import TOOLS
+from twostroke.text.talk.catalog import EXAMPLES, FORMATS
+from twostroke.text.talk.format import Example
+
+Message = tuple[str, str, list[tuple[str, Any]]]
+"""Content, thought, calls."""
+USER: Any = [{"role": "user", "content": "hi"}]
+OFFERED: Any = [{"type": "function", "function": {"name": name, "parameters": it}} for name, it in TOOLS.items()]
+FLAT: Any = [{"type": "function", "name": name, "parameters": schema} for name, schema in TOOLS.items()]
+CLAUDES: Any = [{"name": name, "input_schema": schema} for name, schema in TOOLS.items()]
+CASES = [
+    pytest.param(name, example, id=f"{name}-{place}")
+    for name, examples in EXAMPLES.items()
+    for place, example in enumerate(examples)
+    if example.raw.isascii() and len(example.raw) < 500  # the fake's tokens are bytes
+]
+
+
+def asked_for(example: Example) -> Message:
+    return example.content, example.thought, [(call[0], json.loads(call[1])) for call in example.calls]
+
+
+@contextmanager
+def replaying(name: str, example: Example) -> Iterator[Live]:
+    """A server whose engine writes the example, after a prompt that ends as the example's."""
+
+    class Ending(PlainTemplate):
+        def render(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
+            return super().render(messages, **given) + example.prompt
+
+    with serving(fake_parts(FakeEngine(example.raw), format=FORMATS[name], template=Ending())) as live:
+        yield live
+
+
+def chat(live: Live, stream: bool) -> Message:
+    with OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0) as client:
+        if stream:
+            with client.chat.completions.stream(model=MODEL, messages=USER, tools=OFFERED) as events:
+                made: Any = events.get_final_completion().choices[0]
+        else:
+            made = client.chat.completions.create(model=MODEL, messages=USER, tools=OFFERED).choices[0]
+    said, calls = made.message, made.message.tool_calls or []
+    assert made.finish_reason == ("tool_calls" if calls else "stop")
+    assert len({call.id for call in calls}) == len(calls)
+    thought = getattr(said, "reasoning_content", None) or ""
+    return said.content or "", thought, [(c.function.name, json.loads(c.function.arguments)) for c in calls]
+
+
+def responses(live: Live, stream: bool) -> Message:
+    with OpenAI(base_url=live.url + "/v1", api_key="none", max_retries=0) as client:
+        if stream:
+            with client.responses.stream(model=MODEL, input="hi", tools=FLAT) as events:
+                made: Any = events.get_final_response()
+        else:
+            made = client.responses.create(model=MODEL, input="hi", tools=FLAT)
+    calls = [item for item in made.output if item.type == "function_call"]
+    thoughts = [part.text for item in made.output if item.type == "reasoning" for part in item.content or []]
+    return made.output_text, "".join(thoughts), [(call.name, json.loads(call.arguments)) for call in calls]
+
+
+def messages(live: Live, stream: bool) -> Message:
+    asked: Any = {"model": MODEL, "max_tokens": 600, "messages": USER, "tools": CLAUDES}
+    with Anthropic(base_url=live.url, api_key="none", max_retries=0) as client:
+        if stream:
+            with client.messages.stream(**asked) as events:
+                made: Any = events.get_final_message()
+        else:
+            made = client.messages.create(**asked)
+    blocks = made.content
+    said = ["".join(getattr(block, key) for block in blocks if block.type == key) for key in ("text", "thinking")]
+    calls = [(block.name, block.input) for block in blocks if block.type == "tool_use"]
+    assert made.stop_reason == ("tool_use" if calls else "end_turn")
+    return said[0], said[1], calls
+
+
+@pytest.mark.parametrize(("name", "example"), CASES)
+def test_each_shape_gives_the_message(name: str, example: Example) -> None:
+    with replaying(name, example) as live:
+        for shape in (chat, responses, messages):
+            for stream in (False, True):
+                assert shape(live, stream) == asked_for(example), (shape.__name__, stream)
+
+
+def test_an_id_that_the_model_wrote_is_the_clients() -> None:
+    with replaying("kimi", EXAMPLES["kimi"][0]) as live:
+        calls = live.chat(tools=OFFERED).json["choices"][0]["message"]["tool_calls"]
+        assert calls[0]["id"] == "functions.bell:3"
+
+
+def test_an_id_counts_the_calls_of_the_conversation() -> None:
+    example = Example("<|tool_calls_section_begin|><|tool_call_begin|>bell<|tool_call_argument_begin|>{}")
+    call = {"id": "x", "type": "function", "function": {"name": "bell", "arguments": "{}"}}
+    before = [*USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "x", "content": "1"}]
+    with replaying("kimi", example) as live:
+        calls = live.chat(tools=OFFERED, messages=before).json["choices"][0]["message"]["tool_calls"]
+        assert calls[0]["id"] == "functions.bell:1"

@@ -281,6 +281,8 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     resolver.put("served_name", names[0], why)
     resolver.put("other_names", names[1:], why)
     resolver.pick("chat_template", None, "the model's own")
+    for name in ("tool_format", "reasoning_format"):
+        resolver.pick(name, None, "found by the template and the vocabulary")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
     resolver.pick("client_lines", "drop", "default: a client's changing metadata is no text for a model")

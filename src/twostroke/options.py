@@ -245,6 +245,20 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "File with a chat template (Jinja, or a chat_template.json) that counts over the model's own.",
         "the model's own",
     ),
+    Option(
+        "tool_format",
+        "NAME",
+        parse_text,
+        "How the model writes calls of tools, by the name that `twostroke config MODEL --talk` prints.",
+        "found by its template and its vocabulary",
+    ),
+    Option(
+        "reasoning_format",
+        "NAME",
+        parse_text,
+        "The format whose marks stand around thoughts, or none.",
+        "found by its template and its vocabulary",
+    ),
     Option("root_path", "PATH", parse_prefix, "Path at which a proxy shows this server, such as /llm.", "none"),
     Option(
         "served_name",

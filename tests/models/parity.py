@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tests.runner.memories import memory_of, write_rows
-from twostroke.backends.cpu import CpuOps, available_levels, best_level
+from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.runner.folder import load_folder
@@ -88,11 +88,7 @@ def _vocabulary(judge: torch.nn.Module) -> int:
 
 
 def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
-    """Measures it. folder: where the judge's checkpoint is.
-
-    The best level does all phases, the others one: chunks and single steps have the bits of the whole at every level
-    (tests/engine/test_exactness.py, tests/ops).
-    """
+    """Measures it. folder: where the judge's checkpoint is."""
     token_ids = np.random.default_rng(5).integers(0, _vocabulary(judge), TOKENS).tolist()
     with torch.no_grad():
         answer = judge(torch.tensor([token_ids]))
@@ -109,7 +105,7 @@ def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
         ops = CpuOps(level, 2)
         model = Loaded(folder, ops)
         for phase, chunks in PHASES.items():
-            if phase == WHOLE or level == best_level() and not model.model.whole_prompts:
+            if phase == WHOLE or not model.model.whole_prompts:
                 measure(f"{level} {phase}", model, chunks)
         ops.close()
     measure(f"reference {WHOLE}", Loaded(folder, ReferenceOps()), PHASES[WHOLE])

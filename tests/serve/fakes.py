@@ -15,8 +15,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
 from twostroke.text.messages import normalized
 from twostroke.text.quoting import Quoting, Spans
-from twostroke.text.tools.styles import HERMES
-from twostroke.text.turn import TurnForm
+from twostroke.text.talk.catalog import FORMATS
 from twostroke.types.errors import EngineStopped
 from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt
@@ -25,6 +24,7 @@ from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 END_ID = 256
+HERMES = structs.replace(FORMATS["hermes"], thought=None)
 VOCAB = 257
 CONTEXT = 1024
 MODEL = "org/fake-model"
@@ -76,7 +76,6 @@ class ByteTokenizer:
 class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
-    form = TurnForm(None, HERMES)
     knows_tools = True
     variables: frozenset[str] = frozenset()
 
@@ -272,5 +271,6 @@ def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
         context_tokens=CONTEXT,
         version="1.2.3",
         created_s=1_700_000_000,
+        format=HERMES,
     )
     return replace(parts, **changes)

@@ -22,7 +22,8 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
-from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, own_template
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, texts_of
+from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -31,7 +32,7 @@ from twostroke.assembly.guesses import (
     find_guessing,
     ways_of,
 )
-from twostroke.assembly.optional import advice, ahead, chat_template, heads, objective_policy, verdict
+from twostroke.assembly.optional import advice, ahead, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.task import Texts, build_texts, read_for_task
 from twostroke.assembly.weights import Progress, Report, checked, load
@@ -63,7 +64,6 @@ from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
 from twostroke.env import Machine, asked_by_environment, read_machine
-from twostroke.heap import trim
 from twostroke.ops.step_memory import StepMemory
 from twostroke.program.model import Model
 from twostroke.retrieval.sentence_files import SentenceFiles
@@ -78,7 +78,6 @@ from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.proposer import Proposer
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
-from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
@@ -239,20 +238,12 @@ def build_heart(
     *,
     serving: bool = False,
 ) -> Heart:
-    """Load the weights and put the engine together. Raises TwostrokeError.
-
-    serving: any request may ask for a form, so what grammars need is made while the weights are loaded.
-    """
+    """Load the weights and put the engine together. serving: see `grammars_of`. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
-    template_file = own_template(found.resolver)
-    tokenizer = Tokenizer.from_folder(folder, template_file)
-    generation = read_generation_defaults(folder)
-    device, closing = found.device, ExitStack()
+    tokenizer, template = texts_of(found.resolver, folder)
+    device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
-    closing.callback(grammars.close)
-    if serving:
-        grammars.prepare(trim)
+    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
@@ -285,21 +276,19 @@ def build_heart(
     report_fault = _fault_report("engine fault", report)
     watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
-    stepped = (book, executor, session, time.perf_counter, report_fault)
     stepper = Stepper(
-        *stepped,
+        *(book, executor, session, time.perf_counter, report_fault),
         probe=place.probe,
         require_sound=ranks.sound_with(weights_check.require_sound, group),
         alarm=ranks.alarm_of(group),
         flight=flight,
     )
-    weights_check.start()
-    settler.start()
-    backing.start()
+    for worker in (weights_check, settler, backing):
+        worker.start()
     return Heart(
         stepper,
         tokenizer,
-        chat_template.ChatTemplate.from_folder(folder, template_file) if read_sources(folder, template_file) else None,
+        template,
         spec,
         resolved,
         found.name,

@@ -36,6 +36,8 @@ from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.talk.ask import asked_format
+from twostroke.text.talk.find import find_format
 from twostroke.types.errors import ConfigError
 
 
@@ -119,6 +121,9 @@ def _forecast(found: assemble.Found) -> Forecast:
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    if own.get("template") is not None:
+        asked = (resolved["tool_format"], resolved["reasoning_format"])
+        own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
     return ServerParts(
         served_name=resolved["served_name"],
         other_names=resolved["other_names"],

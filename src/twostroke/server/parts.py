@@ -32,6 +32,8 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.format import Format
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
 
@@ -90,7 +92,7 @@ class ServerParts:
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
-    other_names: further names of the model.
+    other_names: further names of the model. format: how the model writes its turns.
     """
 
     engine: AsyncEngine
@@ -124,6 +126,7 @@ class ServerParts:
     reranker: Reranker | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
+    format: Format = FORMATS["hermes"]
     reach: Reach = field(default_factory=Reach)
     other_names: tuple[str, ...] = ()
 

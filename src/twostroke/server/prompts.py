@@ -31,16 +31,17 @@ from twostroke.server.api.schema import (
     read_completion,
 )
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
-from twostroke.server.calls import Call
+from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.offer import with_tools
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.prompt import with_tools
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
@@ -100,25 +101,29 @@ def call_of_chat(
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
     request, notes = checked.request, checked.notes
-    template = _template_for(request, parts)
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    tools = tool_use(checked, template.form, parts.tokenizer)
+    tools = tool_use(checked)
     prompt = _render(checked, tools, parts, prefill)
-    form = _form_of(grammar_of(request), tools)
-    if not (prefill or request.continue_final_message or _free_text_first(tools)):
-        form = after_thought(form, template.form.reasoning, prompt.text, special_ids_of(parts.tokenizer))
+    rendered_end = prompt.text[-RENDERED_END_CHARACTERS:]
+    special_id = special_ids_of(parts.tokenizer)
+    form = grammar_of(request)
+    notes.add_all(form.not_held)
+    if not (prefill or request.continue_final_message):
+        form = after_thought(form, parts.format.thought, prompt.text, special_id)
+    form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
     params = _params(request, logprobs, request.max_tokens, form, parts)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
     params = within_room(params, parts.engine.room(len(token_ids)), notes)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
-    shown = _shown(template.form, tools, parts.tokenizer)
+    shown = _shown(parts.format, tools, parts.tokenizer)
     return replace(
         call,
         prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
-        form=_turn_form(template.form, tools, form),
+        form=_turn_form(parts.format, tools, form),
         tools=tools,
-        rendered_end=prompt.text[-RENDERED_END_CHARACTERS:],
+        rendered_end=rendered_end,
+        earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
         asked=asked,
         warnings=notes.texts,
     )
@@ -126,8 +131,7 @@ def call_of_chat(
 
 def prompt_of_chat(checked: CheckedChat, parts: ServerParts, prefill: str = "") -> Rendered:
     """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
-    template = _template_for(checked.request, parts)
-    return _render(checked, tool_use(checked, template.form, parts.tokenizer), parts, prefill)
+    return _render(checked, tool_use(checked), parts, prefill)
 
 
 def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: str) -> Rendered:
@@ -138,7 +142,8 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     request, notes = checked.request, checked.notes
     template = _template_for(request, parts)
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
-    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template, notes)
+    asked, thinks = request.chat_template_kwargs, parts.format.thinks
+    variables = with_effort(asked, request.reasoning_effort, template, notes, thinks=thinks)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
@@ -162,9 +167,9 @@ def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
     return parts.template
 
 
-def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
+def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
     """What the answer is held to: the request's own form, or that of the calls it must make."""
-    if tools.grammar is None:
+    if calls is None:
         return asked
     if asked.grammar is not None:
         raise InvalidRequest(
@@ -172,28 +177,19 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
             param=asked.field,
             fix="Send one of them, or tool_choice none.",
         )
-    return AskedGrammar(tools.grammar, "tools")
+    return AskedGrammar(calls, "tools")
 
 
-def _free_text_first(tools: ToolUse) -> bool:
-    """True where the answer is any text in which calls are held to their schemas: a thought is a part of it."""
-    return tools.grammar is not None and not tools.forced
-
-
-def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
-    """How to read the answer: one that is held to a form has a place for reasoning before it, or none."""
-    if tools.grammar is not None and own.tools is not None:
-        own = structs.replace(own, tools=tools.style)
-    if asked.grammar is None or _free_text_first(tools):
+def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
+    """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
+    if asked.grammar is None or tools.held is not None:
         return own
-    return TurnForm(own.reasoning if asked.grammar.thought else None, own.tools if tools.forced else None)
+    return structs.replace(PLAIN, thought=own.thought) if asked.grammar.thought else PLAIN
 
 
-def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
-    """Special tokens whose text the readers need."""
-    marks = tools.style.marks if tools.schemas else ()
-    thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
-    found = map(special_ids_of(tokenizer), (*marks, *thinking))
+def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
+    """Special tokens whose text the reader needs."""
+    found = map(special_ids_of(tokenizer), form.tokens(calls=bool(tools.schemas)))
     return frozenset(token_id for token_id in found if token_id is not None)
 
 
@@ -208,6 +204,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
     notes = Notes()
+    notes.add_all(asked.not_held)
     params = [
         within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
     ]

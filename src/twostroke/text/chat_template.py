@@ -18,12 +18,9 @@ from jinja2.exceptions import SecurityError
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
-from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
-from twostroke.text.tools.styles import HERMES, style_of_template
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.notes import Notes
 
@@ -40,7 +37,7 @@ class TemplateRefusal(InvalidRequest):
 class ChatTemplate:
     """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
 
-    form: how the model writes its turns. knows_tools: False where tools, calls and their results would be left out.
+    knows_tools: False where tools, calls and their results would be left out.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class ChatTemplate:
         self._sources = dict(sources)
         source = sources.get("tool_use", sources[self._default_name()])
         self.knows_tools = "tool" in source
-        self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
@@ -120,6 +116,20 @@ class ChatTemplate:
                 raise refusal from None
         notes.add(LAST_RESORT)
         return text
+
+    def written(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the template itself makes of messages in its own shape, without a repair. Raises InvalidRequest."""
+        name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
+        asked = {"messages": self._fits[name].dressed(list(messages)), "tools": list(tools) if tools else None}
+        given = {**asked, "documents": None, "add_generation_prompt": add_generation_prompt}
+        return self._rendered(name, {**self._special_texts, **dict(variables or {}), **given})
 
     def _roles(self, name: str, messages: Messages) -> Messages:
         """Developer messages are system messages for templates that do not know them."""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from twostroke.text.quoting import Spans
-from twostroke.text.reasoning import reasoning_style
-from twostroke.text.tools.styles import HERMES, style_of_template
+from twostroke.text.talk.catalog import known_marks
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.made_once import made_once
 
@@ -39,7 +38,7 @@ class ControlTokens:
         self._library = library
         self._added = library.get_added_tokens_decoder()
         sources = list(template_sources)
-        exempt = {mark for source in sources for mark in _marks_of(source)}
+        exempt = known_marks()
 
         def is_control(token: tokenizers.AddedToken) -> bool:
             text = token.content
@@ -134,14 +133,6 @@ class ControlTokens:
     @made_once
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(_trie_pattern(sorted(self._ids)))
-
-
-def _marks_of(source: str) -> Iterator[str]:
-    """What a model of this template writes in its own answers."""
-    reasoning = reasoning_style(source)
-    if reasoning is not None:
-        yield from (reasoning.opening, reasoning.closing)
-    yield from (style_of_template(source) or HERMES).marks
 
 
 def _twin(token: tokenizers.AddedToken, text: str) -> tokenizers.AddedToken:

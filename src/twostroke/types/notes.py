@@ -11,6 +11,7 @@ Must not know: who collects them, where they are shown.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 MAX_NOTES = 16
 MAX_NOTE_CHARACTERS = 200
@@ -35,6 +36,11 @@ class Notes:
             self._texts[text] = None
         else:
             self._left_out += 1
+
+    def add_all(self, texts: Iterable[str]) -> None:
+        """`add` for each."""
+        for text in texts:
+            self.add(text)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.serve.apis.test_tools import Thinking
 from tests.serve.fakes import PlainTemplate, fake_parts
 from twostroke.server.api.messages_request import messages_call
 from twostroke.server.api.model_list import model_list
@@ -97,23 +96,23 @@ def test_the_older_name_of_a_schema_is_honoured() -> None:
 
 def test_an_effort_is_a_variable_of_the_template() -> None:
     effortful, switched = (template() for template in (Effortful, Switched))
-    plain, thinking, notes = PlainTemplate(), Thinking(), Notes()
+    plain, notes = PlainTemplate(), Notes()
 
-    def effort(variables: Any, asked: str, template: Any) -> Any:
-        return with_effort(variables, asked, template, notes)
+    def effort(variables: Any, asked: str | None, template: Any, thinks: bool = False) -> Any:
+        return with_effort(variables, asked, template, notes, thinks=thinks)
 
     assert effort({"x": 1}, "high", effortful) == {"x": 1, "reasoning_effort": "high"}
     assert effort(None, "none", switched) == {"enable_thinking": False}
     assert effort(None, "medium", switched) == {"enable_thinking": True}
     assert effort(None, "none", plain) is None and notes.texts == ()
     off: Any = {"enable_thinking": False, "x": 1}
-    assert with_effort(off, None, plain, notes) == {"x": 1}  # type: ignore[arg-type]
-    assert with_effort(off, None, switched, notes) == with_effort(off, None, thinking, notes) == off  # type: ignore[arg-type]
+    assert effort(off, None, plain) == {"x": 1}
+    assert effort(off, None, switched) == effort(off, None, plain, thinks=True) == off
     assert effort({"x": 1}, "medium", plain) == {"x": 1} and "medium" in notes.texts[0]
     with pytest.raises(InvalidRequest, match="two things"):
         effort({"reasoning_effort": "low"}, "high", effortful)
     with pytest.raises(InvalidRequest, match="always thinks"):
-        effort(None, "none", thinking)
+        effort(None, "none", plain, thinks=True)
 
 
 def test_the_list_of_models_says_whether_keys_are_calibrated() -> None:

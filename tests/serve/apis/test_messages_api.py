@@ -9,7 +9,7 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 
-from tests.serve.apis.test_tools import CALL, CITY, Thinking, serve
+from tests.serve.apis.test_tools import CALL, CITY, THINKING, serve
 from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 
@@ -63,7 +63,7 @@ def test_the_order_of_events(client: Anthropic) -> None:
 
 
 def test_calls_and_thinking_as_blocks() -> None:
-    with serve(f"<think>hm</think>So.\n{CALL}", Thinking()) as live, client_of(live) as client:
+    with serve(f"<think>hm</think>So.\n{CALL}", THINKING) as live, client_of(live) as client:
         made = client.messages.create(model=MODEL, max_tokens=500, messages=USER, tools=TOOLS)
         assert [block.type for block in made.content] == ["thinking", "text", "tool_use"]
         call: Any = made.content[2]

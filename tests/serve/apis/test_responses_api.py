@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.serve.apis.test_tools import CALL, CITY, Thinking, serve
+from tests.serve.apis.test_tools import CALL, CITY, THINKING, serve
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 
@@ -92,7 +92,7 @@ def test_the_wire(live: Live) -> None:
 
 
 def test_calls_and_reasoning_as_items() -> None:
-    with serve(f"<think>hm</think>So.\n{CALL}", Thinking()) as live, client_of(live) as client:
+    with serve(f"<think>hm</think>So.\n{CALL}", THINKING) as live, client_of(live) as client:
         made = client.responses.create(model=MODEL, input="hi", tools=TOOLS)
         assert [item.type for item in made.output] == ["reasoning", "message", "function_call"]
         call: Any = made.output[2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import IO
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
@@ -17,6 +17,7 @@ from twostroke.types.errors import ConfigError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 UNIX = "unix:"
+LONGEST_S = 60.0
 
 
 class _FileConnection(HTTPConnection):
@@ -43,7 +44,7 @@ class _FileHandler(HTTPHandler):
     def http_open(self, request: Request) -> HTTPResponse:
         """See HTTPHandler."""
 
-        def connected(_host: str, timeout: float, **_more: object) -> HTTPConnection:
+        def connected(_host: str, /, *, timeout: float = LONGEST_S, **_more: Any) -> HTTPConnection:
             return _FileConnection(self._path, timeout)
 
         return self.do_open(connected, request)

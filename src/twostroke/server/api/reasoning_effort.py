@@ -22,24 +22,25 @@ SWITCH = "enable_thinking"
 NONE = "none"
 
 
-def _known(variables: Mapping[str, Any] | None, template: ChatTemplate) -> Mapping[str, Any] | None:
+def _known(variables: Mapping[str, Any] | None, template: ChatTemplate, thinks: bool) -> Mapping[str, Any] | None:
     """The variables without a switch that turns thinking off, for a model that does not think.
 
     Clients send that switch to every model.
     """
-    if not variables or variables.get(SWITCH) is not False or SWITCH in template.variables or template.form.reasoning:
+    if not variables or variables.get(SWITCH) is not False or SWITCH in template.variables or thinks:
         return variables
     return {name: value for name, value in variables.items() if name != SWITCH}
 
 
 def with_effort(
-    variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate, notes: Notes
+    variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate, notes: Notes, *, thinks: bool
 ) -> Mapping[str, Any] | None:
     """The template's variables with this effort among them. notes: of an effort that changes nothing.
+    thinks: whether the model does.
 
     Raises InvalidRequest where a model cannot be kept from thinking, or the variables say another effort.
     """
-    variables = _known(variables, template)
+    variables = _known(variables, template, thinks)
     if effort is None:
         return variables
     said = dict(variables or {})
@@ -49,7 +50,7 @@ def with_effort(
         name, value = EFFORT, effort
     elif SWITCH in template.variables:
         name, value = SWITCH, effort != NONE
-    elif effort != NONE or template.form.reasoning is None:
+    elif effort != NONE or not thinks:
         if effort != NONE:
             notes.add(f"reasoning_effort {named(effort)} changes nothing: the chat template has no variable for it")
         return variables

@@ -16,7 +16,7 @@ from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
 HEARTBEAT = b": waiting\n\n"
@@ -100,10 +100,10 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for each call. text_tools: names of the
-    tools that take a text."""
+    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool. text_tools: names
+    of the tools that take a text."""
 
-    new_call_id: Callable[[], str]
+    new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
     blocks: list[Block] = field(default_factory=list)
     _open: bool = False
@@ -113,7 +113,8 @@ class Blocks:
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
-                block = Block("call", len(self.blocks), piece.name, self.new_call_id())
+                call_id = piece.call_id or self.new_call_id(piece.name)
+                block = Block("call", len(self.blocks), piece.name, call_id)
                 block.takes_text = piece.name in self.text_tools
                 steps += self._begin(block)
                 continue
@@ -165,7 +166,7 @@ class ChatTurn:
         self._plain = self._turn.plain and not self._calls_only
         self._texts = TextCalls(call.tools.texts)
         self._count = ReasoningCount(call.new_counting_turn(), token_text)
-        self.made = Blocks(lambda: call.new_call_id(new_id()), call.tools.texts)
+        self.made = Blocks(lambda name: call.new_call_id(new_id(), name, len(self.made.calls)), call.tools.texts)
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
 

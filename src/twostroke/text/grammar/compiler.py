@@ -17,6 +17,7 @@ from typing import Any
 from twostroke.text.grammar.check import checked
 from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.guard import GrammarGuard, GuardOpening, TookTooMuch
+from twostroke.text.grammar.guard_child import OPTIONS
 from twostroke.text.grammar.library import Matcher
 from twostroke.text.grammar.machine import GrammarMachine
 from twostroke.text.grammar.numbers import bounded
@@ -39,7 +40,7 @@ class GrammarLimits:
 
     compile_s: float = 2.0
     compile_bytes: int = 1024**3
-    quick_s: float = 0.1
+    quick_s: float = 0.25
     waiting: int = 8
     cached: int = 32
     cached_bytes: int = 1024 * 1024
@@ -48,6 +49,10 @@ class GrammarLimits:
     step_fuel: int = 50_000
     step_items: int = 50_000
     lexer_states: int = 50_000
+
+
+FIRST = f"{OPTIONS}start: %json {{}}"
+"""A grammar that is compiled with the vocabulary, so that the first one of a request finds all loaded."""
 
 
 class GrammarCompiler:
@@ -83,7 +88,7 @@ class GrammarCompiler:
         """
 
         def make() -> None:
-            self._tokens.vocabulary()
+            Matcher(self._tokens.vocabulary(), FIRST, self._library_limits()).mask()
             made()
 
         if self._end_token_ids and self._vocabulary.tokens_are_bytes:
@@ -173,7 +178,7 @@ class GrammarCompiler:
         return tuple(made)
 
     def opening(self) -> GuardOpening:
-        """Of a process that tries grammars."""
+        """What a process that tries grammars is told first."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,

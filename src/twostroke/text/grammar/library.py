@@ -72,7 +72,7 @@ class _MatcherInit(ctypes.Structure):
 
 
 _DEFAULTS = {"max_items_in_row": 2000, "initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000}
-"""Of the limits, by the header: what shows that the structure has the places that are written here."""
+"""Values of limits by the header. They show that the structure has the places that are written here."""
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llg_constraint_init_set_defaults": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "llg_new_tokenizer_v2": (ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)),
@@ -115,7 +115,7 @@ def _not_known(why: str) -> BackendError:
     return BackendError("llguidance has no C interface that is known here.", why=why, fix="Install llguidance 1.9.")
 
 
-class Vocabulary:
+class LibraryVocabulary:
     """The tokens as the library holds them: read-only, for any number of threads. Making one takes a while."""
 
     def __init__(self, tokens: Sequence[bytes], special_ids: Sequence[int], end_token_ids: Sequence[int]) -> None:
@@ -151,14 +151,14 @@ class Vocabulary:
 class Matcher:
     """One text's way through a grammar, for one thread at a time. Where it has failed, `fault` says why, for ever."""
 
-    def __init__(self, vocabulary: Vocabulary, source: str, limits: Mapping[str, Any]) -> None:
+    def __init__(self, vocabulary: LibraryVocabulary, source: str, limits: Mapping[str, Any]) -> None:
         self._library, self._vocabulary = library(), vocabulary  # which must live longer
         init = _MatcherInit()
         self._library.llg_constraint_init_set_defaults(ctypes.byref(init), vocabulary.handle)
         init.log_buffer_level = init.log_stderr_level = 0
         for name, value in limits.items():
             setattr(init.limits, name, value)
-        data = source.encode("utf-8", errors="replace").replace(b"\0", b"")
+        data = source.encode("utf-8", errors="replace").replace(b"\0", rb"\x00")
         self._handle = self._library.llg_new_matcher(ctypes.byref(init), b"lark", data)
         size_bytes: int = self._library.llg_matcher_get_mask_byte_size(self._handle)
         self._mask = ctypes.create_string_buffer(size_bytes)

@@ -51,10 +51,13 @@ class GrammarMachine:
         return masks[0]
 
     def _common(self, masks: Sequence[bytes]) -> bytes:
-        common = np.bitwise_and.reduce([np.frombuffer(mask, np.uint8) for mask in masks])
+        common = np.frombuffer(masks[0], np.uint8)
+        for mask in masks[1:]:
+            common = common & np.frombuffer(mask, np.uint8)
         if not common.any():
             self._fault = "the grammar cannot be followed (no token fits all of its parts)"
-        return common.tobytes()
+        made: bytes = common.tobytes()
+        return made
 
     def _each(self, move: Callable[[Matcher], bool]) -> None:
         for matcher in self._matchers:

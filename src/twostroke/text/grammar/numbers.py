@@ -141,7 +141,7 @@ def _contradict(schema: Schema) -> bool:
 
 def _double_above(value: int) -> int:
     """The least integer from this one on that a double holds, and that the compiler can negate."""
-    step = 2 ** max(0, abs(value).bit_length() - 53)
+    step = 1 << max(0, abs(value).bit_length() - 53)
     return max(-LARGEST_INT, -(-value // step) * step)
 
 

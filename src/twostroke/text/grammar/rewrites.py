@@ -45,7 +45,7 @@ def _nullable(schema: Schema) -> Schema:
         return {name: value for name, value in schema.items() if name != "nullable"} if _flag(schema) else schema
     made = {name: value for name, value in schema.items() if name != "nullable"}
     if any(name in made for name in _COMPOSED) or "const" in made:
-        above = {name: made.pop(name) for name in ("$defs", "definitions", "$schema", "title") if name in made}
+        above: Schema = {name: made.pop(name) for name in ("$defs", "definitions", "$schema", "title") if name in made}
         return {**above, "anyOf": [made, {"type": "null"}]}
     kind = made.get("type")
     if isinstance(kind, str):

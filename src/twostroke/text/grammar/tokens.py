@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from twostroke.text.grammar.library import Vocabulary
+from twostroke.text.grammar.library import LibraryVocabulary
 
 TRIAL_TOKENS = 4096
 """About how many tokens a trial has. The time of a compilation does not depend on them, and that of one mask little."""
@@ -50,7 +50,7 @@ class Tokens:
         self._reading, self._making = threading.Lock(), threading.Lock()
         self._rows: list[bytes] | None = None  # until the vocabulary has been made
         self._trial: TrialTokens | None = None
-        self._made: Vocabulary | None = None
+        self._made: LibraryVocabulary | None = None
 
     def trial(self) -> TrialTokens:
         """A few of the tokens. It takes the time of reading the tokenizer's."""
@@ -59,13 +59,13 @@ class Tokens:
                 self._trial = self._sample(self._read())
             return self._trial
 
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> LibraryVocabulary:
         """All tokens. The first call takes about 0.3 s for 100,000 of them."""
         with self._making:
             if self._made is None:
                 with self._reading:
                     rows = self._read()
-                self._made = Vocabulary(rows, self._special_ids, self._ends)
+                self._made = LibraryVocabulary(rows, self._special_ids, self._ends)
                 with self._reading:
                     self._trial, self._rows = self._trial or self._sample(rows), None
             return self._made

@@ -87,11 +87,12 @@ def _lengths(root: Any) -> Iterator[int]:
     while todo:
         item = todo.pop()
         if isinstance(item, dict):
-            yield from (length for name in _LENGTHS if _is_count(length := item.get(name)))
+            yield from (int(item[name]) for name in _LENGTHS if _is_count(item.get(name)))
             todo += item.values()
         elif isinstance(item, list):
             todo += item
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return whole and not isinstance(value, bool) and value >= 0

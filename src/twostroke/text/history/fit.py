@@ -32,7 +32,7 @@ class Fit:
 
     def fitted(self, messages: Messages, notes: Notes) -> Messages:
         """The messages in shapes that the template takes. notes: of what a model sees in another way."""
-        return self._dressed(self._repaired(messages, notes))
+        return self.dressed(self._repaired(messages, notes))
 
     def plainest(self, messages: Messages) -> Messages:
         """The shape that every template for conversations takes: turns of a user and of the assistant, texts alone."""
@@ -40,7 +40,7 @@ class Fit:
         for repair in (*systems.REPAIRS[-1:], *order.REPAIRS):
             if repair.concerns(made):
                 made = repair.change(made)
-        return self._dressed(made)
+        return self.dressed(made)
 
     def _repaired(self, messages: Messages, notes: Notes) -> Messages:
         for place, repair in enumerate(REPAIRS):
@@ -53,7 +53,7 @@ class Fit:
     def shows(self, probe: Probe, *, ordered: bool = True) -> bool:
         """Whether the template takes this conversation and leaves out none of its words."""
         try:
-            text = self._render(self._dressed(probe.messages))
+            text = self._render(self.dressed(probe.messages))
         except InvalidRequest:
             return False
         if probe.absent and probe.absent in text:
@@ -75,7 +75,7 @@ class Fit:
             found = self._helpful[place] = not self.shows(repair.probe) and self.shows(changed, ordered=False)
         return found
 
-    def _dressed(self, messages: Messages) -> Messages:
+    def dressed(self, messages: Messages) -> Messages:
         """Contents as lists of parts, for templates that take no other."""
         if self._parts is None:
             self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))

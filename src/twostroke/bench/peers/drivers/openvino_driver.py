@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from protocol import bits_of, likeliest, random_ids, serve
+from protocol import bits_of, random_ids, serve
 
 
 class Driver:
@@ -85,23 +85,6 @@ class Driver:
         began = time.perf_counter()
         self.pipeline.generate(inputs, self._config(1))
         return time.perf_counter() - began
-
-    def logprobs(self, texts, top):
-        """See protocol.py. By the runtime that the pipeline calls: the pipeline says nothing of a prompt's tokens."""
-        import numpy as np
-        import openvino
-
-        compiled = openvino.Core().compile_model(os.path.join(self.folder, "openvino_model.xml"), "CPU", self.settings)
-        names = {name for each in compiled.inputs for name in each.get_names()}
-        request, found = compiled.create_infer_request(), []
-        for ids in texts:
-            places = np.arange(len(ids), dtype=np.int64)[None]
-            inputs = {"input_ids": np.array([ids]), "attention_mask": np.ones_like(places), "position_ids": places}
-            inputs["beam_idx"] = np.zeros(1, np.int32)
-            request.reset_state()
-            request.infer({name: value for name, value in inputs.items() if name in names})
-            found.append([likeliest(row, top) for row in request.get_tensor("logits").data[0][:-1]])
-        return found
 
 
 serve(Driver())

@@ -82,7 +82,7 @@ class ChatShape(Envelope):
     def usage(self, counts: Counts) -> dict[str, Any]:
         """The usage, with the tokens of reasoning for models that reason."""
         made = usage_of(self.call, counts)
-        if self.call.form.reasoning is not None:
+        if self.call.form.thinks:
             spent = sum(turn.reasoning_tokens for turn in self._turns)
             made["completion_tokens_details"] = {"reasoning_tokens": spent}
         return made

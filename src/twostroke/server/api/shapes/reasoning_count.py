@@ -12,13 +12,13 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable
 
-from twostroke.text.turn import Turn
+from twostroke.text.talk.reader import TurnReader
 
 
 class ReasoningCount:
     """turn: a fresh machine that tells thoughts from the rest; None counts nothing. token_text: a token's bytes."""
 
-    def __init__(self, turn: Turn | None, token_text: Callable[[int], bytes]) -> None:
+    def __init__(self, turn: TurnReader | None, token_text: Callable[[int], bytes]) -> None:
         self._turn = turn
         self._token_text = token_text
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -30,6 +30,6 @@ class ReasoningCount:
         if turn is None:
             return
         for token_id in token_ids:
-            before = turn.reasoning
+            before = turn.thinking
             turn.feed(self._utf8.decode(self._token_text(token_id)))
-            self.tokens += before or turn.reasoning
+            self.tokens += before or turn.thinking

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 
 from twostroke.text.history.calls import TEXT_ARGUMENT
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece
 
 _OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
 _LONGEST_OPENING = 64

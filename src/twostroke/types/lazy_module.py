@@ -15,14 +15,20 @@ Must not know: any module by name.
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import Any
+
+_importing = threading.RLock()
+"""A package and its module have a lock each. Two threads that import them in either order would wait for each other."""
 
 
 class LazyModule:
-    """Stands for a module of this name. Any thread may use it: importlib's locks make the module once."""
+    """Stands for a module of this name. Any thread may use it: one thread at a time imports such modules."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(importlib.import_module(self._name), attribute)
+        with _importing:
+            module = importlib.import_module(self._name)
+        return getattr(module, attribute)

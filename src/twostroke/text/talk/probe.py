@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from os.path import commonprefix
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.made_once import made_once
 
 ASK, TEXT, THOUGHT = "Qzask", "Qztext qzend", "Qzthought qzend"
 NAME, OTHER = "qz_first", "qz_second"
@@ -84,12 +84,12 @@ class TemplateProbe:
         self._template = template
         self._turns: dict[int, str | None] = {}
 
-    @cached_property
+    @made_once
     def prompt(self) -> str:
         """The prompt of a question, "" where even that is refused."""
         return self._text([_user()], True) or ""
 
-    @cached_property
+    @made_once
     def prompts(self) -> tuple[str, ...]:
         """The prompts with thinking as it is, on and off."""
         made = [self.prompt]
@@ -98,7 +98,7 @@ class TemplateProbe:
                 made += [self._text([_user()], True, variables={name: value}) or "" for value in (True, False)]
         return tuple(made)
 
-    @cached_property
+    @made_once
     def offer(self) -> str:
         """A prompt that offers tools."""
         return self._text([_user()], True, tools=TOOLS) or ""

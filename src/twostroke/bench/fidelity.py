@@ -51,7 +51,7 @@ def kl_of(truth: F32Array, heard: Heard) -> float:
 
 
 def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
-    """Of all positions, of which there is at least one."""
+    """The means over all positions, of which there is at least one."""
     rows = [
         (error_of(truth, heard), kl_of(truth, heard), int(truth.argmax()) == heard[0][0]) for truth, heard in positions
     ]
@@ -66,7 +66,7 @@ def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
 
 
 def log_softmax(logits: F32Array) -> F32Array:
-    """Of each row, (n, V)."""
+    """The logarithms of the softmax of each row, (n, V)."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     found: F32Array = (shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))).astype(np.float32)
     return found

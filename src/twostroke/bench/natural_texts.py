@@ -33,4 +33,4 @@ TEXTS = (
     "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
 )
 MOST_TOKENS = 160
-"""Of each text; what follows is left out."""
+"""The length at which each text is cut."""

@@ -56,6 +56,18 @@ def adapter_format(name: str) -> WeightFormat:
     return {"f32": F32, "int8": COLUMNS8, "int4": COLUMNS8}.get(name, BF16)
 
 
+def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
+    """The format where none is asked for, and why. stored: whether the file holds codes and scales. dtype: that of its
+    matrices. generates: whether the model makes tokens; vectors and scores are compared by their last digits."""
+    if stored:
+        return STORED, "as the file has them"
+    if dtype == "float32":
+        return "f32", "the checkpoint is float32"
+    if not generates:
+        return "bf16", f"default for a {dtype} checkpoint that makes vectors or scores"
+    return "int8", f"default for a {dtype} checkpoint on a CPU"
+
+
 def usual_kv_format(weights: str, slow_bytes: bool) -> str:
     """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
     over int8 is slower there than over bf16: over latents, at the level `generic`.

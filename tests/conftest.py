@@ -1,4 +1,8 @@
-"""Options of a run: `--quick` runs a part of the tests (`make test`), otherwise all of them run (`make test-all`)."""
+"""Options of a run: `--quick` runs a part of the tests (`make test`), otherwise all of them run (`make test-all`).
+
+A run is red or green by its commit alone: what it draws at random follows from a seed, and the seed is fixed. `--daily`
+(`make test-daily`) takes another one each day.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import private_cache
+from tests import drawn, neutral, private_cache
+from tests.real import packages
 from tests.tiers import (
+    FIXED_SEED,
     KEPT_CASES,
     KEPT_FAMILIES,
     KEPT_PROCESSES,
@@ -25,6 +31,7 @@ from tests.tiers import (
     digest_of,
     examples,
     levels,
+    seed_of,
     thinned,
 )
 
@@ -44,15 +51,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def pytest_addoption(parser: pytest.Parser) -> None:
     own = parser.getgroup("twostroke")
     own.addoption("--quick", action="store_true", help="one level of kernels, some cases of each test, nothing slow")
-    own.addoption("--grid-seed", type=int, help="chooses the cases of thinned grids (default: today's date)")
+    own.addoption("--daily", action="store_true", help="seeds of today's date, also for Hypothesis")
+    own.addoption("--grid-seed", type=int, help=f"chooses cases, schedules and times (default: {FIXED_SEED})")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
-    if option.grid_seed is None:
-        option.grid_seed = int(time.strftime("%Y%m%d", time.gmtime()))
-    TIER.quick, TIER.seed = option.quick, option.grid_seed
+    option.grid_seed = seed_of(option.grid_seed, option.daily, time.gmtime())
+    TIER.quick, TIER.daily, TIER.seed = option.quick, option.daily, option.grid_seed
+    neutral.clear(os.environ)
     if option.quick:  # A second thread of an engine mostly waits, and spins, beside the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
     # Whether a guess pays is decided by measured times, so with guesses the number of steps is another each time. Tests
@@ -61,9 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = private_cache.enter()
     config.add_cleanup(lambda: private_cache.leave(folder))
     # A busy machine fails no test: neither a slow example nor slow drawing of examples is an error.
-    untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-    settings.register_profile("untimed", max_examples=examples(100), **untimed)
-    settings.load_profile("untimed")
+    untimed = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
+    settings.register_profile("ours", max_examples=examples(100), derandomize=not option.daily, **untimed)
+    settings.load_profile("ours")
+    drawn.by_seed(TIER.seed) if option.daily else drawn.by_test_alone()
     if is_worker(config) or not (option.quick and runs_everything(config)):
         return
     # Options go to the workers, so what is decided here holds there.
@@ -73,7 +82,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """The head of the run, also with -q, which keeps pytest's own header back."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or is_worker(session.config) or not TIER.quick:
+    if reporter is None or is_worker(session.config):
+        return
+    if TIER.daily:
+        reporter.write_line(
+            f"daily run: everything that is drawn follows from --grid-seed {TIER.seed}. `pytest --daily --grid-seed "
+            f"{TIER.seed}` draws it again; a fault becomes a test with fixed values."
+        )
+    if not TIER.quick:
         return
     reporter.write_line(
         f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
@@ -92,6 +108,8 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
+    for line in packages.not_run([str(report.longrepr) for report in terminalreporter.getreports("skipped")]):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -1,9 +1,10 @@
 """A cache folder of its own for each process that runs tests.
 
 What one test keeps (the calibration of this machine, packed weights) may change what another one sees: a kept
-calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each time,
-so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files are shared
-with the user's cache, and tiny checkpoints among the processes of a run: their names hold all that they depend on.
+calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each
+time, so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files and
+published weights are shared with the user's cache, and tiny checkpoints among the processes of a run: their names hold
+all that they depend on.
 
 Knows: folders of a cache.
 Must not know: tests.
@@ -20,7 +21,7 @@ from pathlib import Path
 from twostroke.env import read_machine
 
 VARIABLE = "XDG_CACHE_HOME"
-OWN, OBJECTS, COMPILER = "twostroke", "objects", "zig"
+OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"
 RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
 """Names the folder that all processes of a run share: tiny checkpoints are made once for all of them."""
 
@@ -30,7 +31,8 @@ def enter() -> Path:
     users = read_machine().cache_folder
     folder = Path(tempfile.mkdtemp(prefix="twostroke-tests-"))
     (folder / OWN).mkdir()
-    for kept, link in ((users / OBJECTS, folder / OWN / OBJECTS), (users.parent / COMPILER, folder / COMPILER)):
+    shared = ((users / name, folder / OWN / name) for name in (OBJECTS, REAL))
+    for kept, link in (*shared, (users.parent / COMPILER, folder / COMPILER)):
         with contextlib.suppress(OSError):  # where the user's cache cannot be written, everything is compiled anew
             kept.mkdir(parents=True, exist_ok=True)
             link.symlink_to(kept.resolve())

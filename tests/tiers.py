@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,8 @@ from typing import TypeVar
 
 from twostroke.backends.cpu.library import available_levels
 
+FIXED_SEED = 20261128
+"""The seed of every run without `--daily`: a fault that it shows is one of the commit, on each day and machine."""
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE_TESTS = ("tests/ops", "tests/native", "tests/quant")
 NATIVE_INPUTS = (
@@ -28,29 +31,32 @@ WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
 """Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
-KEPT_CASES = 5
+KEPT_CASES = 3
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
-KEPT_REPEATED = 8
+KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
-EXAMPLES_SHARE = 5
-"""Hypothesis tries one example in this many."""
-KEPT_FAMILIES = 3
+EXAMPLES_SHARE = 12
+"""Hypothesis tries one example in this many: they are the same in every run, so more of them would find nothing new."""
+KEPT_FAMILIES = 2
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
 
 
 @dataclass
 class Tier:
-    """quick: a part is enough. seed: chooses the cases of thinned grids."""
+    """quick: a part is enough. daily: what is drawn differs from day to day. seed: what follows from it: the cases of
+    thinned grids, schedules, when processes are killed."""
 
     quick: bool = False
-    seed: int = 0
+    daily: bool = False
+    seed: int = FIXED_SEED
 
     def arguments(self) -> list[str]:
         """For a pytest of its own that runs the same part."""
-        return ["--quick", "--grid-seed", str(self.seed)] if self.quick else []
+        named = {"--quick": self.quick, "--daily": self.daily}
+        return [*(name for name, on in named.items() if on), "--grid-seed", str(self.seed)]
 
 
 TIER = Tier()
@@ -65,14 +71,19 @@ def levels() -> tuple[str, ...]:
     return found[-1:] if TIER.quick else found
 
 
+def seed_of(asked: int | None, daily: bool, today: time.struct_time) -> int:
+    """The seed of a run: the one that was asked for, of a daily run the day (20261128), else always the same."""
+    return asked if asked is not None else int(time.strftime("%Y%m%d", today)) if daily else FIXED_SEED
+
+
 def fewer(whole: int, quick: int) -> int:
     """How many examples, schedules or seconds: `quick` of them in a quick run."""
     return quick if TIER.quick else whole
 
 
 def examples(whole: int) -> int:
-    """How many examples Hypothesis tries of a property; they are others in each run."""
-    return fewer(whole, quick=max(5, whole // EXAMPLES_SHARE))
+    """How many examples Hypothesis tries of a property."""
+    return fewer(whole, quick=max(4, whole // EXAMPLES_SHARE))
 
 
 def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:

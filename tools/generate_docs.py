@@ -55,7 +55,7 @@ def config_page() -> str:
 
 
 def _option_row(option: Option) -> str:
-    flag = f"{option.flag} {option.metavar}".strip()
+    flag = f"{', '.join((option.flag, *option.also))} {option.metavar}".strip()
     return f"| `{flag}` | `TWOSTROKE_{option.name.upper()}` | {option.help} | {option.default} |"
 
 

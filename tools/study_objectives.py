@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from objectives_runs import BUDGETS, Machine, RealRun, SimRun, Tally, capacity, run_real, run_sim
-from twostroke.options import parse_seconds
+from twostroke.option_values import parse_seconds
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.workload.synthetic import NAMED
 

@@ -109,6 +109,14 @@ class Resolver:
         """The asked value, or None."""
         return self._asked[name].value if name in self._asked else None
 
+    def source_of(self, name: str) -> str:
+        """Where a value was asked for; "" where it was not."""
+        return self._asked[name].source if name in self._asked else ""
+
+    def forget(self, name: str) -> None:
+        """Nothing was asked for by this name."""
+        self._asked = {own: asked for own, asked in self._asked.items() if own != name}
+
     def ask_instead(self, name: str, value: Any, source: str) -> None:
         """Another value counts as asked for. source: what was asked for, and why it is another."""
         self._asked = {**self._asked, name: Asked(value, source)}
@@ -258,12 +266,23 @@ def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> 
 
 
 def resolve_server(resolver: Resolver, default_name: str) -> None:
-    """Where to listen and under which name; a non-loopback address needs a key."""
-    host = resolver.pick("host", "127.0.0.1", "loopback by default")
-    resolver.pick("port", 8000, "default")
-    resolver.pick("served_name", default_name, "the model's name")
+    """Where to listen and under which names; a non-loopback address needs a key."""
+    host = _resolve_place(resolver)
+    for name in ("allow_host", "allow_origin"):
+        asked = resolver.asked_value(name)
+        each = tuple(dict.fromkeys(one for several in asked or () for one in several))
+        resolver.put(name, each, "none asked for" if asked is None else resolver.source_of(name))
+    resolver.pick("root_path", "", "none asked for")
+    names = resolver.asked_value("served_name") or (default_name,)
+    why = resolver.source_of("served_name") or "the model's name"
+    resolver.put("served_name", names[0], why)
+    resolver.put("other_names", names[1:], why)
+    resolver.pick("chat_template", None, "the model's own")
+    for name in ("tool_format", "reasoning_format"):
+        resolver.pick(name, None, "found by the template and the vocabulary")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
+    resolver.pick("client_lines", "drop", "default: a client's changing metadata is no text for a model")
     resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")
     key = resolver.pick("api_key", None, "none asked for")
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):
@@ -272,6 +291,24 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
             why="Any client that reaches that address could use the server.",
             fix="Give --api-key, or listen on 127.0.0.1.",
         )
+
+
+def _resolve_place(resolver: Resolver) -> str:
+    """A port or a socket of the file system; the former's address. Raises ConfigError where both are asked for."""
+    host = resolver.asked_value("host")
+    if host is not None and "/" in host:
+        resolver.ask_instead("uds", host.removeprefix("unix:"), f"{resolver.source_of('host')}, which is a path")
+        resolver.forget("host")
+    uds = resolver.pick("uds", None, "none asked for")
+    resolver.pick("uds_mode", "600", "the server's own user alone")
+    if uds is not None and (both := next((name for name in ("host", "port") if resolver.source_of(name)), None)):
+        raise ConfigError(
+            f"{resolver.source_of('uds')} and {resolver.source_of(both)} cannot be together.",
+            why="A server listens on one socket: a file's or a port's.",
+            fix="Leave one of them out.",
+        )
+    resolver.pick("port", 8000, "default")
+    return str(resolver.pick("host", "127.0.0.1", "loopback by default"))
 
 
 def refuse_adapters(asked: Mapping[str, Asked], who: str) -> None:
@@ -285,12 +322,11 @@ def refuse_adapters(asked: Mapping[str, Asked], who: str) -> None:
         )
 
 
-def address_of(asked: Mapping[str, Asked]) -> tuple[str, int]:
-    """(host, port) alone, before any model is looked at. Raises ConfigError."""
+def place_of(asked: Mapping[str, Asked]) -> Resolved:
+    """Where to listen, before any model is looked at. Raises ConfigError."""
     resolver = Resolver(dict(asked))
     resolve_server(resolver, "")
-    settings = resolver.resolved()
-    return settings["host"], settings["port"]
+    return resolver.resolved()
 
 
 def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:

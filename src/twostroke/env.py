@@ -6,7 +6,10 @@ Must not know: what the values are used for.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -170,7 +173,24 @@ def _huge_pages() -> bool:
     return "[madvise]" in allowed or "[always]" in allowed
 
 
+def settle_home() -> None:
+    """A user without a home gets a folder of its own for this process and its children: containers run as ids that no
+    passwd entry has. Without it the name "~" would be taken as it stands, for a folder below the present one."""
+    if os.path.expanduser("~") != "~":
+        return
+    own = Path(tempfile.gettempdir()) / f"twostroke-home-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        own.mkdir(mode=0o700, exist_ok=True)
+    try:
+        found = own.lstat()
+        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    except OSError:
+        mine = False
+    os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
+
+
 def _cache_folder() -> Path:
+    settle_home()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "twostroke"
 

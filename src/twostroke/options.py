@@ -8,117 +8,31 @@ Must not know: how a missing value is resolved (config.py), click.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from twostroke.option_values import (
+    one_of,
+    parse_adapter,
+    parse_address,
+    parse_bytes,
+    parse_count,
+    parse_device,
+    parse_hosts,
+    parse_mode,
+    parse_names,
+    parse_origins,
+    parse_port,
+    parse_prefix,
+    parse_seconds,
+    parse_speculate,
+    parse_switch,
+    parse_text,
+    parse_url,
+)
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
-from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
-
-_ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-
-
-def parse_bytes(text: str) -> int:
-    """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
-    if match is None:
-        raise ValueError("write a size such as 2GB or 512MiB")
-    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
-
-
-def parse_count(text: str) -> int:
-    """ "4096", "4k", "32Ki" -> a positive count. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?\s*", text, re.IGNORECASE)
-    value = int(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
-    if value < 1:
-        raise ValueError("write a positive number such as 4096 or 4k")
-    return value
-
-
-def parse_seconds(text: str) -> float:
-    """ "50ms", "1s", "0.05" -> seconds above 0, at most an hour. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s)?\s*", text, re.IGNORECASE)
-    value = float(match[1]) * (1e-3 if (match[2] or "s").lower() == "ms" else 1.0) if match else 0.0
-    if not 0 < value <= 3600:
-        raise ValueError("write a time above 0 and up to an hour, such as 50ms or 1s")
-    return value
-
-
-def parse_port(text: str) -> int:
-    """ "8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
-    if not text.strip().isdigit() or int(text) > 65535:
-        raise ValueError("write a port between 0 and 65535")
-    return int(text)
-
-
-def parse_text(text: str) -> str:
-    """The text without white space around it; raises ValueError where nothing is left."""
-    if not text.strip():
-        raise ValueError("it is empty")
-    return text.strip()
-
-
-def parse_switch(text: str) -> bool:
-    """ "on", "off" -> a truth value. Raises ValueError."""
-    words = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
-    if text.strip().lower() not in words:
-        raise ValueError("write on or off")
-    return words[text.strip().lower()]
-
-
-def parse_adapter(text: str) -> tuple[str, str]:
-    """ "sql=adapters/sql" -> a name and a folder. Raises ValueError."""
-    name, equals, folder = (part.strip() for part in text.partition("="))
-    if not equals or not folder or not _ADAPTER_NAME.fullmatch(name):
-        raise ValueError("write NAME=FOLDER, such as sql=adapters/sql; names are letters, digits, and any of ._:/-")
-    return name, folder
-
-
-def parse_url(text: str) -> str:
-    """ "http://127.0.0.1:4318". Raises ValueError."""
-    if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
-        raise ValueError("write an address such as http://127.0.0.1:4318")
-    return text.strip()
-
-
-def parse_speculate(text: str) -> str:
-    """ "auto", "off", "ngram", "suffix", or "draft:MODEL", "medusa:PATH" and the like. Raises ValueError."""
-    word, colon, model = text.strip().partition(":")
-    if not colon and word.lower() in (*WAYS, *INSIDE, *SHIPPED_HEADS):
-        return word.lower()
-    if word.lower() not in BY_MODEL or not model:
-        named = [f"{way}:{'PATH' if way in SHIPPED_HEADS else 'MODEL'}" for way in BY_MODEL]
-        raise ValueError(f"choose one of {', '.join((*WAYS, *INSIDE, *named))}")
-    return f"{word.lower()}:{model}"
-
-
-def parse_device(text: str) -> str:
-    """ "auto", "cpu", "cuda" or "cuda:N". Raises ValueError."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text.strip().lower()):
-        raise ValueError("choose auto, cpu, cuda or cuda:N, N the number of the device")
-    return text.strip().lower()
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """ "10.0.0.5:8201" -> host and port. Raises ValueError."""
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError("write HOST:PORT, such as 10.0.0.5:8201")
-    return host.strip("[]"), int(port)
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
-    """A reader that accepts only these words."""
-
-    def parse(text: str) -> str:
-        if text.strip().lower() not in choices:
-            raise ValueError("choose one of " + ", ".join(choices))
-        return text.strip().lower()
-
-    return parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +40,7 @@ class Option:
     """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
 
     secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
-    value is a tuple.
+    value is a tuple. also: the flag as other servers call it.
     """
 
     name: str
@@ -137,6 +51,7 @@ class Option:
     secret: bool = False
     switch: bool = False
     many: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -304,7 +219,54 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "none (loopback only)",
         secret=True,
     ),
-    Option("served_name", "NAME", parse_text, "Model name that clients use.", "the folder's or repository's name"),
+    Option("uds", "FILE", parse_text, "Listen on this socket of the file system, and on no port.", "none: on a port"),
+    Option("uds_mode", "MODE", parse_mode, "Permissions of that file, such as 660 for a proxy of its group.", "600"),
+    Option(
+        "allow_host",
+        "NAMES",
+        parse_hosts,
+        "Names that a proxy sends in Host, besides this machine's own; *.example.org is all below, * is any name.",
+        "none (loopback only)",
+        many=True,
+        also=("--allowed-hosts",),
+    ),
+    Option(
+        "allow_origin",
+        "ORIGINS",
+        parse_origins,
+        "Pages of other sites that may ask from a browser (CORS), such as https://app.example.org; * is any page.",
+        "none",
+        many=True,
+    ),
+    Option(
+        "chat_template",
+        "FILE",
+        parse_text,
+        "File with a chat template (Jinja, or a chat_template.json) that counts over the model's own.",
+        "the model's own",
+    ),
+    Option(
+        "tool_format",
+        "NAME",
+        parse_text,
+        "How the model writes calls of tools, by the name that `twostroke config MODEL --talk` prints.",
+        "found by its template and its vocabulary",
+    ),
+    Option(
+        "reasoning_format",
+        "NAME",
+        parse_text,
+        "The format whose marks stand around thoughts, or none.",
+        "found by its template and its vocabulary",
+    ),
+    Option("root_path", "PATH", parse_prefix, "Path at which a proxy shows this server, such as /llm.", "none"),
+    Option(
+        "served_name",
+        "NAMES",
+        parse_names,
+        "Model name that clients use; several with commas between mean the same model.",
+        "the folder's or repository's name",
+    ),
     Option("queued_requests", "COUNT", parse_count, "Most requests that wait for their first token.", "1024"),
     Option(
         "queued_tokens",
@@ -333,6 +295,15 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "in the header X-Twostroke-Ignored-Fields, like every field that is not known.",
         "off",
         switch=True,
+    ),
+    Option(
+        "client_lines",
+        "RULE",
+        one_of("drop", "keep"),
+        "What to do with lines of metadata that known clients write in front of the system text and change with each "
+        "request, as Claude Code's x-anthropic-billing-header: drop takes them out, so that the prefix cache finds "
+        "what follows.",
+        "drop",
     ),
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import wait_until
+from twostroke import env
 from twostroke.server.serve import SAME_SIGNAL_S
 
 TWOSTROKE = [sys.executable, "-m", "twostroke"]
@@ -293,11 +294,12 @@ def test_the_embedded_model_needs_no_download() -> None:
 
 
 def test_a_level_that_this_cpu_lacks_is_named_with_those_it_runs() -> None:
-    code = "import sys, twostroke.backends.cpu.library as library\nlibrary.runnable_levels = lambda: ['generic']\n"
-    code += "from twostroke.cli.start import run\nrun()"
     from twostroke.backends.cpu import LEVELS
 
-    level = list(LEVELS)[1]
+    level = LEVELS[1]  # whether it is built here or not
+    code = "import sys, twostroke.backends.cpu.library as library\nlibrary.runnable_levels = lambda: ['generic']\n"
+    code += "library.load_library = lambda level: None\nlibrary.built_levels = lambda: ['generic']\n"
+    code += "from twostroke.cli.start import run\nrun()"
     done = subprocess.run(
         [sys.executable, "-c", code, "generate", "x", "--cpu-level", level], capture_output=True, text=True, check=False
     )
@@ -350,3 +352,65 @@ def test_explain_names_a_processor_that_was_busy_with_something_else() -> None:
     (told,) = json.loads(done.stdout)["explain"]
     busy = {cause["kind"]: cause for cause in told["causes"]}["busy processor"]
     assert "the processor was busy with something else" in busy["text"] and busy["seconds"] > 0.05 * told["e2e_s"]
+
+
+def bare(**more: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}, **more}
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_arguments_and_paths_are_utf8_in_a_locale_of_ascii(tmp_path: Path) -> None:
+    place = tmp_path / "ä\U0001f980"
+    done = run("generate", "Sage é", "--max-tokens", "2", "--trace", str(place), env=bare(**ASCII))
+    assert done.returncode == 0 and place.is_file(), done.stderr
+    assert run("generate", b"\xff".decode("utf-8", "surrogateescape"), env=bare(**ASCII)).returncode == 2
+
+
+def test_what_an_output_cannot_write_is_escaped() -> None:
+    words = ("generate", "Say", "--regex", "\\x{1F600}")
+    done = run(*words, env=bare(PYTHONIOENCODING="latin-1"))
+    assert done.returncode == 0 and "\\U0001f600" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("width", ["1", "7", "20"])
+@pytest.mark.parametrize("words", [["--help"], ["serve", "--help"], ["config"], ["kernels"]])
+def test_narrow_terminals(words: list[str], width: str) -> None:
+    done = run(*words, env=bare(COLUMNS=width, LINES="2"))
+    assert done.returncode == 0 and done.stdout
+
+
+def test_a_user_that_has_no_home(tmp_path: Path) -> None:
+    """Containers run as an id that no passwd entry has, and without HOME."""
+    program = (
+        "import os, pwd, sys\n"
+        "def nobody(uid): raise KeyError(uid)\n"
+        "pwd.getpwuid = nobody\n"
+        "from twostroke.cli.start import run\n"
+        "sys.argv = ['twostroke', 'generate', 'hi', '--max-tokens', '2']\n"
+        "try:\n run()\n"
+        "finally: print(os.environ['HOME'])\n"
+    )
+    environment = {name: value for name, value in bare(TMPDIR=str(tmp_path)).items() if name != "HOME"}
+    for name in ("TWOSTROKE_CACHE", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    work = tmp_path / "work"
+    work.mkdir()
+    command = [sys.executable, "-c", program]
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": WAIT_S, "check": False}
+    done = subprocess.run(command, cwd=work, env=environment, **how)
+    home = Path(done.stdout.splitlines()[-1])
+    assert done.returncode == 0 and not list(work.iterdir()), done.stderr
+    assert home.parent == tmp_path and home.stat().st_mode & 0o777 == 0o700 and (home / ".cache/twostroke").is_dir()
+
+
+def test_a_home_that_another_user_could_have_made_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / f"twostroke-home-{os.getuid()}"
+    theirs.mkdir(mode=0o700)
+    theirs.chmod(0o777)
+    monkeypatch.setattr(env.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(env.os.path, "expanduser", lambda path: path)
+    monkeypatch.setenv("HOME", "")
+    env.settle_home()
+    assert os.environ["HOME"] != str(theirs) and Path(os.environ["HOME"]).stat().st_mode & 0o777 == 0o700

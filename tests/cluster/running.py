@@ -1,4 +1,4 @@
-"""`twostroke serve spark --replicas N` as a process, and a client of it."""
+"""`twostroke serve MODEL --replicas N` as a process, and a client of it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Running:
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process, self.url = process, url
         self.client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
+        self.name = self.client.models.list().data[0].id
 
     def replicas(self) -> list[int]:
         """Process ids."""
@@ -57,7 +58,7 @@ class Running:
         messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
         made: dict[int, list[Any]] = {}
         with self.client.chat.completions.create(
-            model="spark", messages=messages, stream=True, **{"max_tokens": 160, **fields}
+            model=self.name, messages=messages, stream=True, **{"max_tokens": 160, **fields}
         ) as stream:
             for chunk in stream:
                 piece()
@@ -71,9 +72,9 @@ class Running:
 
 
 @contextmanager
-def serving(replicas: int, *words: str) -> Iterator[Running]:
+def serving(replicas: int, *words: str, model: str = "spark") -> Iterator[Running]:
     """Until the end of the block."""
-    command = [sys.executable, "-P", "-m", "twostroke", "serve", "spark", "--replicas", str(replicas), "--threads", "1"]
+    command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--replicas", str(replicas), "--threads", "1"]
     environment = process_environment() | {"PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(
         [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],

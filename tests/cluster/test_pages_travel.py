@@ -27,10 +27,12 @@ PROMPT = tuple(3 + 7 * index % 250 for index in range(5 * PAGE_TOKENS + 3))
 
 
 @contextmanager
-def served(role: ReplicaRole, options: dict[str, Any] = OPTIONS) -> Iterator[tuple[BuiltReplica, tuple[str, int]]]:
+def served(
+    role: ReplicaRole, options: dict[str, Any] = OPTIONS, name: str = "one"
+) -> Iterator[tuple[BuiltReplica, tuple[str, int]]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         said: list[str] = []
-        built = build_replica("spark", options, listener, f"{role} one", "s", said.append, role=role)
+        built = build_replica("spark", options, listener, f"{role} {name}", "s", said.append, role=role)
         thread = threading.Thread(target=built.replica.serve)
         with built.heart:
             thread.start()

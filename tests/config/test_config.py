@@ -14,7 +14,8 @@ from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
 from twostroke.env import asked_by_environment, read_machine
 from twostroke.models.common.registry import read_model
-from twostroke.options import BY_NAME, parse_bytes, parse_count
+from twostroke.option_values import parse_bytes, parse_count
+from twostroke.options import BY_NAME
 from twostroke.planner.ask import make_ask
 from twostroke.types.errors import ConfigError, OutOfMemory
 

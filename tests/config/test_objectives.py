@@ -14,7 +14,7 @@ from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.cost_here import check_objectives, costs_here
 from twostroke.models.common.work import work_of
-from twostroke.options import parse_seconds
+from twostroke.option_values import parse_seconds
 from twostroke.quant.formats import FORMATS
 from twostroke.spec.formats import KVKind
 from twostroke.spec.hardware_guess import OPERATIONS

@@ -29,8 +29,8 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 
 PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
-ARCHITECTURES = fewer(16, quick=4)
-"""A few a day: the seed of the day chooses them."""
+ARCHITECTURES = fewer(16, quick=2)
+"""A few; the seed chooses them."""
 STEM = tuple(range(20, 55))
 LIMITS = SchedulerLimits(24, 3, 2, 4)
 """Prompts are cut into chunks; guesses are few."""
@@ -61,7 +61,7 @@ def answers(
 
 @cache
 def cases() -> list[tuple[str, str, KVKind]]:
-    """One family of each architecture in one pair of formats; the seed of the day chooses both."""
+    """One family of each architecture in one pair of formats; the seed chooses both."""
     chosen = thinned(list(generating().values()), "served by a device", ARCHITECTURES)
     places = ((TIER.seed + 7 * place, families) for place, families in enumerate(chosen))
     return [(families[place % len(families)], *PAIRS[place % len(PAIRS)]) for place, families in places]

@@ -14,8 +14,8 @@ from tests.cuda.logits import family_digests
 from tests.tiers import fewer, thinned
 from twostroke.spec.formats import KVKind
 
-QUICK, SLOW = 4, fewer(40, quick=1)
-"""Families a day: in as many of their pairs of formats; in one pair."""
+QUICK, SLOW = fewer(4, quick=2), fewer(40, quick=1)
+"""Families of a run: in as many of their pairs of formats; in one pair."""
 LEVEL = SAME_BITS[build.cpu_build().machine()]
 
 
@@ -29,11 +29,11 @@ def check(family: str, pairs: list[tuple[str, KVKind]], folder: Path) -> None:
 
 
 FAMILIES = sorted(digests.cases())
-TODAY = thinned(FAMILIES, "logits on a device", QUICK)
+CHOSEN = thinned(FAMILIES, "logits on a device", QUICK)
 MORE = thinned(FAMILIES, "logits of more families on a device", SLOW)
 
 
-@pytest.mark.parametrize("family", TODAY)
+@pytest.mark.parametrize("family", CHOSEN)
 def test_bits_are_those_of_the_cpu(family: str, tmp_path: Path) -> None:
     check(family, thinned(digests.cases()[family], family, QUICK), tmp_path)
 

@@ -14,7 +14,7 @@ from tools.gpu.logits_there import LogitsThere
 
 from tests.cuda.fake import controls, device, wrong
 from tests.sampling.test_choose import planned
-from tests.tiers import fewer
+from tests.tiers import examples
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.limits import sampling_bytes
 from twostroke.ops.attention.token_weights import weigh
@@ -138,7 +138,7 @@ def any_sequence(rng: np.random.Generator, index: int, vocabulary: int) -> Plann
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@settings(deadline=None, max_examples=fewer(60, 15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.sampled_from([7, 17, 300, 1025]), st.integers(1, 20))
 def test_tokens_and_log_probabilities_are_the_cpus(gpu: CudaDevice, seed: int, vocabulary: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
@@ -173,7 +173,7 @@ def guessed(rng: np.random.Generator, index: int, logits: np.ndarray) -> Planned
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@settings(deadline=None, max_examples=fewer(40, 15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.sampled_from([7, 60, 300]), st.integers(1, 6))
 def test_guesses_count_where_the_cpu_counts_them(gpu: CudaDevice, seed: int, vocabulary: int, count: int) -> None:
     """With penalties, masks that move, bans, log probabilities; and no mask is left broken."""

@@ -56,16 +56,15 @@ PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 
 
 def cases() -> list[tuple[str, str, KVKind]]:
-    """Every family in one pair of formats, and every architecture with two formats of weights more, each with one of K
-    and V.
+    """Every family in one pair of formats, and every architecture with one format of weights more and one of K and V.
 
-    A quick run takes one family of each architecture, in one pair. The seed of the day chooses families and pairs.
+    A quick run takes one family of each architecture, in one pair. The seed chooses families and pairs.
     """
     formats, kinds, chosen = list(FORMATS), list(KVKind), []
     for place, families in enumerate(generating().values()):
         for index, family in enumerate(thinned(families, "exactness", fewer(len(FAMILIES), quick=1))):
             chosen.append((family, *PAIRS[(TIER.seed + 7 * (place + index)) % len(PAIRS)]))
-        for index, name in enumerate([] if TIER.quick else thinned(formats, f"formats {place}", 2)):
+        for index, name in enumerate([] if TIER.quick else thinned(formats, f"formats {place}", 1)):
             chosen.append((families[0], name, kinds[(TIER.seed + place + index) % len(kinds)]))
     return list(dict.fromkeys(chosen))
 
@@ -245,7 +244,7 @@ def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
 
 @pytest.mark.parametrize(("family", "weights", "kv"), CASES)
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, pools):
-    """One schedule of the day for each case."""
+    """One schedule for each case; the seed chooses it."""
     dice = random.Random(f"{TIER.seed} {family} {weights} {kv}")
     loaded, level = load(family, weights), dice.choice(levels())
     requests = random_requests(dice, loaded[0].vocab_size)
@@ -302,7 +301,7 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, rig
     assert engine.scheduler._num_steps < plain if right == 1.0 else True
 
 
-@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=6)))
+@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=3)))
 def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, load, pools):
     """A directed case for each, so that the property above cannot pass by never meeting them."""
     loaded, level = load(generating()[architecture][0], "int8"), levels()[-1]

@@ -38,9 +38,9 @@ def test_too_long_for_the_context(length: int, asked: int | None, figures: str) 
 
 def test_the_pool_bounds_what_is_left_open() -> None:
     assert SMALL_POOL.check(prompt(60)) == 4
-    with pytest.raises(InvalidRequest, match="KV memory.*64") as caught:
+    with pytest.raises(ContextLengthExceeded, match="KV memory.*64") as caught:
         SMALL_POOL.check(prompt(64))
-    assert not isinstance(caught.value, ContextLengthExceeded)
+    assert (caught.value.prompt_tokens, caught.value.most_tokens) == (64, 64)
     with pytest.raises(InvalidRequest, match="70 tokens of KV memory"):
         SMALL_POOL.check(prompt(60, max_tokens=10))
 

@@ -17,7 +17,7 @@ MOST = 2000
 SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][: fewer(12, quick=4)]
 """A model of states alone allocates no page."""
 EACH = fewer(1, quick=15)
-"""A quick run lets each fifteenth allocation fail, others each day."""
+"""A quick run lets each fifteenth allocation fail; the seed chooses which."""
 
 
 @pytest.mark.parametrize("in_a_row", [1, 3])

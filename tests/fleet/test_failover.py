@@ -13,7 +13,7 @@ from tests.tiers import thinned
 from twostroke.types.request import FinishReason, Request
 
 SCHEDULES, RUNS = 10_000, 60
-"""Seeds, and how many of them a run tries: others each day. tests/fleet/test_ten_thousand.py tries all."""
+"""Seeds, and how many of them a run tries: the seed chooses which. tests/fleet/test_ten_thousand.py tries more."""
 MOST = 12
 """Requests of a world, where nobody asks for fewer."""
 CHAOS = {"cut_rate": 0.3, "death_rate": 0.1, "hang_rate": 0.05}

@@ -77,7 +77,7 @@ def test_pages_of_a_long_prompt_come_while_it_is_computed() -> None:
     assert world.pages_kept == 60 and world.pages_ahead > 45
 
 
-@pytest.mark.parametrize("seed", range(fewer(20, 5)))
+@pytest.mark.parametrize("seed", range(fewer(20, 2)))
 def test_where_a_prediction_decides_no_answer_changes_either(seed: int) -> None:
     run_split(seed, ("prefill", "decode", "both"), sooner=operator.lt, death_rate=0.1, lost_pages=0.2)
 

@@ -32,3 +32,14 @@ def test_files_are_small_and_take_nothing_from_elsewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".js"], ids=short)
 def test_modules_open_with_what_they_are(path: Path) -> None:
     assert path.read_text().startswith("// ")
+
+
+@pytest.mark.parametrize("path", FILES, ids=short)
+def test_links_follow_the_page_below_any_prefix(path: Path) -> None:
+    """A proxy may show the page below a path of its own: links are relative, and name files that are there."""
+    text = path.read_text()
+    assert re.findall(r"""(?:src|href|from|url\(|import\()\s*=?\s*["'(]?\s*/""", text) == []
+    base = PAGE.parent if path.name == "index.html" else path.parent
+    for target in re.findall(r"""(?:from |src=|href=|import\()["']([^"'#][^"']*\.(?:js|css|svg))["']""", text):
+        assert (base / target).resolve().is_file(), target
+    assert path.name == "api.js" or not re.search(r"\bfetch\(", text), "calls go through api.js, which knows the prefix"

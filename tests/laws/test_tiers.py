@@ -1,14 +1,19 @@
-"""What a quick run leaves out: its choice can be repeated and changes with the seed; a changed source is noticed."""
+"""What a run tests: it follows from the commit and the seed; a quick one leaves out a part; a change is noticed."""
 
 from __future__ import annotations
 
+import importlib
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
-from tests import tiers
+from tests import drawn, tiers
 from tests.conftest import thin
 
 
@@ -25,15 +30,66 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
 
 
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers.TIER, "quick", False)
-    assert tiers.fewer(10, quick=1) == 10 and tiers.levels() == tuple(tiers.available_levels())
+    monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
+    assert tiers.fewer(10, quick=1) == 10
     assert tiers.examples(400) == 400
-    assert tiers.TIER.arguments() == []
+    assert tiers.TIER.arguments() == ["--grid-seed", "7"]
+    assert tiers.Tier(True, True, 8).arguments() == ["--quick", "--daily", "--grid-seed", "8"]
+
+
+MACHINES = {
+    "generic": ("generic", "generic"),
+    "generic avx2": ("generic avx2", "avx2"),
+    "generic avx2 avxvnni": ("generic avx2 avxvnni", "avxvnni"),
+    "generic avx2 avx512": ("generic avx2 avx512", "avx512"),
+    "generic avx2 avxvnni avx512": ("generic avx2 avx512", "avx512"),
+    "generic avx2 avxvnni avx512 amx": ("generic avx2 avx512 amx", "amx"),
+    "generic neon dotprod i8mm": ("generic neon dotprod i8mm", "i8mm"),
+}
+"""The levels that a machine runs -> those of a whole run, and that of a quick one."""
+
+
+def test_each_machine_has_its_levels_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    for runs, (whole, best) in MACHINES.items():
+        monkeypatch.setattr(tiers, "available_levels", runs.split)
+        monkeypatch.setattr(tiers, "TIER", tiers.Tier(quick=False))
+        assert tiers.levels() == tuple(whole.split()), runs
+        monkeypatch.setattr(tiers, "TIER", tiers.Tier(quick=True))
+        assert tiers.levels() == (best,), runs
+
+
+def test_the_day_changes_daily_runs_alone() -> None:
+    days = [time.gmtime(at_s) for at_s in (1_700_000_000, 1_800_000_000)]
+    assert [tiers.seed_of(None, False, day) for day in days] == [tiers.FIXED_SEED] * 2
+    assert [tiers.seed_of(None, True, day) for day in days] == [20231114, 20270115]
+    assert [tiers.seed_of(5, daily, days[0]) for daily in (False, True)] == [5, 5]
+
+
+def test_hypothesis_draws_the_same_whatever_was_imported_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left alone it takes constants out of all modules that other tests have imported in this process."""
+    monkeypatch.setattr(providers, "_get_local_constants", providers._get_local_constants)
+    drawn.by_test_alone()
+    found: list[int] = []
+
+    @settings(max_examples=300, derandomize=True, database=None)
+    @given(st.integers())
+    def draw(value: int) -> None:
+        found.append(value)
+
+    draw()
+    alone, _ = found.copy(), found.clear()
+    (tmp_path / "full_of_constants.py").write_text("\n".join(f"x{i} = {7_000_003 * i}" for i in range(1, 300)))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("full_of_constants")
+    draw()
+    assert found == alone
 
 
 def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers.TIER, "quick", True)
-    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [80, 20, 5, 5]
+    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [33, 8, 4, 4]
 
 
 def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:

@@ -51,7 +51,6 @@ def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("starcoder2", {"hidden_act": "gelu_10"}, "hidden_act"),
     ("gpt-neox", {"tie_word_embeddings": True}, "tie_word_embeddings"),
-    ("phi", {"qk_layernorm": True}, "qk_layernorm"),
     ("phi", {"tie_word_embeddings": True}, "tie_word_embeddings"),
     ("gpt-neox", {"rotary_pct": 1.5, "rope_parameters": ABSENT}, "partial_rotary_factor"),
     ("gptj", {"rotary_dim": 15}, "rotary_dim"),
@@ -63,9 +62,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual_connection_post_layernorm"),
     ("mpt", {"attn_config": {"clip_qkv": -6.0}}, "clip_qkv"),
     ("mpt", {"attn_config": {"alibi_bias_max": 4}}, "alibi_bias_max"),
-    ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before"),
-    ("opt", {"word_embed_proj_dim": 32}, "word_embed_proj_dim"),
-    ("opt", {"_remove_final_layer_norm": True}, "_remove_final_layer_norm"),
     ("hunyuan", {"rope_parameters": {"rope_type": "dynamic", "alpha": -1.0, "factor": 1.0}}, "alpha"),
 ]
 

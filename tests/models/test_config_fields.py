@@ -21,7 +21,8 @@ from tests.models.parity import BAR, Loaded, relative_error
 from twostroke.config import ModelFacts, Resolver, collect, resolve_engine
 from twostroke.env import Machine
 from twostroke.ops.reference import ReferenceOps
-from twostroke.runner.folder import load_folder
+from twostroke.runner.folder import load_folder, read_folder
+from twostroke.spec.fields import Fields
 from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError, ModelError
 
@@ -175,3 +176,19 @@ def test_what_a_scaling_reaches_can_be_asked_for(scaling: dict[str, Any], reach:
         context(context=str(reach + 1))
     loaded = Loaded(folder, ReferenceOps(), context=reach)
     assert relative_error(loaded.run(ids(reach), [reach]), judged(folder, ids(reach))) < BAR
+
+
+def test_an_absent_field_is_shown_by_those_that_it_follows_from() -> None:
+    fields = Fields({"hidden_size": 40, "num_attention_heads": 8, "head_dim": None}, "config.json")
+    assert "hidden_size 40 and num_attention_heads 8" in fields.wrong("head_dim", "Why.").what
+    other = Fields({"n_embd": 5}, "config.json").wrong("head_dim", "Why.")
+    assert other.what.endswith("absent, so it follows from n_embd 5.")
+    assert fields.wrong("other", "Why.").what == "config.json: other is absent."
+
+
+def test_heads_that_cannot_turn_name_fields_of_the_config(tmp_path: Path) -> None:
+    write_checkpoint(LLAMA, tmp_path)
+    folder = edited(tmp_path, {"head_dim": ABSENT, "hidden_size": 36, "num_attention_heads": 4})
+    with pytest.raises(ModelError) as caught:
+        read_folder(folder)
+    assert "hidden_size 36" in caught.value.what and "None" not in caught.value.what

@@ -12,7 +12,7 @@ from tests.tiers import KEPT_REPEATED, thinned
 
 
 class SomeCases:
-    """At most KEPT_REPEATED cases of each test: others for each `name`, and others each day."""
+    """At most KEPT_REPEATED cases of each test: others for each `name` and each seed."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -33,7 +33,7 @@ GRIDS = (("ops", "attention", "latent", "embed", "experts"), ("linear", "feed_fo
 
 @pytest.mark.slow
 def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
-    """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes, at one level of the day.
+    """A build that traps (SIGILL) on undefined behaviour runs the grid of odd sizes, at a level that the seed chooses.
 
     The generic level is always with it: its library says what this CPU runs.
     """

@@ -38,7 +38,8 @@ LEVEL_FLAGS = {
     ],
 }
 SANITIZED = thinned([level for level in levels() if level in LEVEL_FLAGS and level != "generic"], "sanitized", 1)
-"""One level each day. The portable code takes minutes to compile with sanitizers; fences and traps hold it."""
+"""One level, which the seed chooses. The portable code takes minutes to compile with sanitizers; fences and traps hold
+it."""
 
 
 def output(*command: str) -> bytes:

@@ -12,7 +12,8 @@ import pytest
 from tests.packaging.deployed import DEPLOY, ROOT, container, final_stage, manifests, of, pod, unit
 from twostroke.cli.server.serve import command as serve
 from twostroke.cli.shared.command import EXIT_CODES
-from twostroke.options import BY_NAME, parse_seconds
+from twostroke.option_values import parse_seconds
+from twostroke.options import BY_NAME
 from twostroke.server.gate.security import PUBLIC_PATHS
 from twostroke.types.errors import ModelError, OutOfMemory, UsageError
 

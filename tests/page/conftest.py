@@ -9,9 +9,10 @@ import pytest
 from selenium import webdriver
 
 from tests.page.browser import CHROMIUM, DRIVER, browser, complaints
-from tests.page.scripted import ReasoningTemplate, Scripted, scripted
+from tests.page.scripted import Scripted, scripted
 from tests.serve.harness import Live, serving
 from twostroke.server.build import build_server
+from twostroke.text.talk.catalog import FORMATS
 
 HERE = Path(__file__).parent
 NOT_RUN = (
@@ -57,7 +58,7 @@ def script() -> Iterator[Scripted]:
 @pytest.fixture
 def thinking() -> Iterator[Scripted]:
     """The same of a model that reasons first."""
-    with scripted(template=ReasoningTemplate()) as made:
+    with scripted(format=FORMATS["hermes"]) as made:
         yield made
 
 

@@ -7,12 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, PlainTemplate, Turnstile, fake_parts
+from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, Turnstile, fake_parts
 from tests.serve.harness import Live, serving
 from twostroke.server.live.view import EngineView
-from twostroke.text.reasoning import STYLES
-from twostroke.text.tools.styles import HERMES
-from twostroke.text.turn import TurnForm
 from twostroke.types.output import Prompt
 
 ABOUT = {
@@ -21,12 +18,6 @@ ABOUT = {
     "settings": {"context": CONTEXT, "kv_tokens": 4096, "weights": "int8", "kv_format": "bf16", "threads": 1},
     "limits": {"measured": False, "source": "none", "read_bytes_per_s": 1e9, "flops_per_s": 1e12, "unit": "FLOPs"},
 }
-
-
-class ReasoningTemplate(PlainTemplate):
-    """The template of a model that thinks between marks."""
-
-    form = TurnForm(STYLES[0], HERMES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,36 @@ def test_nothing_reaches_beyond_the_edges(chromium: webdriver.Chrome, spark: Liv
     assert too_wide(chromium) == []
 
 
+CUT = """
+  return [...document.querySelectorAll("body *")].filter((each) => {
+    if (each.closest(".unseen, .skip, .scrolls, pre") || !each.checkVisibility()) return false;
+    return getComputedStyle(each).overflowX !== "visible" && each.scrollWidth > each.clientWidth + 1;
+  }).map((each) => `${each.id || each.className || each.tagName}: ${each.innerText.slice(0, 80)}`);
+"""
+LONGEST = {
+    "#now": "Reading 120 prompts and writing 480 answers; 1,024 requests wait for a place.",
+    "#last-text": "1,204 tokens in 12.66 s: " + " · ".join(f"others' prefill {place}.44 s" for place in range(9)),
+    "#tiles div:nth-child(3) dd": "1,234,567 tok/s",
+    "#lanes li:first-child button": "1,024 tokens, 1,000 of 1,024 guesses, cut · 5871da58-63/127",
+}
+"""The longest texts that the page writes into places of their own."""
+
+
+def test_a_wide_screen_cuts_no_name_and_no_figure(chromium: webdriver.Chrome, spark: Live) -> None:
+    resize(chromium, 1440, 900)
+    open_page(chromium, spark)
+    ask(chromium, "What is prefill, what is decode, and which of the two is limited by memory?", most=80)
+    spark.complete(prompt="a b c", n=3, max_tokens=8)
+    until(lambda: "/2" in text_of(chromium, "#lanes"), "the lane of the third completion")
+    by(chromium, "#pause").click()
+    chromium.execute_script("for (const each of document.querySelectorAll('#engine details')) each.open = true")
+    assert chromium.execute_script(CUT) == []
+    for place, text in LONGEST.items():
+        chromium.execute_script("document.querySelector(arguments[0]).textContent = arguments[1]", place, text)
+    assert chromium.execute_script(CUT) == []
+    assert too_wide(chromium) == []
+
+
 def test_wide_answers_scroll_inside(chromium: webdriver.Chrome, script: Scripted) -> None:
     resize(chromium, 390, 844)
     script.engine.answer = f"{TABLE}\n\n```\n{'code ' * 50}\n```\n\n{'longword' * 30}"

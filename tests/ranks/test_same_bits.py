@@ -32,7 +32,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 
-CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=2))
+CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=1))
 """Every architecture, by its first family; a quick run takes three a day."""
 UNDIVIDED = {"jetmoe", "nemotron-nas"}
 """Families whose heads two ranks cannot divide."""
@@ -87,7 +87,7 @@ def compare(
 
 
 def way_of(place: int, family: str) -> str:
-    """One today, the other one tomorrow. tests/program/ divides every architecture both ways each time."""
+    """One of both; the seed chooses it. tests/program/ divides every architecture both ways each time."""
     return PIPELINE if family in UNDIVIDED else (TENSOR, PIPELINE)[(TIER.seed + place) % 2]
 
 

@@ -15,14 +15,16 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
 from twostroke.text.messages import normalized
 from twostroke.text.quoting import Quoting, Spans
-from twostroke.text.tools.styles import HERMES
-from twostroke.text.turn import TurnForm
+from twostroke.text.talk.catalog import FORMATS
 from twostroke.types.errors import EngineStopped
+from twostroke.types.notes import Notes
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.request import FinishReason
 from twostroke.types.result import TokenLogprob
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 END_ID = 256
+HERMES = structs.replace(FORMATS["hermes"], thought=None)
 VOCAB = 257
 CONTEXT = 1024
 MODEL = "org/fake-model"
@@ -41,6 +43,7 @@ class Gauges:
     preemptions_total: int = 0
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
+    guesses: VerifiedGuesses = NO_GUESSES
 
 
 class ByteTokenizer:
@@ -73,7 +76,6 @@ class ByteTokenizer:
 class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
-    form = TurnForm(None, HERMES)
     knows_tools = True
     variables: frozenset[str] = frozenset()
 
@@ -85,8 +87,9 @@ class PlainTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
+        notes: Notes | None = None,
     ) -> str:
-        messages = normalized(messages)  # as the real one does first
+        messages = normalized(messages, notes)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
@@ -185,6 +188,9 @@ class FakeEngine:
     def check(self, prompt: Prompt) -> None:
         self.limits.check(prompt)
 
+    def room(self, prompt_tokens: int) -> int:
+        return self.limits.most_tokens - prompt_tokens
+
     async def prepare(self, prompt: Prompt) -> Prompt:
         return prompt
 
@@ -265,5 +271,6 @@ def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
         context_tokens=CONTEXT,
         version="1.2.3",
         created_s=1_700_000_000,
+        format=HERMES,
     )
     return replace(parts, **changes)

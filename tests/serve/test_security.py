@@ -25,9 +25,7 @@ def test_without_the_key_only_health_and_the_pages_files_answer() -> None:
             "/version",
             "/v1/engine/about",
             "/page/",
-            "/health/",
             "/v1/../health",
-            "//health",
             "/nothing",
         ):
             reply = live.get(path)
@@ -42,6 +40,8 @@ def test_without_the_key_only_health_and_the_pages_files_answer() -> None:
         ({"Authorization": f"Bearer {KEY}"}, 200),
         ({"Authorization": f"bearer {KEY}"}, 200),
         ({"x-api-key": KEY}, 200),
+        ({"api-key": KEY}, 200),
+        ({"Api-Key": KEY + "x"}, 401),
         ({"X-API-Key": KEY, "Authorization": "Bearer wrong"}, 200),
         ({"Authorization": KEY}, 401),
         ({"Authorization": f"Basic {KEY}"}, 401),
@@ -142,7 +142,7 @@ def test_behind_a_proxy_the_key_decides_and_not_the_site() -> None:
         assert live.get("/v1/models", sec_fetch_site="cross-site", x_api_key=KEY).status == 200
 
 
-def test_no_cors_header_is_ever_sent() -> None:
+def test_without_the_option_no_cors_header_is_sent() -> None:
     with serving(fake_parts()) as live:
         reply = live.call("OPTIONS", "/v1/completions", headers={"Origin": "http://localhost"})
         assert reply.status == 405

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import setup
-from tests.tiers import examples, fewer
+from tests.tiers import examples
 from twostroke.sim.autoscale import Autoscale
 from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
 from twostroke.sim.routers import ROUTERS, named_router
@@ -65,7 +65,7 @@ def random_load(dice: random.Random) -> list[WorkloadRequest]:
     return found
 
 
-@settings(max_examples=fewer(100, quick=15), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_request_is_served_once_and_skipping_changes_nothing(seed: int) -> None:
     dice = random.Random(seed)

@@ -82,7 +82,7 @@ CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 
 
-@pytest.mark.parametrize("name", thinned(list(CASES), "figures", fewer(len(CASES), quick=2)))
+@pytest.mark.parametrize("name", thinned(list(CASES), "figures", fewer(len(CASES), quick=1)))
 def test_figures_and_records_are_those_that_were(name: str) -> None:
     plan, asked, expected, expected_records = CASES[name]
     recorder = Recorder()

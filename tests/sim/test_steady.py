@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.machines import cost_of, setup
-from tests.tiers import examples, fewer
+from tests.tiers import examples
 from twostroke.cache.manager import NOTHING_CACHED, CacheManager, PageState
 from twostroke.cost.shape import Segment
 from twostroke.scheduler.gauges import Gauges
@@ -120,7 +120,7 @@ def simulate(
     return {name: asdict(seen) for name, seen in notebook.seen.items()}, replica
 
 
-@settings(max_examples=fewer(200, quick=15), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=90)  # a prompt's last page is in the tree already, and the pool is nearly full
 @example(seed=510)
@@ -153,7 +153,7 @@ def test_skipping_changes_nothing(seed: int) -> None:
     assert not fast.outstanding and not slow.outstanding
 
 
-@settings(max_examples=fewer(100, quick=15), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_at_every_moment_counts_are_those_of_single_steps(seed: int) -> None:
     dice = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import threading
 import time
@@ -13,7 +14,7 @@ import transformers
 from tools.spark.tokenizer import CHAT_TEMPLATE as SPARK
 
 from twostroke.text.chat_template import ChatTemplate, required
-from twostroke.types.errors import CorruptModel, InvalidRequest
+from twostroke.types.errors import ConfigError, CorruptModel, InvalidRequest
 
 from .kinds import byte_level
 
@@ -155,18 +156,19 @@ def test_parts_and_roles() -> None:
         {"content": "x"},
         {"role": "user", "content": 3},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]},
-        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
         "hello",
     ):
-        with pytest.raises(InvalidRequest, match=r"messages\[1\]"):
+        with pytest.raises(InvalidRequest) as caught:
             template.render([USER, message])  # type: ignore[list-item]
+        assert (caught.value.param or "").startswith("messages[1]")
     with pytest.raises(InvalidRequest, match="empty"):
         template.render([])
 
 
 def test_the_templates_own_complaint_reaches_the_user() -> None:
-    with pytest.raises(InvalidRequest, match="roles must alternate"):
-        one(LLAMA2).render([USER, USER])
+    complains = "{{ raise_exception('Nobody may speak.') }}"
+    with pytest.raises(InvalidRequest, match="Nobody may speak"):
+        one(complains).render([USER, USER])
 
 
 HOSTILE = {
@@ -227,6 +229,49 @@ def test_where_templates_are_found(tmp_path: Path) -> None:
     assert (template.render([USER]), template.render([USER], tools=[TOOL])) == ("two", "tools")
     (tmp_path / "chat_template.jinja").write_text("three")
     assert required(ChatTemplate.from_folder(tmp_path), "m").render([USER]) == "three"
+
+
+def text_of(folder: Path, own: Path | None = None, **more: Any) -> str:
+    return required(ChatTemplate.from_folder(folder, own), "m").render([USER], **more)
+
+
+def test_a_processors_file_and_further_named_templates_count(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": "processor"}))
+    (tmp_path / "tokenizer_config.json").write_bytes(codecs.BOM_UTF8 + b'{"bos_token": "<s>"}')
+    assert text_of(tmp_path) == "processor"
+    extra = tmp_path / "additional_chat_templates"
+    extra.mkdir()
+    (extra / "tool_use.jinja").write_text("tools")
+    assert (text_of(tmp_path), text_of(tmp_path, tools=[TOOL])) == ("processor", "tools")
+    named = {"default": "of an object", "tool_use": "with tools"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert text_of(tmp_path) == "of an object"
+
+
+def test_a_template_of_ones_own_counts_over_all(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("the model's")
+    own = tmp_path / "own.jinja"
+    own.write_bytes(codecs.BOM_UTF8 + "mine ü".encode())
+    assert text_of(tmp_path, own) == "mine ü"
+    held = tmp_path / "own.json"
+    held.write_text(json.dumps({"chat_template": [{"name": "default", "template": "one"}]}))
+    assert text_of(tmp_path, held) == "one"
+    held.write_text("{}")
+    own.write_bytes(b"\xff")
+    for path in (held, own, tmp_path / "none.jinja", tmp_path):
+        with pytest.raises(ConfigError) as caught:
+            text_of(tmp_path, path)
+        assert "--chat-template" in caught.value.fix
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("place", ["extra_special_tokens", "model_specific_special_tokens", "top"])
+def test_named_special_tokens_have_their_texts(tmp_path: Path, file: str, place: str) -> None:
+    tokens: dict[str, Any] = {"image_token": "<img>", "audio_token": {"content": "<aud>"}, "eoi_token": None}
+    (tmp_path / file).write_text(json.dumps({**(tokens if place == "top" else {place: tokens}), "add_bos_token": True}))
+    asked = "{{ image_token }}{{ audio_token }}{{ eoi_token }}{{ add_bos_token }}"
+    (tmp_path / "chat_template.jinja").write_text(asked)
+    assert text_of(tmp_path) == "<img><aud>"
 
 
 @pytest.mark.parametrize("value", [3, [1], [{"name": "default"}], "{% for %}"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from twostroke.text.tools.cut_json import complete_part
+from twostroke.text.talk.cut_json import complete_part
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Trials of grammars: requests for the same one share a trial, its fault, and nothing else."""
+"""Trials of grammars: requests for the same one share a trial, its fault, and nothing else; hard ones stand aside."""
 
 from __future__ import annotations
 
@@ -8,76 +8,144 @@ from collections.abc import Iterator
 import pytest
 
 from tests.text.kinds import make
-from twostroke.text.grammar.compiler import GrammarCompiler
-from twostroke.text.grammar.trials import Trials
-from twostroke.types.errors import InvalidRequest, Overloaded
+from twostroke.text.grammar.compiler import GrammarCompiler, GrammarLimits
+from twostroke.text.grammar.trials import Sources, TooHard, Trials
+from twostroke.types.errors import BackendError, InvalidRequest, Overloaded
 from twostroke.types.grammar import Grammar
 
-FIRST, SECOND, THIRD = Grammar.regex("first"), Grammar.regex("second"), Grammar.regex("third")
+FIRST, SECOND, THIRD, FOURTH = (Grammar.regex(text) for text in ("first", "second", "third", "fourth"))
+HARD, HARDER = Grammar.regex("hard"), Grammar.regex("harder")
 
 
-class Bench:
-    """Trials that wait at a gate; `tried` is what came to it."""
+class Gated:
+    """A lane whose trials wait at a gate; `tried` is what came to it."""
 
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.begun = threading.Event()
+    def __init__(self, last: bool) -> None:
+        self.gate, self.begun = threading.Event(), threading.Event()
+        self.last = last
         self.tried: list[Grammar] = []
-        self.trials = Trials(self.run, waiting=2, retry_s=1.0)
+        self.calls: list[str] = []
 
-    def run(self, grammar: Grammar) -> str:
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def sources(self, grammar: Grammar) -> Sources:
         self.tried.append(grammar)
         self.begun.set()
         assert self.gate.wait(20)
+        if not self.last and grammar.text.startswith("hard"):
+            raise TooHard
         if grammar == SECOND:
             raise InvalidRequest("It is wrong.", param="grammar")
-        return f"source of {grammar.text}"
+        return (f"source of {grammar.text}",)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.quick, self.slow = Gated(last=False), Gated(last=True)
+        self.trials = Trials((self.quick, self.slow), waiting=2, retry_s=1.0)
+
+    def open(self) -> None:
+        self.quick.gate.set()
+        self.slow.gate.set()
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
-    made.gate.set()
-    made.trials.close(lambda: None)
+    made.open()
+    made.trials.close()
+    assert made.quick.calls == made.slow.calls == ["start", "close"]
 
 
 def test_all_that_ask_for_the_same_grammar_share_one_trial(bench: Bench) -> None:
     waiting = [bench.trials.join(FIRST) for _ in range(20)]
-    bench.gate.set()
-    assert {each.result(20) for each in waiting} == {"source of first"}
-    assert bench.tried == [FIRST]
-    assert bench.trials.join(FIRST).result(20) == "source of first"
-    assert bench.tried == [FIRST, FIRST], "what has ended is shared no more: the compiler keeps the sources"
+    bench.open()
+    assert {each.result(20) for each in waiting} == {("source of first",)}
+    assert bench.quick.tried == [FIRST]
+    assert bench.trials.join(FIRST).result(20) == ("source of first",)
+    assert bench.quick.tried == [FIRST, FIRST], "what has ended is shared no more: the compiler keeps the sources"
 
 
 def test_each_has_a_fault_of_its_own(bench: Bench) -> None:
     waiting = [bench.trials.join(SECOND) for _ in range(3)]
-    bench.gate.set()
+    bench.open()
     faults = [each.exception(20) for each in waiting]
     assert all(isinstance(fault, InvalidRequest) and fault.what == "It is wrong." for fault in faults)
     assert len({id(fault) for fault in faults}) == 3
 
 
-def test_the_bound_counts_grammars_and_not_requests(bench: Bench) -> None:
-    for grammar in (FIRST, SECOND, FIRST, SECOND):
-        bench.trials.join(grammar)
-    with pytest.raises(Overloaded):
-        bench.trials.join(THIRD)
+def test_where_too_many_wait_the_oldest_is_refused_and_the_newest_is_first(bench: Bench) -> None:
+    at_work = bench.trials.join(FIRST)
+    assert bench.quick.begun.wait(20)
+    waiting = {grammar: bench.trials.join(grammar) for grammar in (SECOND, THIRD, FOURTH)}
+    assert isinstance(waiting[SECOND].exception(20), Overloaded)
+    bench.open()
+    assert [each.result(20)[0] for each in (at_work, waiting[THIRD], waiting[FOURTH])] == [
+        f"source of {grammar.text}" for grammar in (FIRST, THIRD, FOURTH)
+    ]
+    assert bench.quick.tried == [FIRST, FOURTH, THIRD]
+
+
+def test_an_easy_grammar_does_not_wait_for_hard_ones(bench: Bench) -> None:
+    bench.quick.gate.set()
+    hard = [bench.trials.join(HARD), bench.trials.join(HARDER)]
+    assert bench.slow.begun.wait(20)
+    assert bench.trials.join(FIRST).result(20) == ("source of first",)
+    assert not any(each.done() for each in hard)
+    bench.slow.gate.set()
+    assert {each.result(20)[0] for each in hard} == {"source of hard", "source of harder"}
+
+
+def test_one_that_joins_a_hard_trial_shares_it(bench: Bench) -> None:
+    bench.quick.gate.set()
+    first = bench.trials.join(HARD)
+    assert bench.slow.begun.wait(20)
+    second = bench.trials.join(HARD)
+    bench.slow.gate.set()
+    assert first.result(20) == second.result(20) and bench.slow.tried == [HARD]
 
 
 def test_one_that_goes_away_is_nothing_to_the_others(bench: Bench) -> None:
     bench.trials.join(FIRST)
-    assert bench.begun.wait(20)
+    assert bench.quick.begun.wait(20)
     gone, stays = bench.trials.join(SECOND), bench.trials.join(SECOND)
     assert gone.cancel()
-    with pytest.raises(Overloaded):
-        bench.trials.join(THIRD)
+    others = [bench.trials.join(THIRD)]
     assert stays.cancel()
-    waits = bench.trials.join(THIRD)  # the place of the second grammar is free again
-    bench.gate.set()
-    assert waits.result(20) == "source of third"
-    assert bench.tried == [FIRST, THIRD], "no thread waited for the second grammar"
+    others.append(bench.trials.join(FOURTH))  # the place of the second grammar is free again
+    bench.open()
+    assert [each.result(20)[0] for each in others] == ["source of third", "source of fourth"]
+    assert SECOND not in bench.quick.tried, "no thread waited for the second grammar"
+
+
+def test_what_waits_when_the_trials_close_is_told(bench: Bench) -> None:
+    at_work = bench.trials.join(FIRST)
+    assert bench.quick.begun.wait(20)
+    waiting = bench.trials.join(THIRD)
+    closing = threading.Thread(target=bench.trials.close)
+    closing.start()
+    assert isinstance(waiting.exception(20), BackendError)
+    bench.open()
+    closing.join(20)
+    assert at_work.result(20) == ("source of first",)
+    with pytest.raises(BackendError):
+        bench.trials.join(SECOND)
+
+
+def test_a_grammar_that_needs_more_than_the_quick_lane_gives_is_compiled_in_the_slow_one() -> None:
+    tokenizer = make("byte_level")
+    limits = GrammarLimits(quick_s=0.001, compile_s=60.0)
+    compiler = GrammarCompiler(tokenizer, tokenizer.vocab_size, tokenizer.end_token_ids, limits)
+    heavy = {"type": "object", "properties": {f"p{i}": {"type": "string", "maxLength": i + 9} for i in range(300)}}
+    try:
+        assert compiler.compile(Grammar.json_schema(heavy)).bits()
+    finally:
+        compiler.close()
 
 
 def test_a_cancelled_compilation_frees_its_place_and_leaves_others_theirs() -> None:

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Said, joined
-from twostroke.text.tools.styles import STYLES
-from twostroke.text.tools.typed_text import as_json, types_of
-from twostroke.text.turn import Turn, TurnForm
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Said, joined
+from twostroke.text.talk.reader import TurnReader
+from twostroke.text.talk.typed_text import as_json, types_of
 
-FORM = TurnForm(None, STYLES["qwen3_coder"])
+FORM = FORMATS["qwen3_coder"]
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -33,7 +34,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def read(text: str, cuts: Sequence[int] = (), schema: Any = SCHEMA) -> Any:
-    turn = Turn(FORM, {"f": schema})
+    turn = TurnReader(FORM, Tools({"f": schema}))
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [piece for a, b in zip(places, places[1:], strict=False) for piece in turn.feed(text[a:b])]
     return joined([*pieces, *turn.finish()])
@@ -83,7 +84,7 @@ def test_what_the_template_writes_comes_back(calls: list[dict[str, Any]], cuts: 
 
 
 def test_a_text_streams_and_a_number_comes_when_it_is_whole() -> None:
-    turn = Turn(FORM, {"f": SCHEMA})
+    turn = TurnReader(FORM, Tools({"f": SCHEMA}))
     turn.feed("<tool_call>\n<function=f>\n<parameter=text>\n")
     assert joined(turn.feed("ab\n")) == [CallArguments(0, "ab")]
     assert joined(turn.feed("c</para")) == [CallArguments(0, "\\nc")]

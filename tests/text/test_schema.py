@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples
 from twostroke.text.grammar.faults import in_users_terms
+from twostroke.text.grammar.numbers import LARGEST_INT
 from twostroke.text.grammar.schema import MAX_UNIQUE, adapted
 from twostroke.types.errors import InvalidRequest
 
 INTEGER: dict[str, Any] = {"type": "integer"}
+HELD: dict[str, Any] = {**INTEGER, "minimum": -LARGEST_INT, "maximum": LARGEST_INT}
 A: dict[str, Any] = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]}
 B: dict[str, Any] = {"type": "object", "properties": {"b": INTEGER}, "required": ["b"]}
 
@@ -138,13 +140,13 @@ def test_items_of_a_small_set_are_unique_in_every_order(count: int) -> None:
 def test_items_of_a_larger_set_are_at_most_as_many_as_its_values() -> None:
     made = adapted({"type": "array", "uniqueItems": True, "items": {"enum": list(range(9))}})
     assert "uniqueItems" not in made and made["maxItems"] == 9
-    assert adapted({"type": "array", "uniqueItems": True, "items": INTEGER}) == {"type": "array", "items": INTEGER}
+    assert adapted({"type": "array", "uniqueItems": True, "items": INTEGER}) == {"type": "array", "items": HELD}
 
 
 def test_a_format_that_is_not_known_is_an_annotation() -> None:
     assert adapted({"type": "string", "format": "path"}) == {"type": "string"}
     assert adapted({"type": "string", "format": "uuid"}) == {"type": "string", "format": "uuid"}
-    assert adapted({"properties": {"format": INTEGER}})["properties"] == {"format": INTEGER}
+    assert adapted({"properties": {"format": INTEGER}})["properties"] == {"format": HELD}
     assert adapted({"enum": [{"format": "path"}]}) == {"enum": [{"format": "path"}]}
     assert adapted({"default": {"properties": {}}}) == {"default": {"properties": {}}}
 

@@ -9,21 +9,24 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import structs
 
 from tests.text.kinds import make
 from tests.text.schema_kinds import MODELS, PYDANTIC, ZOD, without_unique_items
 from tests.text.test_grammar import allowed
-from twostroke.server.api.schema import FunctionSpec, Tool
+from twostroke.server.api.changed.kept_tools import FunctionSpec, Tool
 from twostroke.server.api.tool_use import _held
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.held import forced_calls
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.forced import forced_calls
-from twostroke.text.tools.hermes import CLOSE, OPEN
-from twostroke.text.tools.styles import HERMES
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes
 
 NARROWER = {"datetime", "uuid"}
 """Models whose own limits, of a year, an offset and a host, are narrower than the schema that they write."""
+HERMES = structs.replace(FORMATS["hermes"], thought=None)
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 SEEDS, MOST_TOKENS = 4, 600
 ALL = {**{f"zod {name}": schema for name, schema in ZOD.items()}, **{f"pydantic {n}": s for n, s in PYDANTIC.items()}}
 
@@ -81,9 +84,9 @@ def test_the_same_schemas_hold_the_arguments_of_tools(
     name: str, compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:
     """`definitions` and `$defs` of a tool are found inside that tool."""
-    other = Tool(type="function", function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
-    tool = Tool(type="function", function=FunctionSpec(name="it", parameters=ALL[name]))
-    schemas = {each.function.name: _held(each) for each in (tool, other)}
+    other = Tool(function=FunctionSpec(name="other", parameters={"definitions": {"Node": False}}))
+    tool = Tool(function=FunctionSpec(name="it", parameters=ALL[name]))
+    schemas = {each.function.name: _held(each, Notes()) for each in (tool, other)}
     grammar = forced_calls(HERMES, {"it": schemas["it"]}, lambda _: None, parallel=False)
     text = written(grammar, compiler, tokenizer, 1).strip().removeprefix(OPEN).removesuffix(CLOSE)
     call = json.loads(text, parse_float=finite)

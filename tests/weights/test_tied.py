@@ -38,13 +38,13 @@ def with_head(folder: Path, change: bool) -> Path:
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows with each comparison."""
     found: list[str] = []
-    differ = tied._differ
+    same = tied.same_numbers
 
     def counting(*arguments: Any) -> bool:
         found.append("compared")
-        return differ(*arguments)
+        return same(*arguments)
 
-    monkeypatch.setattr(tied, "_differ", counting)
+    monkeypatch.setattr(tied, "same_numbers", counting)
     return found
 
 

@@ -26,7 +26,7 @@ from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
 from twostroke.quantize.gguf.keys import general_keys
 from twostroke.quantize.gguf.names import StoredPlan
-from twostroke.quantize.gguf.write import MIXES, Described, describe, has_more_bits, mixed_type
+from twostroke.quantize.gguf.write import MIXES, Described, describe, mixed_type
 from twostroke.weights.gguf.vocabulary.token_list import NORMAL, PREFIX
 
 PIECE_BYTES = 32 << 20
@@ -34,8 +34,6 @@ MXFP4 = "MXFP4"
 """The mix of gpt-oss's files: experts in MXFP4, all other matrices in Q8_0."""
 MXFP4_FILE_TYPE = 38
 WIDE = "Q8_0"
-NARROW_Q4_K = "Q5_0"
-"""What llama.cpp makes of matrices that would be Q4_K and whose rows are no whole blocks of it."""
 
 
 def write_random(config: Mapping[str, Any], mix: str, path: Path) -> None:
@@ -96,8 +94,6 @@ def _type(plan: StoredPlan, layers: int, tied: bool, mix: str) -> RandomBlock | 
     kind = mixed_type(plan, layers, tied, base).name
     if mix == MXFP4 and plan.stem.endswith("_exps") and kind == WIDE:
         kind = MXFP4
-    elif base.usual == "Q4_K" and kind == WIDE and not has_more_bits(plan, layers, tied, base):
-        kind = NARROW_Q4_K
     return None if kind == "F32" else BLOCKS[kind]
 
 

@@ -24,7 +24,8 @@ PUBLISHED = ROOT / "tests" / "models" / "published"
 
 PARITY = """# Models
 
-Every architecture that Twostroke runs. **None of them was ever loaded from a published checkpoint.** Each is tested
+Every architecture that Twostroke runs. Three were loaded from published checkpoints, all others from random ones
+([published weights](guides/real-weights.md)). Each is tested
 with tiny random checkpoints (`tests/models/families/`), which transformers makes. It has no Grok-1, no RWKV-6, no
 RWKV-7, no NeoBERT and no Nomic v2 with experts, which are compared with references of our own after the published code
 and the papers (`tests/models/grok1.py`, `tests/models/families/rwkv.py`, `rwkv6.py`, `published_encoders.py`).

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
-from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, texts_of
+from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import (
     DraftModel,
     GuessingModel,
@@ -31,7 +32,7 @@ from twostroke.assembly.guesses import (
     find_guessing,
     ways_of,
 )
-from twostroke.assembly.optional import advice, ahead, chat_template, heads, objective_policy, verdict
+from twostroke.assembly.optional import advice, ahead, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.task import Texts, build_texts, read_for_task
 from twostroke.assembly.weights import Progress, Report, checked, load
@@ -77,8 +78,8 @@ from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.proposer import Proposer
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
-from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
@@ -148,7 +149,7 @@ class Heart:
         """The stepper's session."""
         return self.stepper.session
 
-    @cached_property
+    @made_once
     def explainer(self) -> Explainer:
         """Says why requests of this engine took as long as they did."""
         settings = self.resolved
@@ -234,11 +235,15 @@ def build_heart(
     report: Report,
     observer: Observer | None = None,
     witness: Witness | None = None,
+    *,
+    serving: bool = False,
 ) -> Heart:
-    """Load the weights and put the engine together. Raises TwostrokeError."""
+    """Load the weights and put the engine together. serving: see `grammars_of`. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
-    tokenizer, generation = Tokenizer.from_folder(folder), read_generation_defaults(folder)
-    device, closing = found.device, ExitStack()
+    tokenizer, template = texts_of(found.resolver, folder)
+    device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
@@ -257,9 +262,6 @@ def build_heart(
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
     scheduler = caches.scheduler_of(cache, limits, _policy(found, resolved), guesser, found.costs.now)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
-    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
-    grammars = GrammarCompiler(tokenizer, spec.vocab_size, ends)
-    closing.callback(grammars.close)
     session = Session(
         book,
         tokenizer,
@@ -274,21 +276,19 @@ def build_heart(
     report_fault = _fault_report("engine fault", report)
     watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
-    stepped = (book, executor, session, time.perf_counter, report_fault)
     stepper = Stepper(
-        *stepped,
+        *(book, executor, session, time.perf_counter, report_fault),
         probe=place.probe,
         require_sound=ranks.sound_with(weights_check.require_sound, group),
         alarm=ranks.alarm_of(group),
         flight=flight,
     )
-    weights_check.start()
-    settler.start()
-    backing.start()
+    for worker in (weights_check, settler, backing):
+        worker.start()
     return Heart(
         stepper,
         tokenizer,
-        chat_template.ChatTemplate.from_folder(folder) if read_sources(folder) else None,
+        template,
         spec,
         resolved,
         found.name,

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from twostroke.assembly.optional import kept_result
+from twostroke.assembly.optional import chat_template, kept_result
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.config import Resolver
 from twostroke.env import Machine, hub_offline
 from twostroke.quant.formats import STORED
+from twostroke.text.template_files import read_sources
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
 from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.vocabularies.unfold import with_tokenizer
+
+if TYPE_CHECKING:
+    from twostroke.text.chat_template import ChatTemplate
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"
@@ -32,15 +39,31 @@ def name_of(folder: ModelFolder) -> str:
     return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
+def own_template(resolver: Resolver) -> Path | None:
+    """The file of --chat-template, which counts over the model's own template; None without it."""
+    asked = resolver.asked_value("chat_template")
+    return None if asked is None else Path(asked).expanduser()
+
+
+def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate | None]:
+    """What reads texts, and the template of conversations: the model's, or the one that is asked for."""
+    own = own_template(resolver)
+    template = chat_template.ChatTemplate.from_folder(folder, own) if read_sources(folder, own) else None
+    return Tokenizer.from_folder(folder, own), template
+
+
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """The embedded model, a folder, a GGUF file, or a hub id (downloaded). kept: where GGUF files are unfolded."""
+    """The embedded model, a folder, a GGUF file, or a hub id (downloaded).
+
+    kept: where GGUF files, and folders without tokenizer.json, are unfolded.
+    """
     if model in SHIPPED:
         return ModelFolder(SHIPPED[model](), model, None)
     found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
     if not found.path.is_file():
-        return found
+        return replace(found, path=with_tokenizer(found.path, kept))
     unfolded = unfold_file(found.path, kept)
     return replace(found, path=unfolded.folder, headers=unfolded.headers)
 

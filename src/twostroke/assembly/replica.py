@@ -62,7 +62,7 @@ def build_replica(
     require_generating(found.spec)
     if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
-    heart = assemble.build_heart(found, progress, say)
+    heart = assemble.build_heart(found, progress, say, serving=True)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)

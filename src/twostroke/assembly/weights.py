@@ -22,6 +22,7 @@ from twostroke.env import Machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
 from twostroke.quant.formats import STORED, format_choice, kv_warning
+from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
@@ -31,6 +32,7 @@ from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
 from twostroke.weights.quantized.kv_scales import kv_scale_sentence
 from twostroke.weights.stored import tell_stored
+from twostroke.weights.unread import tell_unread
 
 Progress = Callable[[int, int, str], None]
 Report = Callable[[str], None]
@@ -67,6 +69,7 @@ def load(
             warning = kv_warning(resolved["kv_format"])
             if warning is not None:
                 report(warning)
+            tell_unread(spec, checkpoint, resolved["speculate"] in INSIDE, report)
             scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
             if scales is not None:
                 report(scales)

@@ -1,4 +1,4 @@
-"""The files that ship inside the package: the embedded model `spark`, its drafts, and a text for calibration.
+"""The files that ship inside the package: the embedded model `spark`, its drafts, templates, a text for calibration.
 
 Knows: where they lie.
 Must not know: what is in them, or how a model folder is read.
@@ -32,3 +32,8 @@ def spark_eagle_path() -> Path:
 def calibration_text() -> str:
     """Plain English, questions with answers, Python, JSON and lists: what `twostroke quantize` measures inputs on."""
     return (_HERE / "calibration" / "text.txt").read_text(encoding="utf-8")
+
+
+def chat_template(name: str) -> str:
+    """A chat template for models whose folder has none: `name` is a file of templates/ without its ending."""
+    return (_HERE / "templates" / f"{name}.jinja").read_text(encoding="utf-8")

@@ -69,6 +69,11 @@ CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
 COLD_START = Case("the same, files not in memory", "start", {}, "s", higher=False)
 MEMORY = Case("peak memory", "memory", {}, "bytes", higher=False)
+ERROR = Case("error beside float32", "logprobs", {}, "nats", higher=False)
+KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
+SAME = Case("same best token as float32", "logprobs", {}, "share")
+FIDELITY = (ERROR, KL, SAME)
+"""What a published checkpoint is asked besides its speed; fidelity.py says what each figure is."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
@@ -143,6 +148,10 @@ def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
 
 def shown(value: float, unit: str) -> str:
     """A figure with its unit, short."""
+    if unit == "share":
+        return f"{value:.1%}"
+    if unit == "nats":
+        return f"{value:.4f}"
     if unit == "bytes":
         return f"{value / 1e9:.2f} GB"
     if unit == "s":

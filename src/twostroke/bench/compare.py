@@ -18,10 +18,12 @@ from typing import Any
 
 from twostroke.backends.cpu.limits import Limits, highest_limits, median_limits
 from twostroke.bench.busy import busy_programs
-from twostroke.bench.cases import COLD_START, MEMORY, NARROW, START, Bound, Case, narrow
+from twostroke.bench.cases import COLD_START, ERROR, FIDELITY, KL, MEMORY, NARROW, SAME, START, Bound, Case, narrow
 from twostroke.bench.evict import evict
+from twostroke.bench.fidelity import TOP
 from twostroke.bench.peers.peer import OURS, Peer
 from twostroke.bench.peers.session import Missing, PeerFault, Session
+from twostroke.bench.truth import Truth
 from twostroke.spec.formats import KVKind
 
 Note = Callable[[str], None]
@@ -79,7 +81,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every contestant is given."""
+    """What every contestant is given. model: a folder, or a GGUF file. vocabulary: random ids lie below it."""
 
     model: str
     threads: int
@@ -87,10 +89,12 @@ class Setup:
     sequences: int
     variables: Mapping[str, str]
     log_folder: Path
+    vocabulary: int = 50_000
 
 
 class Comparison:
-    """Runs the rounds. clock: seconds. measure: the machine's limits, now."""
+    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: what a published checkpoint says in
+    float32; None for random weights, of which no text is likely."""
 
     def __init__(
         self,
@@ -99,8 +103,10 @@ class Comparison:
         clock: Callable[[], float],
         note: Note,
         measure: Callable[[], Limits],
+        truth: Truth | None = None,
     ) -> None:
         self._setup, self._cases, self._clock, self._note, self._measure_limits = setup, cases, clock, note, measure
+        self._truth = truth
 
     def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
         """`rounds` turns of each contestant, in turn: what was found so far, after each of them. A fault of one case or
@@ -130,6 +136,20 @@ class Comparison:
             for case in contestant.asked(self._cases):
                 self._measure(session, column, case)
             column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
+            if self._truth is not None and ERROR.name not in column.values:
+                self._compare(session, column, self._truth)
+
+    def _compare(self, session: Session, column: Column, truth: Truth) -> None:
+        """Once: an engine's arithmetic is the same in each round."""
+        try:
+            heard = session.ask(ERROR.command, texts=truth.texts, top=TOP)
+        except Missing:
+            column.faults[ERROR.name] = "not offered"
+            return
+        found = truth.fidelity(heard)
+        for case, value in ((ERROR, found.error), (KL, found.kl), (SAME, found.same)):
+            column.values[case.name] = [value]
+        self._note(f"  {ERROR.name}: {found.error:.4f}, 99% within {found.p99:.3f}, of {found.positions} positions")
 
     def _session(self, contestant: Contestant, log: Path) -> Session:
         return Session(contestant.peer, contestant.python, self._setup.variables, log)
@@ -137,6 +157,7 @@ class Comparison:
     def _first_token(self, session: Session, contestant: Contestant) -> None:
         setup = self._setup
         sizes: dict[str, Any] = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+        sizes["vocabulary"] = setup.vocabulary
         if contestant.is_narrow:
             sizes["kv"] = contestant.kv.name.lower()
         session.ask("load", model=setup.model, weights=contestant.weights, **sizes)
@@ -185,8 +206,8 @@ class Comparison:
 
 
 def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | None:
-    """How many times better than the best of the others; None without others."""
-    if not others:
+    """How many times better than the best of the others; None without others, and where nothing is to be divided."""
+    if not others or not ours or not min(others):
         return None
     return ours / max(others) if case.higher else min(others) / ours
 
@@ -250,14 +271,19 @@ def rows(
         plain = [
             column for column in columns if column.contestant.weights == weights and not column.contestant.is_narrow
         ]
-        made += [_row(case, plain, bounds) for case in (*cases, START, COLD_START, MEMORY)]
+        asked_of_all = (*cases, START, COLD_START, MEMORY, *(case for case in FIDELITY if _has(plain, case)))
+        made += [_row(case, plain, bounds) for case in asked_of_all]
         for own in (
             column for column in columns if column.contestant.weights == weights and column.contestant.is_narrow
         ):
             beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
-            asked = own.contestant.asked(cases)
+            asked = [*own.contestant.asked(cases), *(case for case in FIDELITY if _has([own], case))]
             made += [replace(_row(case, beside, bounds), case=narrow(case)) for case in asked]
     return made
+
+
+def _has(columns: Sequence[Column], case: Case) -> bool:
+    return any(case.name in column.values for column in columns)
 
 
 def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:

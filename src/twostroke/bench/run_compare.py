@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ from typing import Any
 from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.bench import cases as case_room
 from twostroke.bench.cases import Bound, Case, is_file
-from twostroke.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.bench.comparison_text import text
 from twostroke.bench.figure import figure
+from twostroke.bench.natural_texts import MOST_TOKENS
 from twostroke.bench.peers.environment import own_python, python_of
 from twostroke.bench.peers.peer import OURS, find_peer
 from twostroke.bench.peers.session import Session
 from twostroke.bench.random_tensors import Progress
+from twostroke.bench.subject import Subject, find_subject, write_exact_file
+from twostroke.bench.truth import exact_truth
 from twostroke.env import process_environment, processor_name, read_machine
 from twostroke.models.common.registry import read_model
 from twostroke.program.model import Model
@@ -31,7 +34,6 @@ from twostroke.runner.folder import read_folder
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.hub.hub import resolve_model
 from twostroke.weights.json_file import read_object
 
 SEQUENCES = 32
@@ -42,8 +44,8 @@ ROOM_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compare. folder: a checkpoint, or None for random weights of `shape`. weights: int8, int4 or
-    types of GGUF files."""
+    """What to compare. folder: a checkpoint or a GGUF file, or None for random weights of `shape`. weights: int8, int4
+    or types of GGUF files; nothing for the usual."""
 
     shape: str
     folder: Path | None
@@ -99,32 +101,15 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
     ModelError; a line says how to install a peer that is missing."""
     machine = read_machine()
     peers_folder = asked.peers_folder or machine.cache_folder / "peers"
-    files = [kind for kind in asked.weights if is_file(kind)]
-    writer = _writer(files, peers_folder)
-    if asked.folder is None:
-        folder = write_checkpoint(asked.shape, shape_folder(asked.shape, machine.cache_folder), progress)
-    else:
-        folder = resolve_model(str(asked.folder), offline=True).path
-    spec = read_model(read_object(folder / "config.json"))
-    contestants = _contestants(asked, peers_folder, note)
-    meter = LimitMeter(asked.threads, clock)
-    longest = max(case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases)
-    longest = max(longest, *(case.arguments.get("tokens", 0) for case in asked.cases))
-    logs = machine.cache_folder / "compare"
-    logs.mkdir(parents=True, exist_ok=True)
-    setup = Setup(
-        model=str(folder.resolve()),
-        threads=asked.threads,
-        context=longest + ROOM_TOKENS,
-        sequences=SEQUENCES,
-        variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
-        log_folder=logs,
-    )
-    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
-
+    kinds = [kind for kind in asked.weights if is_file(kind)]
+    writer = _writer(kinds, peers_folder)
+    subject = find_subject(asked.folder, asked.shape, asked.weights, machine.cache_folder, progress)
+    spec = read_model(read_object(subject.folder / "config.json"))
+    contestants = _contestants(asked, subject, peers_folder, note)
+    setup = _setup(asked, subject, spec, machine.cache_folder)
     if writer is not None:
-        _write_files(setup, files, writer)
-    in_file = {kind: _spec_of(Path(f"{setup.model}-{kind}.gguf"), machine.cache_folder) for kind in files}
+        _write_files(setup, kinds, writer)
+    in_file = _specs_of_files(subject, kinds, spec, machine.cache_folder)
 
     def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
         kind = contestant.weights
@@ -132,17 +117,43 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
             return case_room.bound(case, in_file[kind], None, contestant.kv, found)
         return case_room.bound(case, spec, weight_format(kind), contestant.kv, found)
 
-    try:
+    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
+    with ExitStack() as closing:
+        truth = closing.enter_context(exact_truth(subject.folder, asked.threads)) if subject.has_texts else None
+        meter = LimitMeter(asked.threads, clock)
+        closing.callback(meter.close)
         limits = meter.measure()
         note(limits.words())
-        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1))
+        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1), truth)
         for columns in comparison.run(contestants, asked.rounds):
             found = tuple(rows(columns, asked.cases, limit))
             around = [each for column in columns for several in column.limits.values() for each in several]
             limits = highest_limits((limits, *around))
-            yield Result(folder.name, described, limits, max(column.turns for column in columns), found, tuple(columns))
-    finally:
-        meter.close()
+            turns = max(column.turns for column in columns)
+            yield Result(subject.name, described, limits, turns, found, tuple(columns))
+
+
+def _setup(asked: Asked, subject: Subject, spec: Model, cache_folder: Path) -> Setup:
+    needed = [case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases]
+    needed += [case.arguments.get("tokens", 0) for case in asked.cases]
+    needed += [MOST_TOKENS] * subject.has_texts
+    logs = cache_folder / "compare"
+    logs.mkdir(parents=True, exist_ok=True)
+    return Setup(
+        model=str(subject.model),
+        threads=asked.threads,
+        context=max(needed) + ROOM_TOKENS,
+        sequences=SEQUENCES,
+        variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
+        log_folder=logs,
+        vocabulary=spec.vocab_size,
+    )
+
+
+def _specs_of_files(subject: Subject, kinds: Sequence[str], spec: Model, cache_folder: Path) -> dict[str, Model]:
+    if subject.is_file:
+        return {subject.weights[0]: spec}
+    return {kind: _spec_of(Path(f"{subject.model}-{kind}.gguf"), cache_folder) for kind in kinds}
 
 
 def _spec_of(path: Path, cache_folder: Path) -> Model:
@@ -167,16 +178,21 @@ def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
             session.ask("prepare", model=setup.model, weights=kind)
 
 
-def _contestants(asked: Asked, peers_folder: Path, note: Note) -> list[Contestant]:
+def _contestants(asked: Asked, subject: Subject, peers_folder: Path, note: Note) -> list[Contestant]:
     pythons = []
     for peer in [find_peer(name) for name in asked.peers]:
         python = python_of(peers_folder, peer)
         if python is None:
             note(f"{peer.title} is not installed: twostroke bench peers install {peer.name}")
             continue
+        if peer.name == WRITER and subject.is_published and not subject.is_file:
+            why = write_exact_file(subject)
+            if why is not None:
+                note(f"{peer.title} is left out: {why}")
+                continue
         pythons.append((peer, python))
     made = []
-    for weights in asked.weights:
+    for weights in subject.weights:
         made += [Contestant(OURS, own_python(), weights, kv) for kv in (KVKind.BF16, KVKind.INT8)]
         made += [
             Contestant(peer, python, weights) for peer, python in pythons if not is_file(weights) or peer.name == WRITER

@@ -21,7 +21,7 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_fl
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
-from twostroke.options import ENGINE_OPTIONS
+from twostroke.options import BY_NAME, ENGINE_OPTIONS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Delta, Timings
 
@@ -35,7 +35,7 @@ HELP = (
 @click.argument("model", default="spark")
 @click.option("--system", default=None, help="System message.")
 @sampling_flags
-@option_flags(ENGINE_OPTIONS)
+@option_flags((*ENGINE_OPTIONS, BY_NAME["chat_template"]))
 @click.option("--explain", is_flag=True, help="Say after each answer what its time went to, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line: an answer, a note or an error.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")

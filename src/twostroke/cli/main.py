@@ -21,8 +21,8 @@ from twostroke.cli.shared.command import (
     print_error,
     require_addresses,
 )
-from twostroke.cli.shared.streams import checked_arguments, open_missing_streams, prepare_streams
-from twostroke.env import address_space_bytes
+from twostroke.cli.shared.streams import checked_arguments, in_utf8, open_missing_streams, prepare_streams
+from twostroke.env import address_space_bytes, settle_home
 from twostroke.types.errors import InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -78,6 +78,9 @@ class LazyGroup(SuggestingGroup):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         """Run as click does, also where standard streams are closed or full, or arguments are not text."""
+        if args is None:
+            in_utf8()
+        settle_home()
         open_missing_streams()
         prepare_streams()
         try:

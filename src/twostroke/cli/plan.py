@@ -16,7 +16,7 @@ from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
 from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, reading
-from twostroke.options import parse_bytes
+from twostroke.option_values import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def command(
 
     MODEL is a folder, a GGUF file, a hub id or `spark`; only its config.json is read or downloaded (a GGUF file whole).
     Without --hardware the plan is for this machine, as `twostroke doctor` measured it (it is measured now where it
-    never was). With --tensor-parallel or --pipeline-parallel: what each process needs, and what they exchange. The
-    exit code is 4 where not even one sequence fits.
+    never was, and guessed where it is too busy for that). With --tensor-parallel or --pipeline-parallel: what each
+    process needs, and what they exchange. The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place

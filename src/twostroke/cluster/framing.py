@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
+from twostroke.types.decoders import msgpack_decoder
 from twostroke.wire.frames import Frame
 
 MAX_FRAME_BYTES = 64 << 20
@@ -23,7 +23,7 @@ class WireError(ValueError):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Frame)
+_decoder = msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:

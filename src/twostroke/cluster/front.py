@@ -130,8 +130,9 @@ class FrontStepper:
         return self._selector.fileno()
 
     def gauges(self) -> Gauges:
-        """The sums over all replicas. Requests that no replica has yet count as waiting. Any thread may ask."""
-        loads = [member.load for member in self.fleet.members]
+        """The sums over all replicas; totals hold those that have left, too. Requests that no replica has yet count as
+        waiting. Any thread may ask."""
+        loads, counted = [member.load for member in self.fleet.members], self.fleet.totals.sum
         total: dict[str, Any] = {
             "running": sum(load.running for load in loads),
             "waiting": sum(load.waiting for load in loads) + self.fleet.num_waiting,
@@ -139,9 +140,10 @@ class FrontStepper:
             "pages_used": sum(load.pages_used for load in loads),
             "pages_cached": sum(load.pages_cached for load in loads),
             "waste_tokens": sum(load.waste_tokens for load in loads),
-            "preemptions_total": sum(load.preemptions for load in loads),
-            "prefix_query_tokens": sum(load.query_tokens for load in loads),
-            "prefix_hit_tokens": sum(load.hit_tokens for load in loads),
+            "preemptions_total": counted.preemptions,
+            "prefix_query_tokens": counted.query_tokens,
+            "prefix_hit_tokens": counted.hit_tokens,
+            "guesses": counted.guesses,
         }
         return Gauges(**total)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
@@ -17,6 +16,7 @@ from twostroke.cost.work_table import WorkTable
 from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.spec.hardware import HardwareSpec
 from twostroke.types.errors import ConfigError
+from twostroke.types.made_once import made_once
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class WhatIf:
             return f"{self.machine.title}, as `twostroke doctor` measured it"
         return f"{self.machine.title} ({self.machine.source})"
 
-    @cached_property
+    @made_once
     def now(self) -> StepCost:
         """The cost of steps as the engine runs. Raises ConfigError where the machine was not measured with these
         formats."""

@@ -108,6 +108,10 @@ class AsyncEngine:
         """Raise what `stream` would raise for this prompt before its first piece."""
         self._session.check(prompt)
 
+    def room(self, prompt_tokens: int) -> int:
+        """The output tokens that a prompt of this length leaves room for; below 1 where it does not fit."""
+        return self._session.limits.most_tokens - prompt_tokens
+
     async def prepare(self, prompt: Prompt) -> Prompt:
         """What `stream` does first: check, and compile the grammar. Raises InvalidRequest, Overloaded."""
         self._session.check(prompt)

@@ -62,6 +62,11 @@ class EngineLimits(Struct, frozen=True):
             )
         return self._fit_pool(length, asked, prompt.params.min_tokens)
 
+    @property
+    def most_tokens(self) -> int:
+        """Prompt and output of one sequence that runs alone."""
+        return min(self.context_tokens, self.pool_tokens)
+
     def _check_task(self, prompt: Prompt) -> None:
         if (prompt.pooling is None) is (self.task is Task.GENERATE):
             return
@@ -91,7 +96,7 @@ class EngineLimits(Struct, frozen=True):
         return 0
 
     def _fit_pool(self, length: int, asked: int | None, min_tokens: int) -> int:
-        room = min(self.context_tokens, self.pool_tokens) - length
+        room = self.most_tokens - length
         needed = max(1, min_tokens) if asked is None else asked
         if needed > room:
             if self.context_tokens <= self.pool_tokens:
@@ -99,12 +104,16 @@ class EngineLimits(Struct, frozen=True):
                     f"min_tokens {min_tokens:,} is more than the {room:,} tokens of room after the prompt.",
                     param="min_tokens",
                 )
-            raise InvalidRequest(
+            error = ContextLengthExceeded(
                 f"The request needs {length + needed:,} tokens of KV memory, and the whole pool has "
                 f"{self.pool_tokens:,}.",
                 param="max_tokens" if asked is not None else "prompt",
+                code="context_length_exceeded",
                 fix="Shorten the request, or start the engine with more --kv-memory.",
             )
+            if room < 1:
+                error.prompt_tokens, error.most_tokens = length, self.pool_tokens
+            raise error
         return room if asked is None else asked
 
     def _check_ids(self, prompt: Prompt) -> None:

@@ -27,6 +27,7 @@ from twostroke.fleet.ledger import FrontLedger
 from twostroke.fleet.moving import Placed, Sooner, place_split, place_whole
 from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
 from twostroke.fleet.stream import FleetStream
+from twostroke.fleet.totals import FleetTotals
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
@@ -70,6 +71,7 @@ class ReplicaFleet:
         self.ledger = FrontLedger()
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
+        self.totals = FleetTotals()
         self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
         self._next = itertools.count(1)
         self._now = 0.0
@@ -154,6 +156,7 @@ class ReplicaFleet:
             events = self._news(member, frame)
         elif isinstance(frame, Beat):
             member.load, member.draining = frame.load, frame.draining
+            self.totals.heard(member.instance, frame.load)
         elif isinstance(frame, Refused):
             events = self._refused(member, frame)
         self._place_waiting()
@@ -186,6 +189,7 @@ class ReplicaFleet:
 
     def _news(self, member: FleetMember, news: StepNews) -> list[Event]:
         now, member.load = self._now, news.load
+        self.totals.heard(member.instance, news.load)
         events: list[Event] = []
         for each in news.events:
             member.output_tokens += isinstance(each, WireToken)

@@ -1,4 +1,4 @@
-"""What a plan is made for: this machine as measured, or an entry of the catalogue.
+"""What a plan is made for: this machine as measured or as guessed, or an entry of the catalogue.
 
 Knows: HardwareSpec, Calibration, what each can hold and do at most.
 Must not know: models, objectives.
@@ -10,10 +10,12 @@ import re
 from dataclasses import dataclass
 
 from twostroke.cost.calibration import Calibration
+from twostroke.cost.exchange import LinkRates
 from twostroke.spec.formats import WeightKind
 from twostroke.spec.hardware import HardwareClass, HardwareSpec, find_hardware
 from twostroke.spec.hardware_catalogue import CATALOGUE
-from twostroke.types.errors import ConfigError
+from twostroke.spec.hardware_guess import GUESSED_BYTES_PER_S, GUESSED_MEETING_S
+from twostroke.types.errors import ConfigError, TwostrokeError
 
 MAX_DEVICES = {HardwareClass.GPU: 8, HardwareClass.APPLE: 1, HardwareClass.CPU: 2, HardwareClass.PC: 1}
 STEP_TOKENS = {
@@ -23,13 +25,16 @@ STEP_TOKENS = {
     HardwareClass.PC: 512,
 }
 HERE_STEP_TOKENS = 512
+MEASURE = "twostroke doctor --fresh"
+"""The command that measures this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """memory_bytes: of all devices together, or what is available here now. step_tokens: a step's token budget.
 
-    read_bytes_per_s: peak of the catalogue, or measured here.
+    read_bytes_per_s: peak of the catalogue, or measured here. link: how processes of this machine exchange; None where
+    nobody knows.
     """
 
     name: str
@@ -39,6 +44,7 @@ class Target:
     read_bytes_per_s: float
     step_tokens: int
     assumptions: tuple[str, ...]
+    link: LinkRates | None = None
 
     @property
     def is_gpu(self) -> bool:
@@ -78,8 +84,22 @@ def here_target(calibration: Calibration, available_bytes: int) -> Target:
     if calibration.disturbed:
         taken = f"{calibration.others_share:.0%} of the cores"
         said.append(f"other programs took {taken} meanwhile: `twostroke doctor --fresh` will find a faster machine")
-    read = calibration.read_bytes_per_s
-    return Target("here", "this machine", calibration, available_bytes, read, HERE_STEP_TOKENS, tuple(said))
+    read, exchange = calibration.read_bytes_per_s, calibration.exchange
+    words = "as `twostroke doctor` measured it here, through memory that processes share"
+    link = None if exchange is None else LinkRates(exchange.meeting_s, exchange.bytes_per_s, words)
+    return Target("here", "this machine", calibration, available_bytes, read, HERE_STEP_TOKENS, tuple(said), link)
+
+
+def guessed_target(guess: HardwareSpec, available_bytes: int, why: TwostrokeError) -> Target:
+    """This machine where it could not be measured. why: what kept the doctor from it."""
+    reason = " ".join(each for each in (why.what, why.why) if each)
+    said = (
+        f"this machine was not measured, so all its times follow from a guess. {reason} `{MEASURE}` measures it",
+        f"{guess.title}: {guess.source}; the guess errs to the slow side",
+    )
+    link = LinkRates(GUESSED_MEETING_S, GUESSED_BYTES_PER_S, f"as a guess, not measured; `{MEASURE}` measures it")
+    read = guess.read_bytes_per_s
+    return Target("here", "this machine, not measured", guess, available_bytes, read, HERE_STEP_TOKENS, said, link)
 
 
 def named_target(asked: str) -> Target:

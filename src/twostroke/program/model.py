@@ -29,7 +29,8 @@ class CommonFacts:
     that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
     has in its place. stacks: of experts, in some checkpoints. zeros: endings of names of tensors that are zero where a
-    checkpoint lacks them.
+    checkpoint lacks them. copies: beginnings of names that may be there a second time, each with what the program reads
+    in its place; the numbers must be the same.
     """
 
     vocab_size: int
@@ -44,6 +45,7 @@ class CommonFacts:
     stored_prefixes: tuple[tuple[str, str], ...] = ()
     stacks: tuple[ExpertStack, ...] = ()
     zeros: tuple[str, ...] = ()
+    copies: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from twostroke.types.decoders import msgpack_decoder
+
 RANKS_VERSION = 5
 
 
@@ -111,7 +113,7 @@ class RankRows(msgspec.Struct, tag=True, frozen=True):
 
 
 Frame = RankBegin | RankJoin | RankReady | RankFailed | RankStep | RankRows | RankAsk | RankHere | RankWaited
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Frame)
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:

@@ -30,6 +30,7 @@ from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
+from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 from twostroke.wire.frames import (
     Assignment,
     Frame,
@@ -101,6 +102,7 @@ class ReplicaCore:
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
+        self._guesses = NO_GUESSES
         self._token_s, self._predicted_s = 0.0, -math.inf
 
     @property
@@ -235,6 +237,7 @@ class ReplicaCore:
             hit_tokens=gauges.prefix_hit_tokens,
             waste_tokens=gauges.waste_tokens,
             page_rate=self.page_rate,
+            guesses=self._guesses,
         )
 
     def _ask_probe(self) -> None:
@@ -248,6 +251,7 @@ class ReplicaCore:
         """Learn from a step's time before it is committed, and note the sequences that it computed for the first
         time."""
         self._ledger.step(plan, result, begin_s, commit_s)
+        self._guesses = self._guesses.plus(guesses_of(plan, result))
         self._step_s = commit_s - begin_s
         if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, self._step_s, commit_s)

@@ -22,7 +22,7 @@ from twostroke.retrieval.dense_steps import DenseStep, read_dense_step
 from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Pooling
-from twostroke.weights.json_file import parse_object, read_bytes, read_object
+from twostroke.weights.json_file import parse_object, read_bytes, read_object, without_mark
 
 MODULES = "modules.json"
 PROMPTS = "config_sentence_transformers.json"
@@ -132,7 +132,7 @@ def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None
 
 def _steps(folder: Path) -> list[tuple[str, str]]:
     """(kind, folder) of each step, in order."""
-    raw: Any = parse_object(b'{"steps": ' + read_bytes(folder / MODULES) + b"}", MODULES)["steps"]
+    raw: Any = parse_object(b'{"steps": ' + without_mark(read_bytes(folder / MODULES)) + b"}", MODULES)["steps"]
     found = []
     for item in raw if isinstance(raw, list) else [None]:
         fields = Fields(item if isinstance(item, dict) else {}, MODULES)

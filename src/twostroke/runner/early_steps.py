@@ -18,7 +18,7 @@ from twostroke.types.request import Request
 
 NOT_KNOWN_YET = 0
 """In place of a token that is on the device: a token that every vocabulary has."""
-STEADY = (None, Hold.SEQUENCES, Hold.PAGES)
+STEADY = (None, Hold.SEQUENCES, Hold.PAGES, Hold.CALL)
 """Why requests wait where the next step admits none, unless a sequence ends."""
 
 

@@ -16,7 +16,8 @@ from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence,
 
 class PlanInWork(Struct):
     """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
-    made_room: the sequences preempted since the last plan, before this one was begun."""
+    made_room: the sequences preempted since the last plan, before this one was begun. held_calls: groups of which
+    no further sequence may enter."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
@@ -24,6 +25,7 @@ class PlanInWork(Struct):
     planned: dict[str, PlannedSequence] = field(default_factory=dict)
     preempted: list[Preemption] = field(default_factory=list)
     made_room: tuple[Preemption, ...] = ()
+    held_calls: frozenset[str] = frozenset()
 
     def plan(self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES) -> Plan:
         """The plan, now that all are in."""

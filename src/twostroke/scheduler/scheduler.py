@@ -26,6 +26,7 @@ from twostroke.scheduler.limits.limits import (
     WholePrompts,
 )
 from twostroke.scheduler.misses import MissReasons
+from twostroke.scheduler.places import Places
 from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.scheduler.queues import Queues
@@ -34,7 +35,7 @@ from twostroke.scheduler.steering import Steering
 from twostroke.scheduler.under_way import UnderWay
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
-from twostroke.types.plan import Copies, Hold, Plan, PlannedSequence, Preemption, Role
+from twostroke.types.plan import PASSED_BY, Copies, Hold, Plan, PlannedSequence, Preemption, Role
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
@@ -55,15 +56,12 @@ class Scheduler:
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
-        self._siblings = SiblingRule(cache.page_tokens)
+        self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
         self._misses = MissReasons(cache)
         self.steering = Steering(cache, self._queues, self._give_up)
         self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
-        self._num_added = 0
-        self._num_steps = 0
-        self._preemptions = 0
-        self._query_tokens = 0
-        self._hit_tokens = 0
+        self._num_added = self._num_steps = self._preemptions = 0
+        self._query_tokens = self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
         # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
@@ -125,14 +123,14 @@ class Scheduler:
         return plan
 
     def _plan(self, now: float) -> Plan | None:
-        queues = self._queues
+        queues, held_calls = self._queues, self._places.make(self._queues, self._give_up)
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
         decoding, share = self.under_way.turn(all_decoding)
         # What guesses learns from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
-        step = PlanInWork(now, drafts=drafts, made_room=made_room)
+        step = PlanInWork(now, drafts=drafts, made_room=made_room, held_calls=held_calls)
         for sequence in decoding:
             if len(step.planned) == share:
                 break
@@ -158,7 +156,7 @@ class Scheduler:
                 break  # all others wait
             elif may_run:
                 held = (Hold.PAGES if step.preempted else self._enter(sequence, step)) or held
-                may_run = held is None or held is Hold.SIBLING
+                may_run = held in PASSED_BY
         if load.full and may_run and queues.waiting:
             held = self._why_full(step)
         self._policy.planned(load, queues)
@@ -274,7 +272,9 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or say why not. Those behind it then wait too, unless it waits for a sibling."""
+        """Let a waiting sequence run, or say why not. Those after it then wait too, but for PASSED_BY."""
+        if sequence.request.group_id in step.held_calls:
+            return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:
             return Hold.SEQUENCES
         if step.load.num_tokens >= self._limits.max_step_tokens:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from twostroke.adapters.shelf import AdapterShelf
 from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.gate.decode import body_kind
 from twostroke.types.errors import ConfigError, InvalidRequest
 
 NOT_ALLOWED = Problem(
@@ -24,6 +25,7 @@ NOT_ALLOWED = Problem(
 )
 
 
+@body_kind
 class LoadRequest(msgspec.Struct, kw_only=True):
     """lora_path: a folder in the server's folder of adapters. load_inplace: in place of one of the same name."""
 
@@ -32,6 +34,7 @@ class LoadRequest(msgspec.Struct, kw_only=True):
     load_inplace: bool | None = None
 
 
+@body_kind
 class UnloadRequest(msgspec.Struct, kw_only=True):
     """lora_int_id: vLLM's second name of an adapter, which is not needed."""
 

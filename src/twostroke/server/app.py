@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from twostroke.server.api.adapter_routes import adapter_routes
+from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
@@ -37,9 +38,11 @@ from twostroke.server.api.schema import ChatRequest, CompletionRequest
 from twostroke.server.api.shape import Shape
 from twostroke.server.api.shapes.chat import ChatShape
 from twostroke.server.api.shapes.completion import CompletionShape
+from twostroke.server.api.shapes.late_refusal import StreamRefused, failed_stream
 from twostroke.server.api.shapes.messages import MessagesShape
 from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
+from twostroke.server.api.sse import line_json
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
@@ -56,6 +59,8 @@ from twostroke.server.errors import (
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.gate.one_path import OnePath
+from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate, client_of
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
@@ -74,7 +79,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """The app, behind the gate (Host, Origin, key) and the boundary (request id, last net).
+    """The app, behind the gate (Host, Origin, key), one form of paths, the boundary (request id, last net), and CORS.
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -93,9 +98,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    return Boundary(
-        Gate(app, parts.api_key, parts.loopback_only), parts.metrics, parts.new_id, parts.listeners, parts.wall_clock
-    )
+    gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
+    return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
@@ -144,15 +148,17 @@ def _generate(
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
-    def checked(body: bytes) -> Call:
+    def checked(body: bytes) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
-        return replace(read(body, parts), ignored_fields=ignored)
+        try:
+            return replace(read(body, parts), ignored_fields=ignored)
+        except StreamRefused as refused:
+            return failed_stream(refused, parts)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            read_call = await parts.lanes.run(len(body), checked, body)
-            call = salted(read_call, client_of(request.scope))
-        return answer(call, parts)
+            found = await parts.lanes.run(len(body), checked, body)
+        return found if isinstance(found, Response) else answer(salted(found, client_of(request.scope)), parts)
 
     return endpoint
 
@@ -167,11 +173,12 @@ def _chat_shape(call: Call, parts: ServerParts) -> Shape:
     return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
 
 
-def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any]]) -> Endpoint:
+def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any] | Response]) -> Endpoint:
     """An answer made of the body alone, and written as JSON, in a worker thread."""
 
     def answer(body: bytes) -> Response:
-        return _json(make(body, parts))
+        made = make(body, parts)
+        return made if isinstance(made, Response) else _json(made)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
@@ -187,8 +194,11 @@ def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     return endpoint
 
 
-def _counted(body: bytes, parts: ServerParts) -> dict[str, Any]:
-    return {"input_tokens": count_tokens(body, parts)}
+def _counted(body: bytes, parts: ServerParts) -> Response:
+    count, warnings = count_tokens(body, parts)
+    response = _json({"input_tokens": count})
+    response.raw_headers += said_of((), warnings)
+    return response
 
 
 def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:
@@ -264,7 +274,7 @@ def _version(parts: ServerParts) -> Endpoint:
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(line_json(value), status, media_type="application/json")
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.heap import keep_little
 from twostroke.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
 from twostroke.server.facts import Listener
@@ -26,6 +27,7 @@ from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.forecast import Forecast, Listeners, Room
 from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
 from twostroke.server.parts import Limits, ServerParts
@@ -34,6 +36,8 @@ from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
+from twostroke.text.talk.ask import asked_format
+from twostroke.text.talk.find import find_format
 from twostroke.types.errors import ConfigError
 
 
@@ -53,10 +57,12 @@ def build_server(
     forecast = _forecast(found)
     quarantine = Quarantine(notes)
     witness = None if notes is None else quarantine
-    heart = assemble.build_heart(found, progress, assemble.print_report, Listeners(metrics, forecast), witness)
+    listening = Listeners(metrics, forecast)
+    heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, serving=True)
     resolved = heart.resolved
     if heart.adapters is not None:
-        heart.adapters.reserve(resolved["served_name"])
+        for name in (resolved["served_name"], *resolved["other_names"]):
+            heart.adapters.reserve(name)
     engine = AsyncEngine(heart.stepper, alarm=heart.stepper.alarm)
 
     def wait_s(requests: int, tokens: int) -> float:
@@ -115,8 +121,13 @@ def _forecast(found: assemble.Found) -> Forecast:
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    if own.get("template") is not None:
+        asked = (resolved["tool_format"], resolved["reasoning_format"])
+        own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
     return ServerParts(
         served_name=resolved["served_name"],
+        other_names=resolved["other_names"],
+        reach=Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
@@ -124,6 +135,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
+        client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
         drain_s=resolved["drain"],
         special_texts=read_special_tokens(folder).texts,
         **own,

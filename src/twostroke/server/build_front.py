@@ -21,7 +21,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Session
 from twostroke.env import asked_by_environment
-from twostroke.heap import keep_little
+from twostroke.heap import keep_little, trim
 from twostroke.sampling.random_draw import sibling_seed
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
@@ -59,7 +59,8 @@ def build_front(
     resolver = Resolver(asked)
     folder = assemble_folders.locate(model, resolver.asked_value("revision"))
     spec = require_generating(read_for_task(resolver, folder.path, None)[0])
-    tokenizer = Tokenizer.from_folder(folder.path)
+    template_file = assemble_folders.own_template(resolver)
+    tokenizer = Tokenizer.from_folder(folder.path, template_file)
     generation = read_generation_defaults(folder.path)
     found = assemble_folders.name_of(folder)
     resolve_server(resolver, found)
@@ -73,6 +74,7 @@ def build_front(
     resolved = resolver.resolved()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
+    grammars.prepare(trim)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,
@@ -91,7 +93,7 @@ def build_front(
         forecast.wait_s,
         engine=LoopEngine(stepper),
         tokenizer=tokenizer,
-        template=ChatTemplate.from_folder(folder.path),
+        template=ChatTemplate.from_folder(folder.path, template_file),
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),

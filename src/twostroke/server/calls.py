@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twostroke.server.api.tool_use import ToolUse
-from twostroke.text.turn import Turn, TurnForm
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.reader import TurnReader
 from twostroke.types.output import Prompt
+
+PLAIN = Format("plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +23,10 @@ class Call:
     """prompts: one for chat. n: completions of each. echoes: text put before each completion of prompt i, or None.
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
-    a chat answer. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat it.
-    progress: report how far the first prompt is. legacy_functions: calls are sent as `function_call`.
-    ignored_fields: of the request, without a meaning here. model: as the client named it.
+    a chat answer. earlier_calls: of tools, in the conversation. grammar_field: the client's name for the grammar.
+    asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
+    legacy_functions: calls are sent as `function_call`. ignored_fields: of the request, without a meaning here.
+    warnings: what was changed in the request. model: as the client named it.
     """
 
     response_id: str
@@ -33,14 +38,16 @@ class Call:
     include_usage: bool
     continuous_usage: bool = False
     echoes: tuple[str, ...] | None = None
-    form: TurnForm = TurnForm()
+    form: Format = PLAIN
     tools: ToolUse = ToolUse()
     rendered_end: str = ""
+    earlier_calls: int = 0
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
     progress: bool = False
     legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     model: str = ""
 
     @property
@@ -63,11 +70,14 @@ class Call:
         """True where log probabilities of the prompt are part of the answer."""
         return self.echoes is not None and self.logprobs is not None
 
-    def new_turn(self) -> Turn:
+    def new_turn(self) -> TurnReader:
         """A machine for one choice of a chat answer."""
-        return Turn(self.form, self.tools.schemas, self.rendered_end)
+        return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
 
-    def new_call_id(self, fresh: str) -> str:
-        """The id of a tool call, in the form that the model's own template takes back."""
-        style = self.tools.style
-        return style.call_id_prefix + fresh[: style.call_id_characters]
+    def new_counting_turn(self) -> TurnReader | None:
+        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        return self.new_turn() if self.form.thinks else None
+
+    def new_call_id(self, fresh: str, name: str, place: int) -> str:
+        """The id of a tool call, in the form that the model's own template takes back. place: among those of a turn."""
+        return self.form.ids.new(fresh, name, self.earlier_calls + place)

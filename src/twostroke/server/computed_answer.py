@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from twostroke.server.api.shapes.retrieval import WholeShape
+from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
 from twostroke.server.parts import ServerParts
 from twostroke.server.stream import Answer
@@ -25,4 +24,4 @@ class ComputedAnswer(Answer):
         self._rows, self._lanes = shape.rows, parts.lanes
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
-        return await self._lanes.run(sum(map(len, self._rows)), lambda: msgspec.json.encode(made()))
+        return await self._lanes.run(sum(map(len, self._rows)), lambda: line_json(made()))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
+from twostroke.server.api.sse import line_json
 from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
@@ -36,7 +36,10 @@ SERVER = "server_error"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A status and the four parts of OpenAI's error object."""
+    """A status and the four parts of OpenAI's error object.
+
+    messages_text: what Anthropic's clients look for, where that is not `message`.
+    """
 
     status: int
     message: str
@@ -44,16 +47,17 @@ class Problem:
     param: str | None = None
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    messages_text: str | None = None
 
     def body(self) -> bytes:
         """JSON; all four keys are always there."""
-        return msgspec.json.encode(
+        return line_json(
             {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
         )
 
     def response(self, path: str = "") -> Response:
         """The problem as an HTTP response, in the form of the API at this path."""
-        body = msgspec.json.encode(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
+        body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 
@@ -95,7 +99,7 @@ BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="
 def messages_problem(problem: Problem) -> dict[str, Any]:
     """Anthropic's error object."""
     kind = _MESSAGES_KINDS.get(problem.status, "api_error" if problem.status >= 500 else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+    return {"type": "error", "error": {"type": kind, "message": problem.messages_text or problem.message}}
 
 
 _MESSAGES_KINDS = {
@@ -118,6 +122,26 @@ def refused(error: Overloaded) -> Problem:
 def body_too_large(limit_bytes: int) -> Problem:
     """The problem with status 413 that states the limit."""
     return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
+
+
+def too_long(error: ContextLengthExceeded) -> Problem:
+    """The problem in the words that agents look for, in order to shorten the conversation: Anthropic's and OpenAI's.
+
+    Numbers are written without commas, as the clients read them.
+    """
+    found, most = error.prompt_tokens, error.most_tokens
+    more = "" if error.exact else " or more"
+    what = error.param if error.param in ("messages", "prompt") else "input"
+    return Problem(
+        400,
+        f"This model's maximum context length is {most} tokens. However, your {what} resulted in {found} tokens"
+        f"{more}: the input exceeds the context window of this model. Please reduce the length of the {what} to at "
+        f"most {most - 1} tokens, so that there is room for an answer.",
+        param=error.param,
+        code="context_length_exceeded",
+        messages_text=f"prompt is too long: {found} tokens > {most - 1} maximum"
+        + ("" if error.exact else " (it has so many tokens or more)"),
+    )
 
 
 def unknown_model(asked: str, served: str) -> Problem:
@@ -175,6 +199,8 @@ def problem_of(error: Exception) -> Problem:
     """The table. What is not foreseen becomes a coded 500 without the exception's text."""
     if isinstance(error, HttpProblem):
         return error.problem
+    if isinstance(error, ContextLengthExceeded) and error.prompt_tokens:
+        return too_long(error)
     if isinstance(error, ContextLengthExceeded):
         return Problem(400, str(error), param=error.param, code="context_length_exceeded")
     if isinstance(error, InvalidRequest):

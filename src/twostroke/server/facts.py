@@ -37,6 +37,7 @@ class RequestFacts:
     finish_reasons: tuple[str, ...] = ()
     timings: Timings | None = None
     ignored_fields: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Listener(Protocol):

@@ -20,16 +20,20 @@ from twostroke.engine.async_engine import AsyncEngine
 from twostroke.retrieval.embedder import Embedder
 from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
+from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BodyBudget
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.format import Format
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
 
@@ -48,8 +52,9 @@ class Limits(Struct, frozen=True):
     """Caps that hold before any work is done for a request (the queue's are the door's).
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
-    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may leave a write
-    unread before its request is dropped. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
+    nothing of an answer before its request is dropped; crowded_s: the same where its own buffer is full and others wait
+    for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
@@ -59,6 +64,7 @@ class Limits(Struct, frozen=True):
     deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
+    crowded_s: float = 1.0
     body_idle_s: float = 30.0
     body_s: float = 120.0
     header_s: float = 10.0
@@ -81,10 +87,12 @@ class ServerParts:
     wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
     special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
     door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
-    fields: what is said of fields that are not known. drain_s: for what runs, after a signal.
+    fields: what is said of fields that are not known. client_lines: which lines of clients are no text for the model.
+    drain_s: for what runs, after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
-    what makes prompts of texts; both None where the model generates text.
+    what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
+    other_names: further names of the model. format: how the model writes its turns.
     """
 
     engine: AsyncEngine
@@ -104,6 +112,7 @@ class ServerParts:
     bodies: BodyBudget = field(default_factory=BodyBudget)
     lanes: Lanes = field(default_factory=Lanes)
     fields: FieldCheck = field(default_factory=FieldCheck)
+    client_lines: ClientLines = field(default_factory=ClientLines)
     drain_s: float = 30.0
     quarantine: Quarantine = field(default_factory=Quarantine)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
@@ -117,6 +126,14 @@ class ServerParts:
     reranker: Reranker | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
+    format: Format = FORMATS["hermes"]
+    reach: Reach = field(default_factory=Reach)
+    other_names: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model itself, the one for messages first."""
+        return (self.served_name, *self.other_names)
 
     @property
     def task(self) -> Task:

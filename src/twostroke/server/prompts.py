@@ -15,36 +15,42 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from twostroke.server.api.grammar import AskedGrammar, grammar_of
+from twostroke.server.api.changed.room import within_room
+from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
-from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
 from twostroke.server.api.reasoning_effort import with_effort
 from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
+    CheckedChat,
     CompletionRequest,
     GenerationRequest,
     checked_chat,
     read_completion,
 )
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
-from twostroke.server.calls import Call
+from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.quoting import Quoting, Rendered
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.offer import with_tools
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.prompt import with_tools
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
 _T = TypeVar("_T")
 DEFAULT_COMPLETION_TOKENS = 16
+ANY_SEED = -1
+"""What clients of other servers send for a seed that is drawn anew."""
 RENDERED_END_CHARACTERS = 64
 _PLAIN_FIELDS = (
     "temperature",
@@ -77,71 +83,80 @@ def salted(call: Call, client: str) -> Call:
 
 def chat_call(body: bytes, parts: ServerParts) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = decode(body, ChatRequest)
+    request, notes = decode(body, ChatRequest), Notes()
     if not to_tools(request):
-        return call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+        return call_of_chat(checked_chat(request, parts.limits.json_depth, notes), parts, "chatcmpl-")
     try:
-        call = call_of_chat(checked_chat(request, parts.limits.json_depth), parts, "chatcmpl-")
+        call = call_of_chat(checked_chat(request, parts.limits.json_depth, notes), parts, "chatcmpl-")
     except InvalidRequest as error:
         raise in_old_words(error) from None
     return replace(call, legacy_functions=True)
 
 
 def call_of_chat(
-    request: ChatRequest, parts: ServerParts, prefix: str, *, prefill: str = "", asked: Any = None
+    checked: CheckedChat, parts: ServerParts, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
     """A chat request from whatever API. prefix: of the answer's id. prefill: how the answer begins.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
-    template = _template_for(request, parts)
+    request, notes = checked.request, checked.notes
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
-    tools = tool_use(request, template.form, parts.tokenizer)
-    form = _form_of(grammar_of(request), tools)
+    tools = tool_use(checked)
+    prompt = _render(checked, tools, parts, prefill)
+    rendered_end = prompt.text[-RENDERED_END_CHARACTERS:]
+    special_id = special_ids_of(parts.tokenizer)
+    form = grammar_of(request)
+    notes.add_all(form.not_held)
+    if not (prefill or request.continue_final_message):
+        form = after_thought(form, parts.format.thought, prompt.text, special_id)
+    form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
     params = _params(request, logprobs, request.max_tokens, form, parts)
-    prompt = _render(request, tools, template, parts.tokenizer, prefill)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
+    params = within_room(params, parts.engine.room(len(token_ids)), notes)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
-    shown = _shown(template.form, tools, parts.tokenizer)
+    shown = _shown(parts.format, tools, parts.tokenizer)
     return replace(
         call,
         prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
-        form=_turn_form(template.form, tools, form),
+        form=_turn_form(parts.format, tools, form),
         tools=tools,
-        rendered_end=prompt.text[-RENDERED_END_CHARACTERS:],
+        rendered_end=rendered_end,
+        earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
         asked=asked,
+        warnings=notes.texts,
     )
 
 
-def prompt_of_chat(request: ChatRequest, parts: ServerParts, prefill: str = "") -> Rendered:
+def prompt_of_chat(checked: CheckedChat, parts: ServerParts, prefill: str = "") -> Rendered:
     """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
-    template = _template_for(request, parts)
-    return _render(request, tool_use(request, template.form, parts.tokenizer), template, parts.tokenizer, prefill)
+    return _render(checked, tool_use(checked), parts, prefill)
 
 
-def _render(
-    request: ChatRequest, tools: ToolUse, template: ChatTemplate, tokenizer: Tokenizer, prefill: str
-) -> Rendered:
+def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: str) -> Rendered:
     """Control tokens in what the client wrote are quoted, unless it asks for them.
 
     continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
     """
-    quoting = Quoting() if request.parse_special else tokenizer.quoting()
-    variables = with_effort(request.chat_template_kwargs, request.reasoning_effort, template)
-    hide, messages = quoting.hide, request.messages
+    request, notes = checked.request, checked.notes
+    template = _template_for(request, parts)
+    quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
+    asked, thinks = request.chat_template_kwargs, parts.format.thinks
+    variables = with_effort(asked, request.reasoning_effort, template, notes, thinks=thinks)
+    hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
     if template.knows_tools:
-        text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide)
+        text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide, notes=notes)
     else:
-        all_messages = with_tools(messages, tools.offered or ())
-        text = template.render(all_messages, variables=variables, each_text=hide)
+        all_messages = with_tools(messages, tools.offered or (), notes)
+        text = template.render(all_messages, variables=variables, each_text=hide, notes=notes)
     return quoting.shown(text + hide(prefill))
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     if parts.template is None:
         raise InvalidRequest(
             f"The model {parts.served_name} has no chat template.",
@@ -152,9 +167,9 @@ def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
     return parts.template
 
 
-def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
+def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
     """What the answer is held to: the request's own form, or that of the calls it must make."""
-    if tools.grammar is None:
+    if calls is None:
         return asked
     if asked.grammar is not None:
         raise InvalidRequest(
@@ -162,39 +177,41 @@ def _form_of(asked: AskedGrammar, tools: ToolUse) -> AskedGrammar:
             param=asked.field,
             fix="Send one of them, or tool_choice none.",
         )
-    return AskedGrammar(tools.grammar, "tools")
+    return AskedGrammar(calls, "tools")
 
 
-def _turn_form(own: TurnForm, tools: ToolUse, asked: AskedGrammar) -> TurnForm:
-    """How to read the answer: one that is held to a form has no place for reasoning."""
-    if tools.grammar is not None and own.tools is not None:
-        own = structs.replace(own, tools=tools.style)
-    if asked.grammar is None or (tools.grammar is not None and not tools.forced):
+def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
+    """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
+    if asked.grammar is None or tools.held is not None:
         return own
-    return TurnForm(None, own.tools if tools.forced else None)
+    return structs.replace(PLAIN, thought=own.thought) if asked.grammar.thought else PLAIN
 
 
-def _shown(form: TurnForm, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
-    """Special tokens whose text the readers need."""
-    marks = tools.style.marks if tools.schemas else ()
-    thinking = (form.reasoning.opening, form.reasoning.closing) if form.reasoning else ()
-    found = map(special_ids_of(tokenizer), (*marks, *thinking))
+def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
+    """Special tokens whose text the reader needs."""
+    found = map(special_ids_of(tokenizer), form.tokens(calls=bool(tools.schemas)))
     return frozenset(token_id for token_id in found if token_id is not None)
 
 
 def completion_call(body: bytes, parts: ServerParts) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = read_completion(body, parts.limits.json_depth)
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     given = _split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
     lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
+    notes = Notes()
+    notes.add_all(asked.not_held)
+    params = [
+        within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
+    ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
     call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, asked, parts)
+    call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call
     # Only now are the ids known to be legal.
@@ -256,7 +273,7 @@ def _call(
         progress=bool(request.return_progress),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
-        model=request.model,
+        model=asked_model(request.model, parts),
     )
 
 
@@ -287,6 +304,8 @@ def _params(
 ) -> SamplingParams:
     asked: dict[str, Any] = {} if request.use_beam_search else dict(parts.defaults)  # nothing is drawn for a beam
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
+    if request.seed == ANY_SEED:
+        del asked["seed"]
     if request.top_k is not None:
         asked["top_k"] = max(request.top_k, 0) if request.top_k == -1 else request.top_k
     stop = request.stop

@@ -25,9 +25,10 @@ from msgspec import Struct
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
-from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol
+from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, Patience
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
+from twostroke.server.socket_file import UNIX, path_of
 from twostroke.types.errors import ConfigError, EngineStopped
 
 log = logging.getLogger("twostroke.server")
@@ -117,9 +118,13 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
 
 def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
+    limits = parts.limits
+    patience = Patience(
+        limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.engine.gauges().waiting > 0
+    )
     config = uvicorn.Config(
         create_app(parts),
-        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, header_s=parts.limits.header_s)),
+        http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, patience=patience)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -266,6 +271,8 @@ def _bind_error(error: OSError, where: str) -> ConfigError:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The base URL of a bound socket, with its real port."""
+    """The base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
+    if (path := path_of(listener)) is not None:
+        return f"{UNIX}{path}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -16,13 +16,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from twostroke.server.api.field_check import HEADER
+from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.shape import Counts, Shape
-from twostroke.server.api.sse import Event, raw_event
+from twostroke.server.api.sse import Event, line_json, raw_event
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
@@ -62,7 +61,7 @@ class Answer(Response):
         """Raises what happens before the first byte."""
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         self._facts = facts_of(scope)
-        self._facts.ignored_fields = self._call.ignored_fields
+        self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
         if self._call.stream:
             body = self._stream(
                 EventWriter(send, self._parts.limits.stalled_s, self._more_headers(), body_writer_of(scope))
@@ -83,7 +82,7 @@ class Answer(Response):
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
         """The JSON of an answer that is only put together here: that takes no time."""
-        return msgspec.json.encode(made())
+        return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
         while (piece := generation.take()) is not None:
@@ -141,8 +140,7 @@ class Answer(Response):
         return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation)))) if raw is None else raw
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
-        ignored = self._call.ignored_fields
-        return [(HEADER, ", ".join(ignored).encode("ascii", "replace"))] if ignored else []
+        return said_of(self._call.ignored_fields, self._call.warnings)
 
     def _ids(self) -> dict[str, str]:
         return {"request_id": self._facts.request_id, "response_id": self._call.response_id}

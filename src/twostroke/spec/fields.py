@@ -16,6 +16,12 @@ from twostroke.types.errors import CorruptModel
 
 _Value = TypeVar("_Value", int, float)
 
+MADE_OF = {
+    "head_dim": ("hidden_size", "n_embd", "d_model", "num_attention_heads", "n_head", "n_heads", "attention_heads"),
+    "num_key_value_heads": ("num_attention_heads", "n_head", "n_heads"),
+    "layer_types": ("num_hidden_layers", "sliding_window"),
+}
+"""What a member follows from where config.json does not have it, by any of its names."""
 FIX = "Compare it with the model's original page, or download the model again."
 
 
@@ -136,8 +142,14 @@ class Fields:
         return Fields(value, f"{self.place}: {name}") if value else None
 
     def wrong(self, name: str, why: str) -> CorruptModel:
-        """The error for a member with an impossible value."""
-        return CorruptModel(f"{self.place}: {name} is {reprlib.repr(self.values.get(name))}.", why=why, fix=FIX)
+        """The error for a member with an impossible value. For one that is not there, the members that stand for it."""
+        found = self.values.get(name)
+        if found is not None:
+            return CorruptModel(f"{self.place}: {name} is {reprlib.repr(found)}.", why=why, fix=FIX)
+        known = [own for own in MADE_OF.get(name, ()) if self.values.get(own) is not None]
+        shown = " and ".join(f"{own} {reprlib.repr(self.values[own])}" for own in known)
+        what = f"{'null' if name in self.values else 'absent'}{f', so it follows from {shown}' if shown else ''}"
+        return CorruptModel(f"{self.place}: {name} is {what}.", why=why, fix=FIX)
 
     def _required(self, name: str, default: _Value | None) -> _Value:
         if default is None:

@@ -21,6 +21,8 @@ OPERATIONS = {
     "i8mm": (8, 8, 64),
 }
 """f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
+GUESSED_MEETING_S, GUESSED_BYTES_PER_S = 50e-6, 1e9
+"""One meeting of two processes of a machine that was not measured, and the rate at which they exchange."""
 DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 2.5e9
 DEVICE_OPERATIONS = (16, 16, 64)
 """The same a cycle and multiprocessor: an eighth of what units without matrices could do at compute capability 8.0."""

@@ -16,11 +16,21 @@ def _alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _alphabet()
+_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
+
+_FOREIGN = "\u2400"
+"""Stands for a character that is none of the alphabet's, and has no place in Latin-1."""
+_LATIN = str.maketrans({chr(code): _FOREIGN for code in range(256)} | {c: chr(byte) for c, byte in _BYTE_OF.items()})
 
 
 def bytes_of(token: str) -> bytes:
     """The bytes that a byte-level token stands for; a token with a foreign character stands for its own UTF-8."""
-    found = [_BYTE_OF.get(character) for character in token]
-    if None in found:
+    try:
+        return token.translate(_LATIN).encode("latin-1")
+    except UnicodeEncodeError:
         return token.encode("utf-8")
-    return bytes(byte for byte in found if byte is not None)
+
+
+def text_of(token: bytes) -> str:
+    """The token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
+    return "".join(map(_CHARACTER_OF.__getitem__, token))

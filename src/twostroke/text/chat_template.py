@@ -7,6 +7,7 @@ Must not know: HTTP, token ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ import jinja2
 from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
+from twostroke.text.history.fit import LAST_RESORT, Fit
+from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
-from twostroke.text.reasoning import reasoning_style
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
-from twostroke.text.tools.styles import HERMES, style_of_template
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import CorruptModel, InvalidRequest
+from twostroke.types.notes import Notes
 
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
@@ -29,10 +30,14 @@ _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, 
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 
 
+class TemplateRefusal(InvalidRequest):
+    """The template does not take these messages; it may take them in another shape."""
+
+
 class ChatTemplate:
     """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
 
-    form: how the model writes its turns. knows_tools: False where tools, calls and their results would be left out.
+    knows_tools: False where tools, calls and their results would be left out.
     """
 
     def __init__(
@@ -53,16 +58,19 @@ class ChatTemplate:
         self._sources = dict(sources)
         source = sources.get("tool_use", sources[self._default_name()])
         self.knows_tools = "tool" in source
-        self.form = TurnForm(reasoning_style(source), style_of_template(source) or HERMES)
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
+        self._fits = {name: Fit(partial(self._probe, name)) for name in self._templates}
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> ChatTemplate | None:
-        """The template of a Hugging Face folder, None where it has none. Raises CorruptModel."""
+    def from_folder(cls, path: str | Path, own: Path | None = None) -> ChatTemplate | None:
+        """The template of a Hugging Face folder, None where it has none. own: a file that counts over the folder's.
+
+        Raises CorruptModel, ConfigError.
+        """
         folder = Path(path)
-        sources = read_sources(folder)
+        sources = read_sources(folder, own)
         return cls(sources, read_special_tokens(folder).texts) if sources else None
 
     def render(
@@ -74,8 +82,10 @@ class ChatTemplate:
         documents: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
+        notes: Notes | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
+        notes: of what had to be changed in the messages.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 
@@ -85,20 +95,53 @@ class ChatTemplate:
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         extra = dict(variables or {})
         self._check_variables(name, extra)
-        made = normalized(messages)
-        if "developer" not in self._sources[name]:
-            made = [{**m, "role": "system"} if m["role"] == "developer" else m for m in made]
-        given = {
-            **extra,
-            "messages": made,
-            "tools": list(tools) if tools else None,
-            "documents": list(documents) if documents else None,
-        }
+        notes = Notes() if notes is None else notes
+        made = self._roles(name, normalized(messages, notes))
+        given = {**extra, "tools": list(tools) if tools else None, "documents": list(documents) if documents else None}
         names = {
             **self._special_texts,
-            **{name: _with_texts(value, each_text) for name, value in given.items()},
+            **{key: _with_texts(value, each_text) for key, value in given.items()},
             "add_generation_prompt": add_generation_prompt,
         }
+
+        def text_of(conversation: Messages) -> str:
+            return self._rendered(name, {**names, "messages": _with_texts(conversation, each_text)})
+
+        try:
+            return text_of(self._fits[name].fitted(made, notes))
+        except TemplateRefusal as refusal:
+            try:
+                text = text_of(self._fits[name].plainest(made))
+            except InvalidRequest:
+                raise refusal from None
+        notes.add(LAST_RESORT)
+        return text
+
+    def written(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the template itself makes of messages in its own shape, without a repair. Raises InvalidRequest."""
+        name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
+        asked = {"messages": self._fits[name].dressed(list(messages)), "tools": list(tools) if tools else None}
+        given = {**asked, "documents": None, "add_generation_prompt": add_generation_prompt}
+        return self._rendered(name, {**self._special_texts, **dict(variables or {}), **given})
+
+    def _roles(self, name: str, messages: Messages) -> Messages:
+        """Developer messages are system messages for templates that do not know them."""
+        if "developer" in self._sources[name]:
+            return messages
+        return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
+
+    def _probe(self, name: str, messages: Messages) -> str:
+        given = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
+        return self._rendered(name, {**self._special_texts, **given})
+
+    def _rendered(self, name: str, names: dict[str, Any]) -> str:
         try:
             return run_bounded(lambda: self._join(self._templates[name], names), self._render_limit_s)
         except RenderTimeout as error:
@@ -111,10 +154,10 @@ class ChatTemplate:
         except SecurityError as error:
             raise InvalidRequest(f"The model's chat template was stopped: {error}.", param="messages") from error
         except TemplateComplaint as error:
-            raise InvalidRequest(f"The model's chat template says: {error}", param="messages") from error
+            raise TemplateRefusal(f"The model's chat template says: {error}", param="messages") from error
         except (jinja2.TemplateError, *_FAULTS) as error:
             # Not its text: exceptions of Python and Jinja can name what they saw, addresses included.
-            raise InvalidRequest(
+            raise TemplateRefusal(
                 "The model's chat template cannot render these messages.",
                 param="messages",
                 why="They have a shape that the template was not written for.",

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from twostroke.text.quoting import Spans
-from twostroke.text.reasoning import reasoning_style
-from twostroke.text.tools.styles import HERMES, style_of_template
+from twostroke.text.talk.catalog import known_marks
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.made_once import made_once
 
 if TYPE_CHECKING:
     import tokenizers
@@ -39,7 +38,7 @@ class ControlTokens:
         self._library = library
         self._added = library.get_added_tokens_decoder()
         sources = list(template_sources)
-        exempt = {mark for source in sources for mark in _marks_of(source)}
+        exempt = known_marks()
 
         def is_control(token: tokenizers.AddedToken) -> bool:
             text = token.content
@@ -103,7 +102,7 @@ class ControlTokens:
             last = end
         return [*pieces, text[last:]]
 
-    @cached_property
+    @made_once
     def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
         """A library with the same model (shared, not copied), in which each control token has a twin's text that cannot
         be guessed.
@@ -123,25 +122,17 @@ class ControlTokens:
         found = ((library.token_to_id(text), token_id) for token_id, text in texts.items())
         return library, twins, {own: token_id for own, token_id in found if own is not None}
 
-    @cached_property
+    @made_once
     def _beginnings(self) -> frozenset[str]:
         return frozenset(text[:2] for text in self._ids)
 
-    @cached_property
+    @made_once
     def _longest(self) -> int:
         return max(map(len, self._ids))
 
-    @cached_property
+    @made_once
     def _pattern(self) -> re.Pattern[str]:
         return re.compile(_trie_pattern(sorted(self._ids)))
-
-
-def _marks_of(source: str) -> Iterator[str]:
-    """What a model of this template writes in its own answers."""
-    reasoning = reasoning_style(source)
-    if reasoning is not None:
-        yield from (reasoning.opening, reasoning.closing)
-    yield from (style_of_template(source) or HERMES).marks
 
 
 def _twin(token: tokenizers.AddedToken, text: str) -> tokenizers.AddedToken:

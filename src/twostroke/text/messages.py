@@ -1,23 +1,31 @@
 """Chat messages as clients send them, made into what templates expect.
 
-Knows: roles, content parts, tool calls of the OpenAI shape.
+What a user newly asks is checked: a part that is no text is refused. What stands in earlier turns is taken as well as
+it can be, because a user cannot change it; `notes` say what was changed.
+
+Knows: roles, which message is new.
 Must not know: templates' syntax, HTTP.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from twostroke.text.history.calls import calls_of
+from twostroke.text.history.parts import text_of
+from twostroke.text.history.thoughts import with_thought
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes, named
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
+OTHER_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
+"""Roles by the names that they have elsewhere."""
 MAX_MESSAGES = 2048
 
 
-def normalized(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Copies with checked roles and with content as one text (null stays null beside tool calls).
+def normalized(messages: Sequence[Mapping[str, Any]], notes: Notes | None = None) -> list[dict[str, Any]]:
+    """Copies with known roles and with content as one text (null stays null beside tool calls).
 
     Raises InvalidRequest that names the message, as `messages[3].content`.
     """
@@ -25,56 +33,56 @@ def normalized(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         raise InvalidRequest("messages is empty.", param="messages", fix="Send at least one message.")
     if len(messages) > MAX_MESSAGES:
         raise InvalidRequest(f"{len(messages)} messages; at most {MAX_MESSAGES} are read.", param="messages")
-    return [_message(message, f"messages[{place}]") for place, message in enumerate(messages)]
+    for place, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise InvalidRequest(
+                f"messages[{place}] is no object with role and content.", param=f"messages[{place}]"
+            )
+    notes = Notes() if notes is None else notes
+    new = newest(messages)
+    return [_message(message, place, notes, strict=place == new) for place, message in enumerate(messages)]
 
 
-def _message(message: Mapping[str, Any], where: str) -> dict[str, Any]:
-    if not isinstance(message, Mapping):
-        raise InvalidRequest(f"{where} is no object with role and content.", param=where)
-    role = message.get("role")
-    if role not in ROLES:
-        raise InvalidRequest(
-            f"{where}.role is {role!r}.", param=f"{where}.role", fix="Use one of " + ", ".join(ROLES[:5]) + "."
-        )
+def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
+    """The place of the message that a user newly sends: the last one, where it is neither the assistant's nor a tool's.
+
+    None: the conversation goes on by itself, from a tool's result or from the beginning of an answer.
+    """
+    for place in range(len(messages) - 1, -1, -1):
+        role = messages[place].get("role")
+        if role not in ("system", "developer"):
+            return None if role in ("assistant", "tool", "function", "ipython") else place
+    return None
+
+
+def _message(message: Mapping[str, Any], place: int, notes: Notes, *, strict: bool) -> dict[str, Any]:
+    where = f"messages[{place}]"
+    role = _role(message.get("role"), where, notes, strict=strict)
     made = {str(name): value for name, value in message.items() if value is not None}
-    made["content"] = _text(message.get("content"), f"{where}.content")
-    calls = message.get("tool_calls")
+    if role == "assistant":
+        made = with_thought(made)
+    made["role"] = role
+    made["content"] = text_of(message.get("content"), f"{where}.content", notes, strict=strict)
+    listed = made.pop("tool_calls", None)
+    calls = calls_of(listed, place, notes) if listed and role == "assistant" else []
     if calls:
-        made["tool_calls"] = [_tool_call(call, f"{where}.tool_calls") for call in calls]
+        made["tool_calls"] = calls
     elif made["content"] is None:
-        if role != "assistant":
-            raise InvalidRequest(f"{where} has no content.", param=f"{where}.content")
+        if strict:
+            raise InvalidRequest("The last message has no content.", param=f"{where}.content")
         made["content"] = ""
     return made
 
 
-def _text(content: Any, where: str) -> str | None:
-    """A text stays; the texts of a list of parts are joined by line ends."""
-    if content is None or isinstance(content, str):
-        return content
-    if not isinstance(content, Sequence):
-        raise InvalidRequest(f"{where} is neither text nor a list of parts.", param=where)
-    texts = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        text = part.get("text") if isinstance(part, Mapping) else part
-        if kind not in (None, "text", "input_text", "output_text") or not isinstance(text, str):
-            raise InvalidRequest(
-                f"{where} holds a part of type {kind!r}.", param=where, fix="This model reads text parts only."
-            )
-        texts.append(text)
-    return "\n".join(texts)
-
-
-def _tool_call(call: Any, where: str) -> dict[str, Any]:
-    """Templates want arguments as an object; clients send them as JSON text."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise InvalidRequest(f"{where} holds a call without function.name.", param=where)
-    arguments = function.get("arguments", {})
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"{where} holds arguments that are not JSON.", param=where) from error
-    return {**call, "function": {**function, "arguments": arguments}}
+def _role(role: Any, where: str, notes: Notes, *, strict: bool) -> str:
+    if isinstance(role, str) and role in ROLES:
+        return role
+    if strict:
+        raise InvalidRequest(
+            f"The role of the last message is {named(role)!r}.",
+            param=f"{where}.role",
+            fix="Use one of " + ", ".join(ROLES[:5]) + ".",
+        )
+    taken = OTHER_NAMES.get(role, "user") if isinstance(role, str) else "user"
+    notes.add(f"an earlier message with the role {named(role)} was taken for one of the role {taken}")
+    return taken

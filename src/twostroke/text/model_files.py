@@ -13,18 +13,23 @@ from typing import Any
 from twostroke.types.errors import CorruptModel
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Editors of Windows write it at the beginning of a text."""
 MAX_JSON_BYTES = 16 * 1024 * 1024
 
 
 def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
-    """The UTF-8 text of a file. Raises CorruptModel where it is too large, unreadable or not UTF-8."""
+    """The UTF-8 text of a file, without a byte order mark.
+
+    Raises CorruptModel where it is too large, unreadable or not UTF-8.
+    """
     try:
         size_bytes = path.stat().st_size
         if size_bytes > max_bytes:
             raise CorruptModel(
                 f"{path} is {size_bytes:,} bytes.", why=f"At most {max_bytes:,} are read.", fix="Check the download."
             )
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         fix = fix_unreadable(error, "Download the model again.")
         raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from error

@@ -15,11 +15,13 @@ from msgspec import Struct
 from twostroke.text.model_files import read_object
 from twostroke.types.errors import CorruptModel
 
-NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+NAMED = ("extra_special_tokens", "model_specific_special_tokens")
+"""Members that may hold further names, such as image_token. Other files have them at the top, as transformers 4 did."""
 
 
 class SpecialTokens(Struct, frozen=True):
-    """texts: name -> token text, as templates see them. end_ids: as the model's configuration files list them.
+    """texts: name -> token text, as templates see them: all names that end in _token, and those under NAMED.
+    end_ids: as the model's configuration files list them.
 
     add_bos_token and add_eos_token are not read: as in transformers, tokenizer.json's own rule holds.
     """
@@ -35,6 +37,14 @@ def _text_of(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _texts_in(members: dict[str, Any]) -> dict[str, str]:
+    """Name -> text; what is no token of a name is left out."""
+    named = [members[name] for name in NAMED if isinstance(members.get(name), dict)]
+    own = {name: value for name, value in members.items() if name.endswith("_token")}
+    pairs = [(name, _text_of(value)) for each in (*named, own) for name, value in each.items()]
+    return {name: text for name, text in pairs if text}
+
+
 def _ids_of(value: Any, path: Path) -> list[int]:
     if value is None:
         return []
@@ -48,11 +58,7 @@ def read_special_tokens(folder: Path) -> SpecialTokens:
     """Gather them; missing files count as empty. Raises CorruptModel for files that are not what they should be."""
     config = read_object(folder / "tokenizer_config.json")
     fallback = read_object(folder / "special_tokens_map.json")
-    texts: dict[str, str] = {}
-    for name in NAMES:
-        text = _text_of(config.get(name)) or _text_of(fallback.get(name))
-        if text is not None:
-            texts[name] = text
+    texts = {**_texts_in(fallback), **_texts_in(config)}
     end_ids: set[int] = set()
     for file in ("generation_config.json", "config.json"):
         end_ids.update(_ids_of(read_object(folder / file).get("eos_token_id"), folder / file))

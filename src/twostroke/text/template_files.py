@@ -7,33 +7,74 @@ Must not know: what they mean.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from twostroke.text.model_files import read_object, read_text
-from twostroke.types.errors import CorruptModel
+from twostroke.types.errors import ConfigError, CorruptModel
 
 MAX_TEMPLATE_BYTES = 1024 * 1024
+MEMBER = "chat_template"
+HOLDERS = ("tokenizer_config.json", "chat_template.json")
+"""Files with that member. The second is a processor's, beside models that see pictures."""
 
 
-def read_sources(folder: Path) -> dict[str, str]:
-    """Name -> source. chat_template.jinja wins over tokenizer_config.json; additional_chat_templates/ adds named ones.
+def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
+    """Name -> source. own: a file that counts over the model's. Then chat_template.jinja, tokenizer_config.json and
+    chat_template.json, in this order; additional_chat_templates/ adds named ones.
 
-    Empty where there is none. Raises CorruptModel.
+    Empty where there is none. Raises CorruptModel; ConfigError where `own` is no template.
     """
+    if own is not None:
+        return _given(own)
+    sources = _usual(folder)
+    extra = folder / "additional_chat_templates"
+    if extra.is_dir():
+        sources |= {path.stem: read_text(path, MAX_TEMPLATE_BYTES) for path in sorted(extra.glob("*.jinja"))}
+    return sources
+
+
+def _usual(folder: Path) -> dict[str, str]:
     file = folder / "chat_template.jinja"
     if file.is_file():
-        sources = {"default": read_text(file, MAX_TEMPLATE_BYTES)}
-        extra = folder / "additional_chat_templates"
-        if extra.is_dir():
-            sources |= {path.stem: read_text(path, MAX_TEMPLATE_BYTES) for path in sorted(extra.glob("*.jinja"))}
-        return sources
-    value = read_object(folder / "tokenizer_config.json").get("chat_template")
+        return {"default": read_text(file, MAX_TEMPLATE_BYTES)}
+    for name in HOLDERS:
+        if found := _named(read_object(folder / name).get(MEMBER), folder / name):
+            return found
+    return {}
+
+
+def _given(path: Path) -> dict[str, str]:
+    """A file with a template, or with a JSON object that has one."""
+    fix = "Give --chat-template a file with a Jinja template, or a chat_template.json."
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path} with a chat template.", fix=fix)
+    try:
+        if path.suffix.lower() != ".json":
+            found = {"default": read_text(path, MAX_TEMPLATE_BYTES)}
+        else:
+            found = _named(read_object(path).get(MEMBER), path)
+    except CorruptModel as error:
+        raise ConfigError(error.what, why=error.why, fix=fix) from None
+    if not any(found.values()):
+        raise ConfigError(f"{path} holds no chat template.", fix=fix)
+    return found
+
+
+def _named(value: Any, place: Path) -> dict[str, str]:
+    """The member's three forms: a text, a list of objects with name and template, an object of texts."""
     if value is None:
         return {}
+    if isinstance(value, dict):
+        value = [{"name": name, "template": text} for name, text in value.items()]
     named = [{"name": "default", "template": value}] if isinstance(value, str) else value
     try:
-        return {str(entry["name"]): str(entry["template"]) for entry in named}
-    except (TypeError, KeyError) as error:
+        found = {entry["name"]: entry["template"] for entry in named}
+    except (TypeError, KeyError):
+        found = {"": None}
+    if not all(isinstance(text, str) for pair in found.items() for text in pair):
         raise CorruptModel(
-            f"{folder / 'tokenizer_config.json'} has an unreadable chat_template.",
+            f"{place} has an unreadable {MEMBER}.",
             why="It is neither text nor a list of objects with name and template.",
-        ) from error
+            fix="Repair it, or give a template of your own with --chat-template.",
+        )
+    return found

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.control_tokens import ControlTokens
 from twostroke.text.frame import Frame, frame_of
+from twostroke.text.model_files import BYTE_ORDER_MARK
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
 from twostroke.text.template_files import read_sources
@@ -27,6 +27,7 @@ from twostroke.types.errors import (
     UnsupportedModel,
     prompt_too_long,
 )
+from twostroke.types.made_once import made_once
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ class Tokenizer:
         self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod
-    def from_folder(cls, path: str | Path) -> Tokenizer:
-        """Read a Hugging Face folder. Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one."""
+    def from_folder(cls, path: str | Path, own_template: Path | None = None) -> Tokenizer:
+        """Read a Hugging Face folder. own_template: see `read_sources`.
+
+        Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one, ConfigError.
+        """
         folder = Path(path)
         special = read_special_tokens(folder)
-        return cls(_load(folder), special, read_sources(folder).values())
+        return cls(_load(folder), special, read_sources(folder, own_template).values())
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
@@ -123,10 +127,16 @@ class Tokenizer:
                 self._known_bytes[token_id] = found
         return found
 
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        """`token_bytes` of the first `num_rows` ids. Nothing is kept, so that a whole vocabulary takes no memory."""
+        return [self._find_bytes(token_id) for token_id in range(num_rows)]
+
     def _find_bytes(self, token_id: int) -> bytes:
         token = self._library.id_to_token(token_id)
-        if token is None:
-            return b""
+        return b"" if token is None else self._written(token, token_id)
+
+    def _written(self, token: str, token_id: int) -> bytes:
+        """The bytes of a token, given as its vocabulary writes it."""
         if token_id in self.special_ids:
             return token.encode("utf-8")
         if self._byte_alphabet:
@@ -147,15 +157,15 @@ class Tokenizer:
         found: int | None = self._library.token_to_id(token)
         return found
 
-    @cached_property
+    @made_once
     def _text_frame(self) -> Frame:
         return frame_of(self._library, False)
 
-    @cached_property
+    @made_once
     def _pair_frame(self) -> Frame:
         return frame_of(self._library, True)
 
-    @cached_property
+    @made_once
     def _bound(self) -> TokenBound | None:
         """Made with the first long text: it goes over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None
@@ -221,13 +231,17 @@ def _load(folder: Path) -> tokenizers.Tokenizer:
     if path.stat().st_size > MAX_TOKENIZER_BYTES:
         raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
     try:
-        path.open("rb").close()  # the library's error is the same for a file that may not be read and for a broken one
+        # the library's error is the same for a file that may not be read and for a broken one
+        with path.open("rb") as file:
+            marked = file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK
     except OSError as error:
         fix = fix_unreadable(error, "Download the model again.")
         raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None
     import tokenizers
 
     try:
+        if marked:
+            return tokenizers.Tokenizer.from_str(path.read_bytes().decode("utf-8-sig"))
         return tokenizers.Tokenizer.from_file(str(path))
     except BaseException as error:
         # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.

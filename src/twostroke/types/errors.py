@@ -57,18 +57,28 @@ class InvalidRequest(UsageError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt, or the prompt and max_tokens together, do not fit the context."""
+    """The prompt, or the prompt and max_tokens together, do not fit the context.
+
+    prompt_tokens, most_tokens: of the prompt, and of the context, where the prompt alone does not fit; else 0. exact:
+    whether the prompt has so many tokens, and not at least so many.
+    """
+
+    prompt_tokens = 0
+    most_tokens = 0
+    exact = True
 
 
 def prompt_too_long(least_tokens: int, context_tokens: int, *, exact: bool) -> ContextLengthExceeded:
     """exact: whether `least_tokens` is the number of tokens, or only a number that it is not below."""
-    return ContextLengthExceeded(
+    error = ContextLengthExceeded(
         f"The prompt has {'' if exact else 'at least '}{least_tokens:,} tokens, "
         f"and the context has room for {context_tokens:,} in all.",
         param="prompt",
         code="context_length_exceeded",
         fix=f"Shorten the prompt to at most {context_tokens - 1:,} tokens.",
     )
+    error.prompt_tokens, error.most_tokens, error.exact = least_tokens, context_tokens, exact
+    return error
 
 
 class ConfigError(UsageError):

@@ -60,14 +60,30 @@ _CAPS_BYTES = {
 
 
 @dataclass(frozen=True, slots=True)
+class ThoughtFirst:
+    """The marks around a thought that may stand before the text that a grammar describes.
+
+    begun: the prompt has opened it, so that the answer begins within it. opening_id, closing_id: of the marks that are
+    special tokens.
+    """
+
+    opening: str
+    closing: str
+    begun: bool = False
+    opening_id: int | None = None
+    closing_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Grammar:
     """Source text of one kind; make it with the class methods. Size is checked at once, the rest when it is compiled.
 
-    Raises InvalidRequest with param "grammar".
+    thought: of a model that thinks before it answers. Raises InvalidRequest with param "grammar".
     """
 
     kind: GrammarKind
     text: str = ""
+    thought: ThoughtFirst | None = None
 
     def __post_init__(self) -> None:
         size_bytes = len(self.text.encode("utf-8", errors="surrogatepass"))

@@ -108,6 +108,11 @@ class Hold(enum.StrEnum):
     OBJECTIVE = "it would have made the others' tokens late"
     PAGES = "the KV pool had too few free pages"
     SIBLING = "another completion of the same request computed their prompt"
+    CALL = "other completions of the same request had many places, and the last one was for another request"
+
+
+PASSED_BY = (None, Hold.SIBLING, Hold.CALL)
+"""Holds of one request alone: those after it may run."""
 
 
 class Preemption(Struct, frozen=True):

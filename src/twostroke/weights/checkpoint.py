@@ -6,7 +6,8 @@ Must not know: which tensors a model needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_INDEX_ENTRIES = 1 << 20
 MAX_SHARDS = 4096
+NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
+"""Beginnings of names of safetensors files that hold something else, or the same weights under other names."""
+_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
 class SafetensorsTensor(Struct, frozen=True):
@@ -77,7 +81,7 @@ class Checkpoint:
         if (folder / INDEX_NAME).exists():
             shard_of = _read_weight_map(folder / INDEX_NAME)
             return cls._quantized_or_plain(folder, *_open_shards(folder, sorted(set(shard_of.values())), shard_of))
-        raise _no_weights(folder)
+        return cls._quantized_or_plain(folder, *_open_shards(folder, shards_without_index(folder), None))
 
     @classmethod
     def _quantized_or_plain(
@@ -162,13 +166,13 @@ class Checkpoint:
 def _open_shards(
     folder: Path, names: list[str], shard_of: Mapping[str, str] | None
 ) -> tuple[dict[str, SafetensorsFile], dict[str, SafetensorsTensor]]:
-    """The open files and their tensors; shard_of: the file of each tensor, None for all that the one file holds."""
+    """The open files and their tensors; shard_of: the file of each tensor, None for all that the files hold."""
     shards: dict[str, SafetensorsFile] = {}
     try:
         for name in names:
             shards[name] = SafetensorsFile.open(folder / name)
         if shard_of is None:
-            shard_of = dict.fromkeys(shards[names[0]].tensors, names[0])
+            shard_of = _owners(shards)
         for tensor, name in shard_of.items():
             if tensor not in shards[name].tensors:
                 raise CorruptModel(
@@ -181,6 +185,50 @@ def _open_shards(
             shard.close()
         raise
     return shards, {tensor: SafetensorsTensor(shards[name], tensor) for tensor, name in shard_of.items()}
+
+
+def _owners(shards: Mapping[str, SafetensorsFile]) -> dict[str, str]:
+    """Tensor -> the file that holds it. Raises CorruptModel where two do."""
+    found: dict[str, str] = {}
+    for name, file in shards.items():
+        if twice := next(iter(found.keys() & file.tensors.keys()), None):
+            raise CorruptModel(
+                f"{found[twice]} and {name} both hold the tensor {twice[:100]}.",
+                why=f"There is no {INDEX_NAME} that says which of them counts.",
+                fix=DOWNLOAD_AGAIN,
+            )
+        found |= dict.fromkeys(file.tensors, name)
+    return found
+
+
+def shards_without_index(folder: Path) -> list[str]:
+    """The files of weights in a folder that has neither the usual file nor an index: numbered shards, all of them, or
+    one file under another name. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    names = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith(NOT_THE_MODEL))
+    if len(names) == 1 and not _NUMBERED.fullmatch(names[0]):
+        return names
+    sets: dict[tuple[str, int], list[str]] = {}
+    for name in names:
+        if numbered := _NUMBERED.fullmatch(name):
+            sets.setdefault((numbered[1], int(numbered[3])), []).append(name)
+    if not sets:
+        raise _no_weights(folder, names)
+    if len(sets) > 1:
+        raise ModelNotFound(
+            f"{folder} holds shards of {len(sets)} checkpoints, and no {INDEX_NAME}.",
+            why=f"There are {', '.join(sorted(each[0] for each in sets.values())[:4])}.",
+            fix="Download the model's index too, or remove the files of the others.",
+        )
+    (stem, count), found = next(iter(sets.items()))
+    wanted = [f"{stem}-{number + 1:05}-of-{count:05}.safetensors" for number in range(min(count, MAX_SHARDS))]
+    missing = [name for name in wanted if name not in found]
+    if missing or len(wanted) != count:
+        raise CorruptModel(
+            f"The shard {(missing or wanted)[0]} is missing in {folder}.",
+            why=f"{len(missing)} of {count:,} shards are not there, and neither is {INDEX_NAME}.",
+            fix="Download the model again; an interrupted download goes on where it stopped.",
+        )
+    return wanted
 
 
 def _read_weight_map(path: Path) -> dict[str, str]:
@@ -212,13 +260,20 @@ def _is_plain_file_name(name: str) -> bool:
     return name.endswith(".safetensors") and not forbidden and not name.startswith(".") and len(name) <= 255
 
 
-def _no_weights(folder: Path) -> UnsupportedModel | ModelNotFound:
+def _no_weights(folder: Path, unclear: Sequence[str]) -> UnsupportedModel | ModelNotFound:
+    """unclear: safetensors files of which none is known to be the model."""
     others = [path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in sorted(folder.glob(pattern))]
     if others:
         return UnsupportedModel(
             f"{folder} holds {others[0]}, but no {SINGLE_NAME}.",
             why="Only safetensors and GGUF are read: the other formats can run code, or are not implemented.",
             fix="Use a revision of the model with safetensors, or convert it with its own tools.",
+        )
+    if unclear:
+        return ModelNotFound(
+            f"{folder} holds {len(unclear)} safetensors files, and no {INDEX_NAME} that says what is in them.",
+            why=f"There are {', '.join(unclear[:4])}.",
+            fix="Download the index too, or keep one checkpoint in the folder.",
         )
     return ModelNotFound(
         f"{folder} holds no weights.",

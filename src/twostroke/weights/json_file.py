@@ -8,6 +8,7 @@ Must not know: what the members mean.
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -35,7 +36,12 @@ def parse_object(raw: bytes, place: str) -> dict[str, Any]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises CorruptModel where it is missing, too large or not an object."""
-    return parse_object(read_bytes(path), path.name)
+    return parse_object(without_mark(read_bytes(path)), path.name)
+
+
+def without_mark(raw: bytes) -> bytes:
+    """A text without the byte order mark that editors of Windows write at its beginning."""
+    return raw.removeprefix(codecs.BOM_UTF8)
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> bytes:

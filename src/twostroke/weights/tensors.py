@@ -14,6 +14,7 @@ from twostroke.program.values import Tensor
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.absent import with_zeros
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.copies import require_same
 from twostroke.weights.stacks import facing, unstacked
 from twostroke.weights.tensor_source import ORDER
 
@@ -88,6 +89,7 @@ def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
                 why="The expected shape follows from config.json.",
                 fix="config.json and the weights belong to different models or revisions: download both again.",
             )
+    require_same(checkpoint, model.copies, model.architecture)
     unexpected = sorted(name for name in present - wanted.keys() if not is_ignored(name, model))
     if unexpected and not model.part:  # other ranks read the others
         raise CorruptModel(

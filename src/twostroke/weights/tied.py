@@ -16,16 +16,14 @@ import contextlib
 import os
 from pathlib import Path
 
-import numpy as np
-
 from twostroke.ops.products.linear import Linear
 from twostroke.program.model import Model
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.copies import same_numbers
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.tensors import with_prefix
 
 HEAD = "lm_head.weight"
-BLOCK_BYTES = 16 << 20
 
 
 def has_other_head(checkpoint: Checkpoint, model: Model, kept: Path | None = None) -> bool:
@@ -40,11 +38,11 @@ def has_other_head(checkpoint: Checkpoint, model: Model, kept: Path | None = Non
     if (embedding.dtype, embedding.shape) != (head.dtype, head.shape):
         return True
     if kept is None:
-        return _differ(stored, table)
+        return not same_numbers(stored, table, HEAD)
     place = kept / f"{fingerprint(checkpoint)}.head"
     known = _ANSWERS.get(_text_of(place))
     if known is None:
-        known = _differ(stored, table)
+        known = not same_numbers(stored, table, HEAD)
         _keep(place, next(text for text, answer in _ANSWERS.items() if answer == known))
     return known
 
@@ -66,20 +64,6 @@ def _keep(place: Path, text: str) -> None:
         partial = place.with_suffix(f".partial-{os.getpid()}")
         partial.write_text(text)
         partial.replace(place)
-
-
-def _differ(checkpoint: Checkpoint, table: str) -> bool:
-    """Whether head and embedding, equal in shape and type, differ in a bit."""
-    embedding = checkpoint.info(table)
-    rows = max(1, BLOCK_BYTES * max(1, embedding.rows) // max(1, embedding.num_bytes))
-    for first in range(0, embedding.rows, rows):
-        count = min(rows, embedding.rows - first)
-        if not np.array_equal(
-            checkpoint.read_rows(table, first, count).view(np.uint8),
-            checkpoint.read_rows(HEAD, first, count).view(np.uint8),
-        ):
-            return True
-    return False
 
 
 def _embedding(model: Model) -> str:

@@ -21,6 +21,7 @@ from twostroke.types.event import FinishedEvent
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 WIRE_VERSION = 7
 NONCE_BYTES = 32
@@ -125,7 +126,8 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     """A replica at one moment.
 
     prefill_tokens: of prompts that are not computed yet. token_s: predicted seconds of each. step_s: of the last step.
-    page_rate: bytes a second of pages that came from other replicas; 0 before the first.
+    page_rate: bytes a second of pages that came from other replicas; 0 before the first. preemptions, query_tokens,
+    hit_tokens, guesses: since the replica's start.
     """
 
     running: int = 0
@@ -141,6 +143,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     hit_tokens: int = 0
     waste_tokens: int = 0
     page_rate: float = 0.0
+    guesses: VerifiedGuesses = NO_GUESSES
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):

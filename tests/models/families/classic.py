@@ -72,6 +72,7 @@ CLASSIC: dict[str, Config] = {
         **{"vocab_size": 199, "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 256, "dff": 112},
         **{"initializer_range": 0.2, "layer_norm_epsilon": 1e-3, "bos_token_id": 1, "eos_token_id": 2},
     ),
+    "phi-norms-of-heads": phi(qk_layernorm=True, num_key_value_heads=2),
     "phi-odd-sizes": phi(hidden_size=60, num_attention_heads=3, num_key_value_heads=1, partial_rotary_factor=0.4),
     "gpt-neox": gpt_neox(),
     "gpt-neox-sequential": gpt_neox(use_parallel_residual=False, attention_bias=False),
@@ -89,6 +90,8 @@ CLASSIC: dict[str, Config] = {
     "mpt-scaled": mpt(n_heads=4, attn_config={"softmax_scale": 0.2, "clip_qkv": 1.0}),
     "opt": opt(),
     "opt-no-biases": opt(enable_bias=False, tie_word_embeddings=False, activation_function="gelu"),
+    "opt-narrow-embedding": opt(word_embed_proj_dim=32, do_layer_norm_before=False),
+    "opt-plain-norms": opt(layer_norm_elementwise_affine=False, _remove_final_layer_norm=True, word_embed_proj_dim=72),
     "hunyuan": hunyuan(),
     "hunyuan-alpha": hunyuan(rope_parameters=HUNYUAN_ALPHA, attention_bias=True, tie_word_embeddings=True),
     "openai-gpt": lambda: transformers.OpenAIGPTConfig(

@@ -118,6 +118,7 @@ LATENT: dict[str, Config] = {
     "minicpm3": minicpm3(),
     "minicpm3-longrope": minicpm3(rope_parameters=LONGROPE, v_head_dim=None, scale_depth=None, mlp_bias=True),
     "deepseek-v2-lite": deepseek_v2(q_lora_rank=None),
+    "deepseek-v2-norm-topk": deepseek_v2(norm_topk_prob=True, routed_scaling_factor=1.7),
     "deepseek-v2-groups": deepseek_v2(
         **GROUPS, topk_method="group_limited_greedy", rope_parameters=MSCALED, attention_bias=True, mlp_bias=True
     ),

@@ -133,6 +133,7 @@ STATES: dict[str, Config] = {
     "falcon-h1-norm-first": falcon_h1(**FACTORS, mamba_rms_norm=True, projectors_bias=True),
     "minimax": minimax(),
     "zamba2": zamba2(),
+    "zamba2-untied": zamba2(tie_word_embeddings=False),
     "zamba": zamba(),
     "recurrent-gemma": recurrent_gemma(),
     "recurrent-gemma-biases": recurrent_gemma(

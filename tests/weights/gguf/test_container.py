@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import gguf
@@ -270,3 +271,12 @@ def test_split_files(tmp_path):
     bomb = write(tmp_path / "b-00001-of-65535.gguf", part(0, 65535, "t0"))
     with pytest.raises(CorruptModel, match="not a sound"):
         open_split(bomb)
+
+
+def test_a_description_need_not_be_utf8_and_what_changes_tokens_must(tmp_path):
+    keys = [("general.description", string(b"caf\xe9")), ("general.tags", strings([b"\xff"]))]
+    with closing(opened(tmp_path, raw(keys))) as file:
+        assert file.values["general.description"] == "caf\ufffd"
+    for key in ("tokenizer.chat_template", "tokenizer.ggml.pre"):
+        with pytest.raises(CorruptModel, match="UTF-8"):
+            opened(tmp_path, raw([(key, string(b"\xe9"))]))

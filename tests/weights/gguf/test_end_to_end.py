@@ -68,3 +68,13 @@ def test_the_command_line(files, tmp_path):
     done = subprocess.run(plan, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["model"]
+
+
+def test_files_beside_the_model_are_named_once(files, tmp_path, capsys):
+    model = tmp_path / "model.GGUF"
+    model.symlink_to(files / "spark-BF16.gguf")
+    for name in ("mmproj-F16.gguf", "spark.imatrix.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    with LLM(str(tmp_path), cache="off"):
+        said = capsys.readouterr().err
+    assert "mmproj-F16.gguf (a projector of images), spark.imatrix.gguf (calibration data)" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import pytest
 import tokenizers
 from tokenizers import decoders, normalizers, pre_tokenizers, processors, trainers
@@ -231,12 +232,45 @@ def test_ends_of_answers_and_templates(tmp_path):
     vocabulary = TokenList.read(file.values, "x.gguf")
     assert vocabulary.end_ids == [
         1,
+        2,
         3,
-    ]  # what is named in the file, and a control token that always ends; no plain word
+    ]  # what is named in the file, and tokens that always end
     assert chat_templates(file.values, "x.gguf") == {"default": "default one", "tool_use": "other"}
     added = {token["content"]: token["special"] for token in tokenizer_json(vocabulary)["added_tokens"]}
-    assert added == {"<|im_end|>": True, "<eos>": True, "</think>": False}
+    assert added == {"<|im_end|>": True, "<|eot_id|>": True, "<eos>": True, "</think>": False}
     file.close()
+
+
+def list_of(*tokens: str, types: tuple[int, ...] = (), eos: int = 0) -> TokenList:
+    values: dict[str, Any] = {"tokenizer.ggml.tokens": [text.encode() for text in tokens]}
+    values["tokenizer.ggml.token_type"] = np.array(types or [3] * len(tokens), np.int32)
+    return TokenList.read({**values, "tokenizer.ggml.eos_token_id": eos}, "made.gguf")
+
+
+ENDS = (
+    "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>", "<|end|>", "<turn|>", "[e~[", "[EOT]",
+    "<|eot|>", "<|eom|>", "<end_of_utterance>", "</assistant>", "<SPECIAL_12>", "<seed:eos>", "<|tool_response>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+@pytest.mark.parametrize("end", ENDS)
+def test_known_ends_are_control_tokens_whatever_their_type(end: str, kind: int) -> None:
+    """Files of older converters call some of them normal text, and most files name one end alone."""
+    found = list_of("<|endoftext|>", "a", end, types=(3, 1, kind))
+    assert found.end_ids == [0, 2] and found.types == [3, 1, 3]
+    found = list_of("<|endoftext|>", end, types=(3, 5))
+    assert found.types == [3, 5], "an id that is not used stays so"
+
+
+@pytest.mark.parametrize("mark", ["<|call|>", "<|calls|>"])
+def test_the_end_of_one_of_several_messages_ends_no_answer(mark: str) -> None:
+    assert list_of("a", "<|end|>", mark, types=(1, 3, 3), eos=2).end_ids == [2]
+
+
+def test_the_next_turn_is_an_end_in_glm_alone() -> None:
+    turns = ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>")
+    assert list_of(*turns, "[gMASK]").end_ids == [0, 1, 3] and list_of(*turns).end_ids == [0]
 
 
 def test_every_split_is_a_pattern_that_the_library_takes():

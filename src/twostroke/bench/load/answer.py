@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from twostroke.types.decoders import json_decoder
+
 DONE = b"[DONE]"
 MAX_WORDS = 160
 
@@ -49,6 +51,9 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
+_chunks = json_decoder(_Chunk)
+
+
 class Answer:
     """Feed it the data of each event with its time."""
 
@@ -57,7 +62,6 @@ class Answer:
         self.counts: list[int] = []
         self.usage = Usage()
         self.error = ""
-        self._decode = msgspec.json.Decoder(_Chunk).decode
         self._counted = 0
         self._ended = False
 
@@ -67,7 +71,7 @@ class Answer:
             self._ended = True
             return
         try:
-            chunk = self._decode(data)
+            chunk = _chunks.decode(data)
         except (msgspec.DecodeError, RecursionError):
             self.error = self.error or "an event of the stream is no JSON chunk"
             return

@@ -18,8 +18,9 @@ SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any con
 GGUF_TYPES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0")
 WEIGHTS_HELP = (
     f"int8, int4, or types of GGUF ({', '.join(GGUF_TYPES)}), with commas between. Of a type, this engine and "
-    "llama.cpp read the same file, which llama.cpp writes [default: int8,int4]."
+    "llama.cpp read the same file, which llama.cpp writes [default: int8,int4; a GGUF file's own]."
 )
+MODEL_HELP = "A checkpoint folder or a GGUF file instead: each engine's error beside float32 stands next to its speed."
 PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
 
@@ -73,8 +74,8 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 
 @click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
 @click.option("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
-@click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help="A checkpoint folder instead.")
-@click.option("--weights", default="int8,int4", help=WEIGHTS_HELP)
+@click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)
+@click.option("--weights", default="", help=WEIGHTS_HELP)
 @click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
@@ -98,7 +99,7 @@ def compare(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Us and other engines on the same random checkpoint, in turn, beside the machine's limits."""
+    """Us and other engines on the same checkpoint, in turn, beside the machine's limits and float32."""
     with clear_errors(verbose):
         from twostroke.bench.cases import QUICK, STANDARD
         from twostroke.bench.peers.peer import find_peer
@@ -140,7 +141,7 @@ def compare(
 
 
 def _weights(text: str) -> tuple[str, ...]:
-    parts = tuple(part.strip() for part in text.split(","))
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
     from twostroke.bench.cases import INTEGER_WEIGHTS
 
     known = (*INTEGER_WEIGHTS, *GGUF_TYPES)

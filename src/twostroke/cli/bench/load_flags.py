@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from twostroke.cli.shared.readings import COUNT, DURATION, reading
-from twostroke.options import parse_count
+from twostroke.option_values import parse_count
 from twostroke.types.errors import ConfigError
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 

@@ -17,7 +17,8 @@ from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.options import BY_NAME, one_of
+from twostroke.option_values import one_of
+from twostroke.options import BY_NAME
 from twostroke.types.errors import ConfigError
 
 OPTIONS = tuple(BY_NAME[name] for name in ("kv_format", "threads", "max_step_tokens", "cache"))

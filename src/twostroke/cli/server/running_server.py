@@ -6,24 +6,63 @@ Must not know: which routes there are, what they answer.
 
 from __future__ import annotations
 
-from http.client import HTTPException
-from typing import IO
+import socket
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
 
 from twostroke.types.errors import ConfigError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
+UNIX = "unix:"
+LONGEST_S = 60.0
+
+
+class _FileConnection(HTTPConnection):
+    """A connection by a socket of the file system."""
+
+    def __init__(self, path: str, wait_s: float) -> None:
+        super().__init__("localhost", timeout=wait_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """See HTTPConnection."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _FileHandler(HTTPHandler):
+    """urllib's way to a server on such a socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, request: Request) -> HTTPResponse:
+        """See HTTPHandler."""
+
+        def connected(_host: str, /, *, timeout: float = LONGEST_S, **_more: Any) -> HTTPConnection:
+            return _FileConnection(self._path, timeout)
+
+        return self.do_open(connected, request)
 
 
 class RunningServer:
-    """A server that runs at `url`, with or without /v1. Raises ConfigError for what is no address."""
+    """A server that runs at `url`, with or without /v1; unix:PATH for a socket of the file system.
+
+    Raises ConfigError for what is no address.
+    """
 
     def __init__(self, url: str, api_key: str | None, wait_s: float) -> None:
+        self._handlers: tuple[HTTPHandler, ...] = ()
+        self.url = url
+        if url.startswith(UNIX):
+            self._handlers, url = (_FileHandler(url.removeprefix(UNIX)),), "http://localhost"
         if urlsplit(url).scheme not in ("http", "https"):
             raise ConfigError(f"--url {url!r} is no address of a server.", fix=f"Write it like {DEFAULT_URL}.")
-        self.url = url
         self._base = url.rstrip("/").removesuffix("/v1")
         self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._wait_s = wait_s
@@ -31,7 +70,7 @@ class RunningServer:
     def open(self, path: str) -> IO[bytes]:
         """The server's answer. Raises HTTPError where it refuses, ConfigError where it does not answer."""
         # No proxy: the server is the caller's own, and variables are read in one place only.
-        opener = build_opener(ProxyHandler({}))
+        opener = build_opener(ProxyHandler({}), *self._handlers)
         try:
             got: IO[bytes] = opener.open(Request(f"{self._base}{path}", headers=self._headers), None, self._wait_s)
             return got

@@ -10,11 +10,12 @@ import asyncio
 import faulthandler
 import json
 import logging
+import shlex
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,7 @@ from twostroke.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.config import Resolved
     from twostroke.server.built import BuiltServer
     from twostroke.server.gate.door import Door
     from twostroke.server.process.supervise import Supervisor
@@ -105,12 +107,23 @@ def serve_built(
             click.echo(words + try_text(url, built.facts["served_name"], key_header))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
-    with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap():
+    with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap(), ExitStack() as sockets:
+        listener = listener or sockets.enter_context(listening(built.resolved))
         tell, watch = watching(built.parts.door, line)
         try:
             run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
         finally:
             finish_undisturbed()  # nothing is left but to close what is open
+
+
+def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
+    """The socket that settings ask for, listening: a port's or a file's."""
+    from twostroke.server.serve import bind
+    from twostroke.server.socket_file import socket_file
+
+    if resolved["uds"] is not None:
+        return socket_file(resolved["uds"], int(resolved["uds_mode"], 8))
+    return bind(resolved["host"], resolved["port"])
 
 
 def _line(descriptor: int) -> Line:
@@ -134,11 +147,10 @@ def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
     from twostroke.cli.server.replicas import words_of
-    from twostroke.config import address_of, collect
+    from twostroke.config import collect, place_of
     from twostroke.env import asked_by_environment, notify_address, process_environment
     from twostroke.server.process.notify import SystemdNotifier
     from twostroke.server.process.supervise import Supervisor
-    from twostroke.server.serve import bind
 
     environment = process_environment()
     if options.get("api_key") is not None:
@@ -153,7 +165,7 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     def say(text: str) -> None:
         click.echo(f"supervisor: {text}", err=True)
 
-    with bind(*address_of(collect(options, asked_by_environment()))) as listener:
+    with listening(place_of(collect(options, asked_by_environment()))) as listener:
         supervisor = Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address()))
         return asyncio.run(_to_the_end(supervisor))
 
@@ -193,7 +205,9 @@ def try_text(url: str, served_name: str, key_header: str) -> str:
     """Where it serves, and a line to try. key_header: curl's words for the key; empty without one."""
     messages = [{"role": "user", "content": "What is prefill?"}]
     body = json.dumps({"model": served_name, "messages": messages})
+    path = url.removeprefix("unix:")
+    base, how = (url, "") if path == url else ("http://localhost", f" --unix-socket {shlex.quote(path)}")
     return (
-        f"Serving on {url}  (OpenAI base URL: {url}/v1)\n\n"
-        f"Try:\n  curl {url}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
+        f"Serving on {url}  (OpenAI base URL: {base}/v1{' by that socket' if how else ''})\n\n"
+        f"Try:\n  curl{how} {base}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
     )

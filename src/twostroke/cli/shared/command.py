@@ -86,7 +86,7 @@ def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated
             )
             if option.many:
                 kind["multiple"] = True
-            function = click.option(option.flag, option.name, default=None, help=text, **kind)(function)
+            function = click.option(option.flag, *option.also, option.name, default=None, help=text, **kind)(function)
         return function
 
     return decorate

@@ -13,11 +13,12 @@ import click
 
 from twostroke.cli.doctor import step_notes
 from twostroke.cli.shared.readings import COUNT, bytes_per_s, duration_s, reading
-from twostroke.types.errors import ConfigError
+from twostroke.types.errors import ConfigError, Contradiction, OutOfMemory
 
 if TYPE_CHECKING:
     from twostroke.cost.exchange import LinkRates
     from twostroke.models.common.divided import Divided
+    from twostroke.planner.doctor.machine import ThisMachine
     from twostroke.planner.target import Target
     from twostroke.program.model import Model
 
@@ -57,8 +58,8 @@ DIVISION_FLAGS = (
 
 def read_hardware(name: str | None, processes: int = 1) -> Target:
     """An entry of the catalogue; or one process's share of this machine, as the doctor measured it (now, where it
-    never did)."""
-    from twostroke.planner.target import here_target, named_target
+    never did), or as guessed where it cannot be measured now."""
+    from twostroke.planner.target import named_target
 
     if name is not None and name.strip().lower() not in THIS:
         return named_target(name)
@@ -66,11 +67,25 @@ def read_hardware(name: str | None, processes: int = 1) -> Target:
     from twostroke.planner.doctor.machine import ThisMachine
 
     machine = read_machine()
-    with step_notes() as note:
-        threads = None if processes == 1 else max(1, machine.cores // processes)
-        calibration = ThisMachine.read(threads).kept_or_measured(note)
-    target = here_target(calibration, machine.available_bytes // processes)
-    return target if processes == 1 else replace(target, title=f"1/{processes} of this machine")
+    here = ThisMachine.read(None if processes == 1 else max(1, machine.cores // processes))
+    target = _this_machine(here, machine.available_bytes // processes)
+    return target if processes == 1 else replace(target, title=f"1/{processes} of {target.title}")
+
+
+def _this_machine(here: ThisMachine, available_bytes: int) -> Target:
+    """It by the measurement, which is made now where none is kept; by a guess where other programs or too little
+    memory stand in the way: a plan needs an answer, and standard error names what the answer rests on."""
+    from twostroke.planner.doctor.examine import MachineBusy
+    from twostroke.planner.target import guessed_target, here_target
+    from twostroke.spec.hardware_guess import guessed_cpu
+
+    try:
+        with step_notes() as note:
+            return here_target(here.kept_or_measured(note), available_bytes)
+    except (MachineBusy, Contradiction, OutOfMemory) as why:
+        target = guessed_target(guessed_cpu(here.patient.threads, here.level), available_bytes, why)
+        click.echo(f"warning: {target.assumptions[0]}", err=True)
+        return target
 
 
 def require_hardware(name: str | None) -> None:
@@ -108,8 +123,8 @@ def _link(meeting_s: float | None, rate: float | None, target: Target) -> LinkRa
     from twostroke.cost.calibration import Calibration
     from twostroke.cost.exchange import LinkRates
 
-    measured = target.machine.exchange if isinstance(target.machine, Calibration) else None
-    if measured is None and (meeting_s is None or rate is None):
+    known = target.link
+    if known is None and (meeting_s is None or rate is None):
         here = isinstance(target.machine, Calibration)
         raise ConfigError(
             "How fast ranks or stages exchange is not known.",
@@ -118,10 +133,10 @@ def _link(meeting_s: float | None, rate: float | None, target: Target) -> LinkRa
             + (", or run `twostroke doctor --fresh`." if here else ", as they are between your machines."),
         )
     said = [f"{name} as asked for" for name, each in (("time", meeting_s), ("rate", rate)) if each is not None]
-    if measured is not None and len(said) < 2:
-        kept = " and ".join(name for name, each in (("time", meeting_s), ("rate", rate)) if each is None)
-        said.append(f"{kept} as `twostroke doctor` measured it here, through memory that processes share")
-        meeting_s, rate = meeting_s or measured.meeting_s, rate or measured.bytes_per_s
+    if known is not None and len(said) < 2:
+        rest = " and ".join(name for name, each in (("time", meeting_s), ("rate", rate)) if each is None)
+        said.append(f"{rest} {known.source}")
+        meeting_s, rate = meeting_s or known.meeting_s, rate or known.bytes_per_s
     if meeting_s is None or rate is None:
         raise RuntimeError("a rate is missing")
     return LinkRates(meeting_s, rate, "; ".join(said))

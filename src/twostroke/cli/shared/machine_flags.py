@@ -15,7 +15,7 @@ import click
 from twostroke.cli.bench.load_flags import count_flag, time_flag
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
 from twostroke.cli.shared.readings import FORMAT, bytes_per_s, reading
-from twostroke.options import parse_bytes
+from twostroke.option_values import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 Progress = Callable[[int, int, str], None]
@@ -15,6 +16,9 @@ Progress = Callable[[int, int, str], None]
 
 LONG_BYTES = 100_000_000
 """Loads shorter than this show no progress."""
+
+LINE_EVERY_S = 10.0
+"""A slow disk or network is not taken for a process that hangs."""
 
 
 @contextlib.contextmanager
@@ -43,14 +47,16 @@ def progress_bar(title: str) -> Iterator[Progress]:
         yield update
 
 
-def _line_printer(title: str) -> Progress:
-    """One line for every fifth of the way, where the way is long."""
-    printed = [0]
+def _line_printer(title: str, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Where the way is long, one line for every fifth of it, and one after every LINE_EVERY_S without any."""
+    printed, at_s = 0, clock()
 
     def update(done_bytes: int, total_bytes: int, what: str) -> None:
+        nonlocal printed, at_s
         fifths = 5 * done_bytes // max(1, total_bytes)
-        if fifths > printed[0] and total_bytes >= LONG_BYTES:
-            printed[0] = fifths
-            print(f"{title}: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB", file=sys.stderr, flush=True)
+        if total_bytes >= LONG_BYTES and (fifths > printed or clock() - at_s >= LINE_EVERY_S):
+            printed, at_s = fifths, clock()
+            done = f"{done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB"
+            print(f"{title}: {done} ({what[:60]})", file=sys.stderr, flush=True)
 
     return update

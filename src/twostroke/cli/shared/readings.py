@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from twostroke.options import one_of, parse_count
+from twostroke.option_values import one_of, parse_count
 
 FORMATS = ("f32", "bf16", "int8", "int4", "stored")
 UNITS = {"bit/s": 0.125, "B/s": 1.0}

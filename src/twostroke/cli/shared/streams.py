@@ -6,6 +6,7 @@ Must not know: verbs, what is printed.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import io
@@ -48,18 +49,28 @@ class RecordedOutput(io.FileIO):
             raise
 
 
+def in_utf8() -> None:
+    """Start the same command again in Python's UTF-8 mode, where the locale has ASCII only: arguments, paths and
+    standard streams are then read as every other program of today writes them. Does nothing in UTF-8 and elsewhere."""
+    ascii_only = codecs.lookup(sys.getfilesystemencoding()).name == "ascii"
+    if ascii_only and not sys.flags.utf8_mode and sys.executable and sys.orig_argv:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
 def prepare_streams() -> None:
     """Input: bytes that are not text come through as lone surrogates, as in arguments; see `as_text`.
 
-    Output is recorded for `output_problem`: an OSError alone does not say which file it comes from.
+    Output is recorded for `output_problem`: an OSError alone does not say which file it comes from. A character that
+    the output's encoding does not have is written as its escape.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")
     old = sys.stdout
     if old is sys.__stdout__ and isinstance(old, io.TextIOWrapper):
         raw = RecordedOutput(old.fileno(), "w", closefd=False)
+        errors = "backslashreplace" if old.errors == "strict" else old.errors
         sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(raw), encoding=old.encoding, errors=old.errors, line_buffering=raw.isatty()
+            io.BufferedWriter(raw), encoding=old.encoding, errors=errors, line_buffering=raw.isatty()
         )
 
 

@@ -150,7 +150,7 @@ def _queue(scene: Scene, cause: Cause, what_if: WhatIf | None, options: Options)
     hold = scene.account.queue.hold
     if hold is Hold.PAGES:
         return [Advice(f"more room for KV: {_more_room(what_if)}", cause.seconds)]
-    if hold is Hold.SEQUENCES:
+    if hold in (Hold.SEQUENCES, Hold.CALL):
         text = f"--max-sequences above {options.max_sequences} would have let it in at once"
         segments = scene.decoding
         if scene.cost is not None and segments:

@@ -168,7 +168,7 @@ def _queue(scene: Scene) -> Cause:
 
 
 def _queue_text(story: QueueStory) -> str:
-    full = story.hold in (Hold.SEQUENCES, Hold.PAGES)
+    full = story.hold in (Hold.SEQUENCES, Hold.PAGES, Hold.CALL)
     if full and story.ended:
         left = plain_names(tuple(reversed(story.ended)))
         meanwhile = f", and meanwhile came prefill of {names(story.behind)}" if story.behind else ""

@@ -23,16 +23,18 @@ SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 
 @architecture("PhiForCausalLM", model_type="phi")
 def phi(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Half of each head turns, unless partial_rotary_factor says others."""
-    refuse_setting(fields, "qk_layernorm", "No published model of this family has norms of heads.")
+    """Half of each head turns, unless partial_rotary_factor says others. qk_layernorm: norms of heads."""
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
     act = ("hidden_act", "gelu_new")
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.5)
-    names = replace(parts.heads.names, o="self_attn.dense")
+    names = replace(
+        parts.heads.names, o="self_attn.dense", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"
+    )
+    head_norm = parts.norm if parts.fields.boolean("qk_layernorm", False) else None
     parts = replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=True, output_bias=True, names=names),
+        heads=replace(parts.heads, qkv_bias=True, output_bias=True, names=names, head_norm=head_norm),
         feed=replace(parts.feed, bias=True, gate="", up="mlp.fc1", down="mlp.fc2"),
         decoder=replace(parts.decoder, head_bias=True, last_norm="model.final_layernorm"),
     )

@@ -124,7 +124,8 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
                     x = add(x, states(t, h))
         return head(t, decoder, x)
 
-    return replace(facts, ignored=(*facts.ignored, *blocks[1:])), text
+    copies = tuple((block, blocks[0]) for block in blocks[1:])
+    return replace(facts, ignored=(*facts.ignored, *blocks[1:]), copies=copies), text
 
 
 def _shared_heads(fields: Fields, hidden: int) -> Heads:

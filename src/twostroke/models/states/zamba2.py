@@ -9,6 +9,7 @@ Knows: its config fields, the names of its tensors. Must not know: which backend
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from twostroke.models.common.blocks.attend import Heads
@@ -23,6 +24,7 @@ from twostroke.models.common.fields.fields import (
     usual_names,
     with_silent,
 )
+from twostroke.models.common.fields.nested import HEAD_ALONE
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
@@ -113,7 +115,8 @@ def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
 
 @architecture("Zamba2ForCausalLM", model_type="zamba2")
 def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type: mamba or hybrid for each layer. num_mem_blocks shared blocks take turns."""
+    """layers_block_type: mamba or hybrid for each layer. num_mem_blocks shared blocks take turns; where
+    tie_word_embeddings is false, nothing is shared, as in transformers."""
     fields = usual_names(with_silent(fields, SILENT), {**STATE_NAMES, "layer_types": "layers_block_type"})
     refuse_setting(fields, "use_long_context", "What it changes in the rotations differs between programs.")
     tied = fields.boolean("tie_word_embeddings", True)
@@ -130,10 +133,28 @@ def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         in_bias=biased,
         out_bias=biased,
     )
-    owners = {layer: hybrids[place % blocks] for place, layer in enumerate(hybrids)}
-    copies = (f"model.layers.{layer}.shared_transformer." for layer, owner in owners.items() if layer != owner)
+    apart = not tied and fields.value(HEAD_ALONE) is not True
+    owners = {layer: layer if apart else hybrids[place % blocks] for place, layer in enumerate(hybrids)}
+    copies = tuple((_block(layer), _block(owner)) for layer, owner in owners.items() if layer != owner)
     decoder = replace(decoder_of(facts, norm, tied), last_norm="model.final_layernorm")
-    return replace(facts, ignored=(*facts.ignored, *copies)), _program(decoder, shared, states, owners)
+    unread = (*(begin for begin, _ in copies), *(_other_adapters(hybrids, blocks) if apart else ()))
+    facts = replace(facts, ignored=(*facts.ignored, *unread), copies=copies)
+    return facts, _program(decoder, shared, states, owners)
+
+
+def _block(layer: int) -> str:
+    """The beginning of the names of a layer's transformer block."""
+    return f"model.layers.{layer}.shared_transformer."
+
+
+def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
+    """Beginnings of names of low-rank products that belong to other uses than a layer's own: each block holds those of
+    every use that would be its own if layers shared blocks."""
+    lists = [f"self_attn.linear_{name}_adapter_list" for name in "qkv"] + ["feed_forward.gate_up_proj_adapter_list"]
+    for own, layer in enumerate(hybrids):
+        for use in range(own % blocks, len(hybrids), blocks):
+            if use != own:
+                yield from (f"{_block(layer)}{name}.{use}." for name in lists)
 
 
 def _program(decoder: Decoder, shared: SharedBlock, states: Mamba2Shape, owners: dict[int, int]) -> ProgramText:
@@ -147,7 +168,7 @@ def _program(decoder: Decoder, shared: SharedBlock, states: Mamba2Shape, owners:
             begin = f"{decoder.layers}.{index}."
             read = x
             if index in owners:
-                with t.layer(f"{decoder.layers}.{owners[index]}.shared_transformer."):
+                with t.layer(_block(owners[index])):
                     made = shared(t, uses[index], x, table)
                 read = linear(made, t.matrix("shared_out", {f"{begin}linear": x.width}, x.width))
                 read, begin = add(read, x), f"{begin}mamba_decoder."

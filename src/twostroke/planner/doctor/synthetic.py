@@ -7,7 +7,6 @@ Must not know: kernels, clocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from twostroke.models.common.work import work_of
 from twostroke.ops.operands import KVLayer, PackedWeight, U8Array, paged
 from twostroke.program.model import F32_BYTES, Model
 from twostroke.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
+from twostroke.types.made_once import made_once
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
 """Any of these side by side is a float32 and a bf16 of magnitude 0.003 to 0.05, and fair int8 and int4 numbers."""
@@ -33,7 +33,7 @@ class LayerShape:
     kv_heads: int
     head_dim: int
 
-    @cached_property
+    @made_once
     def model(self) -> Model:
         """The model of one such layer."""
         return read_model(
@@ -49,7 +49,7 @@ class LayerShape:
             }
         )
 
-    @cached_property
+    @made_once
     def matrices(self) -> dict[str, tuple[int, int]]:
         """The layer's matrices by role, in the order of the program: (output features, input features)."""
         roles = {"qkv", "o", "gate_up", "down"}

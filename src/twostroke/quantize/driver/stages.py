@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice, Op
 from twostroke.program.values import Value, Weight
 from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
+from twostroke.types.made_once import made_once
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, pack_into
 from twostroke.weights.loaded import ModelWeights
@@ -53,7 +53,7 @@ class StagedModel:
     formats: FormatChoice = exact_formats
     kv: KVKind = KVKind.F32
 
-    @cached_property
+    @made_once
     def stages(self) -> tuple[Stage, ...]:
         """The stages in order."""
         return smallest_stages(self.model.plain)

@@ -1,6 +1,7 @@
 """Blocks of ggml: numbers to bytes, with searches of scales like those of llama.cpp's quantizers without importance.
 
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
+    Q5_0  32            d float16, the fifth bits of all codes, their low 4 bits as Q4_0; value d (q - 16)
     Q8_0  32            d float16; value d q, int8
     Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; 32 wide
     Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); 16 wide
@@ -130,6 +131,15 @@ def q4_0(blocks: F32Array) -> U8Array:
     return np.concatenate((octets, codes[:, :16] | codes[:, 16:] << np.uint8(4)), axis=1)
 
 
+def q5_0(blocks: F32Array) -> U8Array:
+    """See the module."""
+    d, octets = _half(_signed_steps(blocks, -16, 15))
+    codes = (np.clip(np.rint(_over(blocks, d[:, None])), -16, 15) + 16).astype(np.uint8)
+    low = (codes[:, :16] & np.uint8(15)) | codes[:, 16:] << np.uint8(4)
+    high = np.packbits(codes >> np.uint8(4), axis=1, bitorder="little")
+    return np.concatenate((octets, high, low), axis=1)
+
+
 def q4_k(blocks: F32Array) -> U8Array:
     """See the module."""
     parts = blocks.reshape(-1, 8, 32)
@@ -176,6 +186,7 @@ TYPES: Mapping[str, WrittenBlock] = {
     for each in (
         WrittenBlock("F32", 0, 1, 4, f32),
         WrittenBlock("Q4_0", 2, 32, 18, q4_0),
+        WrittenBlock("Q5_0", 6, 32, 22, q5_0),
         WrittenBlock("Q8_0", 8, 32, 34, q8_0),
         WrittenBlock("Q4_K", 12, 256, 144, q4_k),
         WrittenBlock("Q6_K", 14, 256, 210, q6_k),

@@ -66,8 +66,8 @@ KEPT = (
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
 DECAY = "ssm_a"
 """It is never rounded either. Names that begin with it are of matrices, which are rounded as all others."""
-NARROW = "Q8_0"
-"""The type of matrices whose rows are no whole blocks of 256."""
+NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
+"""What llama.cpp takes in place of a type where rows are no whole blocks of 256."""
 
 
 def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
@@ -224,9 +224,9 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
     whole = kept or plan.stem.endswith(("_norm", "_gate_inp", "_gate_inp_shexp"))
     if len(plan.shape) == 1 or plan.name.endswith(".bias") or whole:
         return TYPES["F32"]
-    block = TYPES[mix.finer if has_more_bits(plan, layers, is_tied, mix) else mix.usual]
-    block = block if columns % block.elements == 0 else TYPES[NARROW]
-    return block if columns % block.elements == 0 else TYPES["F32"]
+    name = mix.finer if has_more_bits(plan, layers, is_tied, mix) else mix.usual
+    fitting = (each for each in (name, NARROW.get(name, name)) if columns % TYPES[each].elements == 0)
+    return TYPES[next(fitting, "F32")]
 
 
 def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
+from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
 
 log = logging.getLogger("twostroke.server")
@@ -50,6 +51,7 @@ _ELSEWHERE = frozenset(
 """Fields of other servers that are near to one of ours in letters and not in meaning."""
 
 Kind = type[msgspec.Struct]
+_fields = json_decoder(dict[str, msgspec.Raw])
 
 
 class FieldCheck:
@@ -110,7 +112,7 @@ def nearest(name: str, kind: Kind) -> str | None:
 def _unknown(body: bytes, kind: Kind) -> list[str]:
     """In the order of the body. A field that is null asks for nothing."""
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        fields = _fields.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return []
     known = HINTS.union(kind.__struct_fields__)

@@ -12,12 +12,17 @@ Must not know: tokens, engines, other fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from twostroke.text.grammar.check import not_held
+from twostroke.text.talk.format import ThoughtMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.grammar import Grammar
+from twostroke.types.grammar import Grammar, ThoughtFirst
+
+_T = TypeVar("_T")
 
 
 class GrammarFields(Protocol):
@@ -36,10 +41,11 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """What a request asks for, and the field that asks for it."""
+    """What a request asks for, and the field that asks for it. not_held: in words, what a grammar cannot hold of it."""
 
     grammar: Grammar | None = None
     field: str = "grammar"
+    not_held: tuple[str, ...] = ()
 
 
 def grammar_of(request: GrammarFields) -> AskedGrammar:
@@ -49,7 +55,23 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
         raise InvalidRequest(
             f"{asked[0][0]} and {asked[1][0]} both ask for a form of the answer.", param=asked[1][0], fix="Send one."
         )
-    return AskedGrammar(asked[0][1], asked[0][0]) if asked else AskedGrammar()
+    if not asked:
+        return AskedGrammar()
+    name, grammar = asked[0]
+    return AskedGrammar(grammar, name, _named(name, lambda: not_held(grammar)))
+
+
+def after_thought(
+    asked: AskedGrammar, marks: ThoughtMarks | None, rendered: str, special_id: Callable[[str], int | None]
+) -> AskedGrammar:
+    """What is asked for, after the thought of a model that thinks. rendered: the prompt, which may have opened it, or
+    closed it: then the model does not think."""
+    if asked.grammar is None or marks is None or marks.closed_by(rendered):
+        return asked
+    opening, closing = marks.opening.strip(), marks.closing.strip()
+    begun = marks.opened_by(rendered)
+    thought = ThoughtFirst(opening, closing, begun, special_id(opening), special_id(closing))
+    return structs.replace(asked, grammar=replace(asked.grammar, thought=thought))
 
 
 def response_format_grammar(value: Any) -> Grammar | None:
@@ -103,7 +125,7 @@ def _bound(read: Callable[[Any], Grammar | None], value: Any) -> Callable[[], Gr
     return lambda: read(value)
 
 
-def _named(name: str, make: Callable[[], Grammar | None]) -> Grammar | None:
+def _named(name: str, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except InvalidRequest as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twostroke.server.api.schema import ChatRequest, Tool
+from twostroke.server.api.changed.kept_tools import AskedTool
+from twostroke.server.api.schema import ChatRequest
 from twostroke.server.api.shape import Block
 from twostroke.server.api.shapes.chat import ChatShape
 from twostroke.types.errors import InvalidRequest
@@ -31,7 +32,7 @@ def to_tools(request: ChatRequest) -> bool:
         return False
     if request.tools or request.tool_choice is not None:
         raise InvalidRequest("functions and tools are both there.", param="functions", fix="Send tools alone.")
-    request.tools = [Tool(type="function", function=function) for function in functions]
+    request.tools = [AskedTool(function=function) for function in functions]
     request.tool_choice = _choice(choice)
     request.parallel_tool_calls = False  # the older form has room for one
     return True
@@ -84,6 +85,6 @@ class FunctionChatShape(ChatShape):
         """See ChatShape."""
         return {"function_call": {"name": block.name, "arguments": ""}}
 
-    def call_grew(self, _place: int, text: str) -> dict[str, Any]:
+    def call_grew(self, _place: int, _block: Block, text: str) -> dict[str, Any]:
         """See ChatShape."""
         return {"function_call": {"arguments": text}}

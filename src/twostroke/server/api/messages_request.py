@@ -6,29 +6,31 @@ Must not know: templates, token ids, answers.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from twostroke.server.api.model_list import check_model
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.history.blocks import ROLES, chat_messages
+from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.reasoning_effort import EFFORT
-from twostroke.server.api.schema import ChatRequest, FunctionSpec, Tool, checked_chat, require_tokens
+from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
+from twostroke.text.history.parts import text_of
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes, named
 
 MAX_BLOCKS = 4096
 PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs."""
+    """A tool that the client runs; one with another type than `custom` is the provider's."""
 
-    name: str
+    name: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
@@ -36,16 +38,17 @@ class MessagesTool(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True):
-    """One turn. content: text, or blocks of the kinds text, tool_use, tool_result and thinking."""
+    """One turn. content: text, or blocks (history/blocks.py)."""
 
     role: str
-    content: str | list[dict[str, Any]]
+    content: Any = None
 
 
+@body_kind
 class CountRequest(msgspec.Struct, kw_only=True):
     """POST /v1/messages/count_tokens. Every optional field may be null; hints without a contract are ignored."""
 
-    model: str
+    model: str | None = None
     messages: list[Message]
     system: str | list[dict[str, Any]] | None = None
     tools: list[MessagesTool] | None = None
@@ -61,6 +64,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     parse_special: bool | None = None  # extension: as in chat completions
 
 
+@body_kind
 class MessagesRequest(CountRequest, kw_only=True):
     """POST /v1/messages."""
 
@@ -77,35 +81,42 @@ class MessagesRequest(CountRequest, kw_only=True):
 
 def messages_call(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = decode(body, MessagesRequest)
+    request, notes = decode(body, MessagesRequest), Notes()
     require_tokens(request.max_tokens, 1, "max_tokens")
-    chat, prefill = _chat_of(request, parts)
+    chat, prefill = _chat_of(request, parts, notes)
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
     chat.seed, chat.cache_salt = request.seed, request.cache_salt
-    return call_of_chat(checked_chat(chat, parts.limits.json_depth), parts, PREFIX, prefill=prefill, asked=request)
+    return call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
 
 
-def count_tokens(body: bytes, parts: ServerParts) -> int:
-    """Tokens of the prompt that these messages make. Raises InvalidRequest, HttpProblem."""
-    chat, prefill = _chat_of(decode(body, CountRequest), parts)
-    prompt = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts, prefill)
-    return parts.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted)
+def count_tokens(body: bytes, parts: ServerParts) -> tuple[int, tuple[str, ...]]:
+    """Tokens of the prompt that these messages make, and what was changed in them.
+
+    Raises InvalidRequest, HttpProblem.
+    """
+    notes = Notes()
+    chat, prefill = _chat_of(decode(body, CountRequest), parts, notes)
+    prompt = prompt_of_chat(_checked(chat, parts, notes), parts, prefill)
+    return parts.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted), notes.texts
 
 
-def _chat_of(request: CountRequest, parts: ServerParts) -> tuple[ChatRequest, str]:
+def _checked(chat: ChatRequest, parts: ServerParts, notes: Notes) -> CheckedChat:
+    return checked_chat(chat, parts.limits.json_depth, notes)
+
+
+def _chat_of(request: CountRequest, parts: ServerParts, notes: Notes) -> tuple[ChatRequest, str]:
     """The chat request, and the text that the answer must begin with."""
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     _check_depths(request, parts.limits.json_depth)
     _refuse_unsupported(request)
-    messages: list[dict[str, Any]] = []
-    if request.system:
-        messages.append({"role": "system", "content": _texts(request.system, "system")})
-    for place, message in enumerate(request.messages):
-        _add_message(messages, message, f"messages[{place}]")
+    if request.messages and (role := request.messages[-1].role) not in ROLES:
+        raise InvalidRequest(f"The last message has the role {named(role)!r}.", param="messages", fix="Use user.")
+    system = [{"role": "system", "content": request.system}] if request.system else []
+    messages = [*system, *chat_messages(((each.role, each.content) for each in request.messages), notes)]
     prefill = ""
     if messages and messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
-        prefill = str(messages.pop()["content"])
+        prefill = text_of(messages.pop()["content"], "messages", notes, strict=False) or ""
         if prefill != prefill.rstrip():
             raise InvalidRequest("The last message ends with white space.", param="messages")
     choice, parallel = _tool_choice(request.tool_choice)
@@ -137,7 +148,7 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 def _refuse_unsupported(request: CountRequest) -> None:
     """Raises InvalidRequest for what the provider would do with the conversation, and this server does not.
 
-    An edit that clears thoughts changes nothing: thoughts of earlier turns are left out here.
+    An edit that clears thoughts changes nothing: the template says which thoughts of earlier turns a model sees.
     """
     edits = (request.context_management or {}).get("edits") or ()
     kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]
@@ -151,58 +162,13 @@ def _refuse_unsupported(request: CountRequest) -> None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
 
 
-def _add_message(made: list[dict[str, Any]], message: Message, where: str) -> None:
-    if message.role not in ("user", "assistant", "system"):
-        raise InvalidRequest(
-            f"{where}.role is {message.role[:60]!r}.", param=f"{where}.role", fix="Use user or assistant."
-        )
-    if isinstance(message.content, str):
-        made.append({"role": message.role, "content": message.content})
-        return
-    texts: list[str] = []
-    calls: list[dict[str, Any]] = []
-    for place, block in enumerate(message.content):
-        _add_block(made, block, texts, calls, f"{where}.content[{place}]")
-    if texts or calls or not message.content:
-        entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts) if texts or not calls else None}
-        made.append({**entry, "tool_calls": calls} if calls else entry)
-
-
-def _add_block(
-    made: list[dict[str, Any]], block: Mapping[str, Any], texts: list[str], calls: list[dict[str, Any]], where: str
-) -> None:
-    kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
-        texts.append(block["text"])
-    elif kind == "tool_use" and isinstance(block.get("name"), str):
-        function = {"name": block["name"], "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
-        calls.append({"id": block.get("id"), "type": "function", "function": function})
-    elif kind == "tool_result":
-        content = _texts(block.get("content") or "", f"{where}.content")
-        made.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
-    elif kind not in ("thinking", "redacted_thinking"):  # thoughts of earlier turns are left out, as templates do
-        raise InvalidRequest(
-            f"{where} is a block of the type {str(kind)[:60]!r}.", param=where, fix="This model reads text and tools."
-        )
-
-
-def _texts(value: Any, where: str) -> str:
-    if isinstance(value, str):
-        return value
-    parts = value if isinstance(value, list) else [None]
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise InvalidRequest(f"{where} holds something that is no text.", param=where, fix="Send text blocks.")
-    return "\n".join(str(text) for text in texts)
-
-
-def _tool(tool: MessagesTool, place: int) -> Tool:
+def _tool(tool: MessagesTool, place: int) -> AskedTool:
     if tool.type not in (None, "custom"):
-        raise InvalidRequest(
-            f"tools[{place}] is of the type {tool.type[:60]!r}.", param=f"tools[{place}]", fix="Use tools of your own."
-        )
+        return AskedTool(type=tool.type, name=tool.name)
+    if tool.name is None:
+        raise InvalidRequest(f"tools[{place}] has no name.", param=f"tools[{place}]")
     spec = FunctionSpec(name=tool.name, description=tool.description, parameters=tool.input_schema, strict=tool.strict)
-    return Tool(type="function", function=spec)
+    return AskedTool(function=spec)
 
 
 def _tool_choice(value: dict[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:

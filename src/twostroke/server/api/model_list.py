@@ -18,26 +18,42 @@ ARITHMETIC = ("weights", "kv_format", "key_factors")
 
 def model_list(parts: ServerParts) -> dict[str, Any]:
     """The page of all names."""
-    names = [parts.served_name, *parts.adapters.names()]
+    names = [*parts.names, *parts.adapters.names()]
     page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
     return {"object": "list", "data": [_model_object(name, parts) for name in names], **page}
 
 
 def one_model(name: str, parts: ServerParts) -> dict[str, Any]:
     """Raises HttpProblem (404)."""
-    check_model(name, parts)
-    return _model_object(name, parts)
+    return _model_object(asked_model(name, parts), parts)
 
 
-def check_model(name: str, parts: ServerParts) -> None:
-    """Raises HttpProblem (404)."""
-    if name != parts.served_name and name not in parts.adapters.names():
+def asked_model(name: str | None, parts: ServerParts) -> str:
+    """The name that a request asks for; one without a name means the model itself. Raises HttpProblem (404)."""
+    if not name:
+        return parts.served_name
+    if name not in parts.names and name not in parts.adapters.names():
         raise HttpProblem(unknown_model(name, parts.served_name))
+    return name
 
 
-def adapter_of(name: str, parts: ServerParts) -> str | None:
+def adapter_of(name: str | None, parts: ServerParts) -> str | None:
     """The adapter that the name of a model means; None for the model itself."""
-    return None if name == parts.served_name else name
+    return None if not name or name in parts.names else name
+
+
+def _context_names(tokens: int) -> dict[str, object]:
+    """The length of the context, under each name that clients read: vLLM's, then OpenRouter's, LM Studio's, Groq's and
+    llama.cpp's. Without one that they know, they assume a length that is too small or too large."""
+    return {
+        "max_model_len": tokens,
+        "context_length": tokens,
+        "top_provider": {"context_length": tokens, "max_completion_tokens": tokens},
+        "max_context_length": tokens,
+        "loaded_context_length": tokens,
+        "context_window": tokens,
+        "meta": {"n_ctx": tokens},
+    }
 
 
 def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
@@ -49,11 +65,11 @@ def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
         "object": "model",
         "created": parts.created_s,
         "owned_by": "twostroke",
-        "max_model_len": parts.context_tokens,
+        **_context_names(parts.context_tokens),
         "has_chat_template": parts.template is not None,
         **{name: settings[name] for name in ARITHMETIC if name in settings},
         "type": "model",
         "display_name": name,
         "created_at": since,
-        **({} if name == parts.served_name else {"parent": parts.served_name}),
+        **({} if name in parts.names else {"parent": parts.served_name}),
     }

@@ -9,38 +9,34 @@ Must not know: templates, token ids, answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from twostroke.server.api.schema import (
-    REST,
-    ChatRequest,
-    FunctionSpec,
-    StreamOptions,
-    Tool,
-    checked_chat,
-    require_tokens,
-)
+from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
+from twostroke.server.api.history.items import chat_messages
+from twostroke.server.api.model_list import asked_model
+from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
+from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
-from twostroke.types.errors import InvalidRequest
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.notes import Notes
 
 MAX_ITEMS = 4096
-TEXT_PARTS = ("input_text", "output_text", "text")
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
-    """A function, without the wrapper that chat completions put around it."""
+    """A function or another tool, without the wrapper that chat completions put around it. format: of a custom tool."""
 
     type: str
     name: str | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    format: Any = None
 
 
 class TextOptions(msgspec.Struct, kw_only=True):
@@ -50,11 +46,12 @@ class TextOptions(msgspec.Struct, kw_only=True):
     verbosity: Any = None
 
 
+@body_kind
 class ResponsesRequest(msgspec.Struct, kw_only=True):
     """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
 
-    model: str
-    input: str | list[dict[str, Any]]
+    model: str | None = None
+    input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -104,11 +101,11 @@ _SAME = (
 
 def responses_call(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = decode(body, ResponsesRequest)
+    request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, parts.limits.json_depth)
     wants_logprobs = "message.output_text.logprobs" in (request.include or ())
     chat = ChatRequest(
-        messages=_messages(request),
+        messages=_messages(request, notes),
         max_completion_tokens=request.max_output_tokens,
         tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])],
         tool_choice=_tool_choice(request.tool_choice),
@@ -120,11 +117,24 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
         **{name: getattr(request, name) for name in _SAME},
     )
     try:
-        checked_chat(chat, parts.limits.json_depth)
-        return call_of_chat(chat, parts, "resp_", asked=request)
-    except InvalidRequest as error:
-        error.param = _RENAMED.get(error.param or "", error.param)
+        return call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, "resp_", asked=request)
+    except ContextLengthExceeded as error:
+        error.param = "input"
+        if request.stream and error.prompt_tokens:
+            raise StreamRefused(asked_model(request.model, parts), error) from None
         raise
+    except InvalidRequest as error:
+        error.param = _renamed(error.param or "", request.input)
+        raise
+
+
+def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
+    """The client's name of a field. What is wrong with a message is wrong with the last one."""
+    name, bracket, rest = param.partition("[")
+    if name != "messages" or not bracket or not isinstance(items, list):
+        return _RENAMED.get(name, param or None)
+    place = max(place for place, item in enumerate(items) if item.get("type", "message") == "message")
+    return f"input[{place}]{rest.partition(']')[2]}"
 
 
 _RENAMED = {
@@ -152,63 +162,42 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
         value = getattr(request, name)
         if isinstance(value, (dict, list)):
             check_depth(value, depth_limit)
-    if len(request.input) > MAX_ITEMS and not isinstance(request.input, str):
+    if isinstance(request.input, list) and len(request.input) > MAX_ITEMS:
         raise InvalidRequest(f"input has more than {MAX_ITEMS} items.", param="input")
-    if not request.input:
-        raise InvalidRequest("input is empty.", param="input", fix="Send some text.")
 
 
-def _messages(request: ResponsesRequest) -> list[dict[str, Any]]:
+def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:
+    """An input that is empty is a user's empty message, where there are no instructions either."""
     made: list[dict[str, Any]] = []
     if request.instructions:
         made.append({"role": "system", "content": request.instructions})
-    if isinstance(request.input, str):
-        return [*made, {"role": "user", "content": request.input}]
-    for place, item in enumerate(request.input):
-        _add_item(made, item, f"input[{place}]")
-    return made
+    if isinstance(request.input, list):
+        made += chat_messages(request.input, notes)
+    elif request.input is not None:
+        made.append({"role": "user", "content": request.input})
+    return made or [{"role": "user", "content": ""}]
 
 
-def _add_item(made: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None:
-    kind = item.get("type", "message")
-    if kind == "message":
-        made.append({"role": item.get("role"), "content": _content(item.get("content"), f"{where}.content")})
-    elif kind == "function_call":
-        call = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
-        entry = {"id": item.get("call_id"), "type": "function", "function": call}
-        if made and made[-1]["role"] == "assistant":  # text and calls of one turn are one message
-            made[-1].setdefault("tool_calls", []).append(entry)
-        else:
-            made.append({"role": "assistant", "content": None, "tool_calls": [entry]})
-    elif kind == "function_call_output":
-        output = _content(item.get("output"), f"{where}.output")
-        made.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
-    elif kind != "reasoning":  # what was thought in earlier turns is left out, as the templates do
-        raise InvalidRequest(f"{where} is of the type {str(kind)[:60]!r}, which is not supported.", param=where)
-
-
-def _content(value: Any, where: str) -> Any:
-    """Text, or the texts of parts; the chat template's room refuses anything else."""
-    if not isinstance(value, list):
-        return value
-    for part in value:
-        if not isinstance(part, dict) or part.get("type") not in TEXT_PARTS:
-            raise InvalidRequest(f"{where} holds a part that is no text.", param=where, fix="Send text parts.")
-    return [{"type": "text", "text": part.get("text")} for part in value]
-
-
-def _tool(tool: ResponseTool, place: int) -> Tool:
-    if tool.type != "function" or tool.name is None:
-        raise InvalidRequest(
-            f"tools[{place}] is no function with a name.", param=f"tools[{place}]", fix="Functions are the only tools."
+def _tool(tool: ResponseTool, place: int) -> AskedTool:
+    where = f"tools[{place}]"
+    if tool.type not in ("function", "custom"):
+        return AskedTool(type=tool.type, name=tool.name)
+    if tool.name is None:
+        raise InvalidRequest(f"{where} is no {tool.type} with a name.", param=where, fix="Send its name.")
+    if tool.type == "custom":
+        form = tool.format if isinstance(tool.format, dict) else None
+        return AskedTool(
+            type="custom", custom=CustomSpec(name=tool.name, description=tool.description, format=form)
         )
     spec = FunctionSpec(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
-    return Tool(type="function", function=spec)
+    return AskedTool(function=spec)
 
 
 def _tool_choice(value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    if isinstance(value, dict):
-        return {"type": value.get("type"), "function": {"name": value.get("name")}}
+    """Chat completions put the name of a function into an object of its own."""
+    if isinstance(value, dict) and value.get("type") in ("function", "custom"):
+        kind = str(value.get("type"))
+        return {"type": kind, kind: {"name": value.get("name")}}
     return value
 
 

@@ -17,10 +17,10 @@ import msgspec
 
 from twostroke.retrieval.embedder import Embedder, EmbeddingOptions, VectorOptions
 from twostroke.retrieval.reranker import PairOptions, Reranker, pairs_of
-from twostroke.server.api.model_list import adapter_of, check_model
+from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call
-from twostroke.server.gate.decode import decode
+from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
@@ -38,7 +38,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     parse_special: control tokens in the texts count as such.
     """
 
-    model: str
+    model: str | None = None
     user: str | None = None
     truncate_prompt_tokens: int | None = None
     parse_special: bool | None = None
@@ -51,6 +51,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     truncate: Any = None
 
 
+@body_kind
 class EmbeddingRequest(TextRequest, kw_only=True):
     """POST /v1/embeddings. input: a text, texts, token ids, or lists of token ids."""
 
@@ -78,6 +79,7 @@ class RankedDocument(msgspec.Struct, kw_only=True):
     text: str
 
 
+@body_kind
 class RerankRequest(TextRequest, kw_only=True):
     """POST /v1/rerank. top_n: how many of the best are answered. max_tokens_per_doc: each document is cut to it."""
 
@@ -93,6 +95,7 @@ class RerankRequest(TextRequest, kw_only=True):
     top_k: Any = None
 
 
+@body_kind
 class ScoreRequest(TextRequest, kw_only=True):
     """POST /v1/score. One first text for all second ones, or one each."""
 
@@ -200,7 +203,7 @@ def _check_count(count: int, name: str) -> None:
 
 
 def _check_shared(request: TextRequest, parts: ServerParts, refused: Sequence[str]) -> None:
-    check_model(request.model, parts)
+    asked_model(request.model, parts)
     for name in refused:
         if getattr(request, name, None) is not None:
             fix = _FIXES.get(name, "Leave it out.")
@@ -252,4 +255,5 @@ def _call(
         stream=False,
         include_usage=False,
         asked=request,
+        model=asked_model(request.model, parts),
     )

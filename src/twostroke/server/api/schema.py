@@ -10,14 +10,16 @@ Must not know: token ids' meaning, engines, responses.
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
 from twostroke.server.api.other_engines import in_our_fields
-from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES
+from twostroke.types.notes import Notes
 
 MAX_PROMPTS = 64
 MAX_CHAT_TOP_LOGPROBS = 20
@@ -39,26 +41,10 @@ class StreamOptions(msgspec.Struct):
     include_obfuscation: bool | None = None
 
 
-class FunctionSpec(msgspec.Struct, kw_only=True):
-    """A function that the model may call. parameters: a JSON schema of its arguments; strict: hold to it."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Tool(msgspec.Struct, kw_only=True):
-    """A tool; functions are the only kind."""
-
-    type: Literal["function"]
-    function: FunctionSpec
-
-
 class GenerationRequest(msgspec.Struct, kw_only=True):
     """The fields that both kinds of request share. Every optional one may be null."""
 
-    model: str
+    model: str | None = None
     n: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -116,6 +102,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     add_special_tokens: Any = None
 
 
+@body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
     """POST /v1/chat/completions. messages are checked by the chat template's room."""
 
@@ -124,7 +111,7 @@ class ChatRequest(GenerationRequest, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    tools: list[Tool] | None = None
+    tools: list[AskedTool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     functions: list[FunctionSpec] | None = None  # these two: legacy_functions.py
@@ -141,6 +128,7 @@ class ChatRequest(GenerationRequest, kw_only=True):
     continue_final_message: bool | None = None
 
 
+@body_kind
 class CompletionRequest(GenerationRequest, kw_only=True):
     """POST /v1/completions. prompt: a text, texts, token ids, or lists of token ids."""
 
@@ -174,9 +162,20 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
+class CheckedChat(msgspec.Struct, frozen=True):
+    """A chat request within all caps, with the tools that the model may be offered. notes: of what was left out."""
+
+    request: ChatRequest
+    tools: list[Tool]
+    notes: Notes
+
+
+def checked_chat(request: ChatRequest, depth_limit: int, notes: Notes) -> CheckedChat:
     """All caps, for a chat request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
+    kept = kept_tools(request.tools or (), request.tool_choice, notes)
+    request.tool_choice = kept.choice
+    _check_tools(kept.tools, depth_limit)
     if request.n is None:
         request.n = 1
     require_tokens(request.max_tokens, 1, "max_tokens" if request.n_predict is None else "n_predict", REST)
@@ -192,7 +191,7 @@ def checked_chat(request: ChatRequest, depth_limit: int) -> ChatRequest:
         if request.top_logprobs and not request.logprobs:
             raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
     _check_continued(request)
-    return request
+    return CheckedChat(request, kept.tools, notes)
 
 
 def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a larger number.") -> None:
@@ -255,17 +254,13 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
         value = getattr(request, name)
         if value is None:  # most fields of most requests
             continue
-        if name == "tools":
-            _check_tools(value, depth_limit)
-        elif isinstance(value, (dict, list)) and name not in _FLAT:
+        if isinstance(value, (dict, list)) and name not in _FLAT:
             check_depth(value, depth_limit)
         neutral = NEUTRAL.get(name)
         if neutral is not None and not any(_same(value, item) for item in neutral):
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
     if request.n is not None and not 1 <= request.n <= 128:
         raise InvalidRequest(f"n must be between 1 and 128, not {request.n}.", param="n")
-    if request.stream_options is not None and not request.stream:
-        raise InvalidRequest("stream_options needs stream to be true.", param="stream_options")
     if request.stop_token_ids is not None and len(request.stop_token_ids) > MAX_STOP_TOKEN_IDS:
         raise InvalidRequest(f"stop_token_ids has more than {MAX_STOP_TOKEN_IDS} entries.", param="stop_token_ids")
     if request.cache_salt is not None and len(request.cache_salt) > MAX_SALT_CHARACTERS:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from twostroke.server.api.shapes.reasoning_count import ReasoningCount
+from twostroke.server.api.shapes.text_calls import TextCalls
 from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.text.tools.pieces import CallArguments, CallBegan, Piece, Said, Thought
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
 HEARTBEAT = b": waiting\n\n"
@@ -61,13 +63,17 @@ class Shape(Protocol):
 
 @dataclass(slots=True)
 class Block:
-    """A part of a turn: "text", "reasoning" or "call" with its name and id; `text` is the arguments' JSON there."""
+    """A part of a turn: "text", "reasoning" or "call" with its name and id; `text` is the arguments' JSON there.
+
+    takes_text: a call of a tool that takes a text, which `text` is then.
+    """
 
     kind: str
     index: int
     name: str = ""
     call_id: str = ""
     text: str = ""
+    takes_text: bool = False
 
 
 class Opened(NamedTuple):
@@ -94,9 +100,11 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for each call."""
+    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool. text_tools: names
+    of the tools that take a text."""
 
-    new_call_id: Callable[[], str]
+    new_call_id: Callable[[str], str]
+    text_tools: frozenset[str] = frozenset()
     blocks: list[Block] = field(default_factory=list)
     _open: bool = False
 
@@ -105,7 +113,10 @@ class Blocks:
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
-                steps += self._begin(Block("call", len(self.blocks), piece.name, self.new_call_id()))
+                call_id = piece.call_id or self.new_call_id(piece.name)
+                block = Block("call", len(self.blocks), piece.name, call_id)
+                block.takes_text = piece.name in self.text_tools
+                steps += self._begin(block)
                 continue
             kind = "call" if isinstance(piece, CallArguments) else "reasoning" if isinstance(piece, Thought) else "text"
             if not self._open or self.blocks[-1].kind != kind:
@@ -148,23 +159,31 @@ def _call_index(piece: Piece) -> int:
 class ChatTurn:
     """One choice of a chat answer: deltas in, blocks out, with the end's reason and the tokens of its reasoning."""
 
-    def __init__(self, call: Call, new_id: Callable[[], str]) -> None:
+    def __init__(self, call: Call, new_id: Callable[[], str], token_text: Callable[[int], bytes]) -> None:
         self._turn = call.new_turn()
         self._one = call.tools.one
         self._calls_only = call.tools.forced
         self._plain = self._turn.plain and not self._calls_only
-        self.made = Blocks(lambda: call.new_call_id(new_id()))
+        self._texts = TextCalls(call.tools.texts)
+        self._count = ReasoningCount(call.new_counting_turn(), token_text)
+        self.made = Blocks(lambda name: call.new_call_id(new_id(), name, len(self.made.calls)), call.tools.texts)
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
-        self.reasoning_tokens = 0
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Tokens of the thoughts so far."""
+        return self._count.tokens
 
     def take(self, delta: Delta) -> list[Step]:
         """What this delta does to the blocks; the last one closes them."""
-        if self._turn.reasoning:
-            self.reasoning_tokens += len(delta.token_ids)
+        self._count.add(delta.token_ids)
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
             pieces += self._turn.finish()
+        pieces = self._texts.feed(pieces)
+        if delta.finish_reason is not None:
+            pieces += self._texts.finish()
         steps = self.made.take(piece for piece in pieces if self._belongs(piece))
         if delta.finish_reason is not None:
             steps += self.made.close()
@@ -199,7 +218,7 @@ class TurnShape:
     def __init__(self, call: Call, parts: ServerParts) -> None:
         self._call = call
         self._parts = parts
-        self._turn = ChatTurn(call, parts.new_id)
+        self._turn = ChatTurn(call, parts.new_id, parts.tokenizer.token_bytes)
         self._begun = False
         self._template: EventTemplate | None = None
 

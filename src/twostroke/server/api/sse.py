@@ -12,6 +12,16 @@ from uuid import uuid4
 import msgspec
 
 _encode = msgspec.json.Encoder().encode
+_OTHER_LINE_ENDS = tuple((mark.encode(), b"\\u%04x" % ord(mark)) for mark in "\u2028\u2029\u0085")
+
+
+def line_json(value: Any) -> bytes:
+    """JSON that is one line for every reader. Some readers split text at line ends of Unicode too, as Python does."""
+    raw = _encode(value)
+    if not raw.isascii():
+        for mark, escaped in _OTHER_LINE_ENDS:
+            raw = raw.replace(mark, escaped)
+    return raw
 
 
 class Event(NamedTuple):
@@ -22,8 +32,8 @@ class Event(NamedTuple):
 
 
 def raw_event(event: Event) -> bytes:
-    """The event's bytes as they are sent; JSON holds no line end."""
-    data = _encode(event.data)
+    """The event's bytes as they are sent."""
+    data = line_json(event.data)
     return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
 
 
@@ -41,7 +51,7 @@ class EventTemplate:
     def __init__(self, event: Event, *marks: str) -> None:
         rest, before = raw_event(event), list[bytes]()
         for mark in marks:
-            part, found, rest = rest.partition(_encode(mark))
+            part, found, rest = rest.partition(line_json(mark))
             if not found or mark.encode() in part + rest:
                 raise ValueError("a mark does not stand in the event once")
             before.append(part)
@@ -49,5 +59,5 @@ class EventTemplate:
 
     def raw(self, *values: Any) -> bytes:
         """The event with these values: byte for byte what `raw_event` makes of the whole."""
-        made = b"".join([part + _encode(value) for part, value in zip(self._before, values, strict=True)])
+        made = b"".join([part + line_json(value) for part, value in zip(self._before, values, strict=True)])
         return made + self._end

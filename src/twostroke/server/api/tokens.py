@@ -12,24 +12,28 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.model_list import check_model
-from twostroke.server.api.schema import ChatRequest, Tool, checked_chat
-from twostroke.server.gate.decode import decode
+from twostroke.server.api.changed.kept_tools import AskedTool
+from twostroke.server.api.model_list import asked_model
+from twostroke.server.api.schema import ChatRequest, checked_chat
+from twostroke.server.api.sse import line_json
+from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.notes import Notes
 
 MAX_TOKENS = 1024 * 1024
 SLICE = 16 * 1024
 
 
+@body_kind
 class TokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /tokenize: a prompt, or messages for the chat template."""
 
     model: str | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
-    tools: list[Tool] | None = None
+    tools: list[AskedTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
@@ -38,6 +42,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     continue_final_message: bool | None = None
 
 
+@body_kind
 class DetokenizeRequest(msgspec.Struct, kw_only=True):
     """POST /detokenize."""
 
@@ -48,8 +53,7 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
 def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
     """count, max_model_len, tokens, token_strs. Raises InvalidRequest, HttpProblem."""
     request = decode(body, TokenizeRequest)
-    if request.model is not None:
-        check_model(request.model, parts)
+    asked_model(request.model, parts)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
     prompt = request.prompt or ""
@@ -63,7 +67,7 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
             add_generation_prompt=request.add_generation_prompt,
             continue_final_message=request.continue_final_message,
         )
-        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth), parts)
+        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts)
         ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
     elif request.add_special_tokens is False:
         quoted = ((0, len(prompt)),) if request.parse_special is False else ()
@@ -86,7 +90,7 @@ def _written(items: list[Any]) -> msgspec.Raw:
     """The JSON of a list, which is emptied: both in slices, because no other thread runs while one slice is written or
     given back. A million ids at once would hold up every stream."""
     starts = range(0, len(items), SLICE)
-    raw = b",".join([msgspec.json.encode(items[start : start + SLICE])[1:-1] for start in starts])
+    raw = b",".join([line_json(items[start : start + SLICE])[1:-1] for start in starts])
     while items:
         del items[-SLICE:]
     return msgspec.Raw(b"[" + raw + b"]")
@@ -105,8 +109,7 @@ def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
 def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
     """prompt. Raises InvalidRequest, HttpProblem."""
     request = decode(body, DetokenizeRequest)
-    if request.model is not None:
-        check_model(request.model, parts)
+    asked_model(request.model, parts)
     if len(request.tokens) > MAX_TOKENS:
         raise InvalidRequest(f"tokens has more than {MAX_TOKENS:,} entries.", param="tokens")
     wrong = next((i for i in request.tokens if not 0 <= i < 2**31), None)

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.schema import ChatRequest, Tool
-from twostroke.text.grammar.check import checked_schema
+from twostroke.server.api.changed.kept_tools import Tool
+from twostroke.server.api.schema import CheckedChat
+from twostroke.text.grammar.check import checked_in_words
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.held import forced_calls, strict_calls
+from twostroke.text.talk.lark import SpecialId
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.forced import SpecialId, forced_calls, held_style, strict_calls
-from twostroke.text.tools.styles import HERMES, ToolStyle
-from twostroke.text.turn import TurnForm
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes, named
 
 ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
@@ -29,39 +31,44 @@ class ToolUse:
     """offered: tools as the template reads them, None for none. schemas: of the arguments of those that may be called,
     by name.
 
-    grammar: what the answer is held to. forced: it must be calls and nothing else. one: no second call is read.
+    held: the schemas that the answer is held to, None for none. forced: it must be calls and nothing else. one: no
+    second call is read. single: not even written. texts: names of tools that take a text, whose calls are sent as text.
     """
 
-    style: ToolStyle = HERMES
     offered: tuple[dict[str, Any], ...] | None = None
     schemas: Mapping[str, Any] = field(default_factory=dict)
-    grammar: Grammar | None = None
+    held: Mapping[str, Any] | None = None
     forced: bool = False
     one: bool = False
+    single: bool = False
+    texts: frozenset[str] = frozenset()
+
+    def grammar(self, form: Format, special_id: SpecialId, prompt_end: str) -> Grammar | None:
+        """What the answer is held to in this format, None for nothing. prompt_end: may have opened a thought."""
+        if self.held is None:
+            return None
+        if self.forced:
+            return forced_calls(form, self.held, special_id, parallel=not self.single, prompt_end=prompt_end)
+        return strict_calls(form, self.held, special_id, parallel=not self.single)
 
 
-def tool_use(request: ChatRequest, form: TurnForm, tokenizer: Tokenizer) -> ToolUse:
+def tool_use(checked: CheckedChat) -> ToolUse:
     """Raises InvalidRequest for a choice that cannot be."""
-    tools = request.tools or []
-    choice = _choice(request, tools)
+    request, tools = checked.request, checked.tools
+    choice = _choice(request.tool_choice, tools)
     if not tools or choice == "none":
         return ToolUse()
-    style = form.tools or HERMES
     parallel = request.parallel_tool_calls is not False
     chosen = tools if choice in ("auto", "required") else [t for t in tools if t.function.name == choice]
-    special_id = special_ids_of(tokenizer)
-    grammar = None
-    if choice != "auto" or any(tool.function.strict for tool in tools):
-        style = held_style(style)
-    if choice != "auto":
-        grammar = forced_calls(
-            style, _schemas(chosen, all_held=True), special_id, parallel=parallel and choice == "required"
-        )
-    elif any(tool.function.strict for tool in tools):
-        grammar = strict_calls(style, _schemas(tools, all_held=False), special_id, parallel=parallel)
+    forced = choice != "auto"
+    held = None
+    if forced or any(tool.function.strict for tool in tools):
+        held = _schemas(chosen, checked.notes, all_held=forced)
     offered = tuple(msgspec.to_builtins(_described(tool)) for tool in tools)
     schemas = {tool.function.name: tool.function.parameters for tool in chosen}
-    return ToolUse(style, offered, schemas, grammar, forced=choice != "auto", one=not parallel)
+    texts = frozenset(tool.function.name for tool in tools if tool.takes_text)
+    single = not parallel or choice not in ("auto", "required")
+    return ToolUse(offered, schemas, held, forced=forced, one=not parallel, single=single, texts=texts)
 
 
 def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
@@ -74,9 +81,8 @@ def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
     return find
 
 
-def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
+def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
     """none, auto, required, or a tool's name (which no tool may share with those words)."""
-    asked = request.tool_choice
     if asked is None:
         return "auto"
     if isinstance(asked, str):
@@ -94,15 +100,17 @@ def _choice(request: ChatRequest, tools: Sequence[Tool]) -> str:
     return name
 
 
-def _schemas(tools: Sequence[Tool], *, all_held: bool) -> dict[str, Any]:
+def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str, Any]:
     """The schema of each tool's arguments, by the tool's name.
 
     Where not all tools are held to their schemas, the arguments of a tool that is not strict may be anything.
     """
-    return {tool.function.name: _held(tool) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools}
+    return {
+        tool.function.name: _held(tool, notes) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools
+    }
 
 
-def _held(tool: Tool) -> Any:
+def _held(tool: Tool, notes: Notes) -> Any:
     """The schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
 
     A function takes the arguments that it names and no others: one that names none takes none.
@@ -111,11 +119,14 @@ def _held(tool: Tool) -> Any:
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):
         schema = {**schema, "properties": {}}
     try:
-        return checked_schema(schema)
+        found = checked_in_words(schema)
     except InvalidRequest as error:
         error.param = "tools"
         error.what = f"The parameters of the tool {tool.function.name!r}: {error.what}"
         raise
+    for words in found.not_held:
+        notes.add(f"tool {named(tool.function.name)}: {words}")
+    return found.schema
 
 
 _SAYS_MORE = (

@@ -80,6 +80,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Twostroke", "version": parts.version, "license": {"name": "Apache-2.0"}},
+        **({"servers": [{"url": parts.reach.root_path}]} if parts.reach.root_path else {}),
         "paths": paths,
         "components": {
             "schemas": {**requests, **ANSWERS, **ENGINE_ANSWERS, "Error": ERROR, "MessagesError": MESSAGES_ERROR},
@@ -92,7 +93,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
 def _with_model(reference: Mapping[str, Any], path: str, parts: ServerParts) -> dict[str, Any]:
     if path.endswith("tokenize"):
         return dict(reference)
-    names = [parts.served_name, *parts.adapters.names()]
+    names = [*parts.names, *parts.adapters.names()]
     model = {"const": names[0]} if len(names) == 1 else {"enum": names}
     return {"allOf": [reference, {"type": "object", "properties": {"model": model}}]}
 

@@ -40,7 +40,9 @@ _EMBEDDING = object_of(
     index=COUNT,
     embedding={"anyOf": [list_of({"type": "number"}), {**TEXT, "description": "float32, little-endian, in base64."}]},
 )
-_MODEL = object_of(id=TEXT, object=_const("model"), created=COUNT, owned_by=TEXT, max_model_len=COUNT)
+_MODEL = object_of(
+    id=TEXT, object=_const("model"), created=COUNT, owned_by=TEXT, max_model_len=COUNT, context_length=COUNT
+)
 _MODEL["properties"] |= dict.fromkeys(("weights", "kv_format", "key_factors"), TEXT)
 _MODEL["properties"]["has_chat_template"] = {"type": "boolean"}
 _CHAT_CHOICE = object_of(

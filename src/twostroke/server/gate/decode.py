@@ -1,5 +1,10 @@
 """JSON bodies made into typed requests, with errors that name the field.
 
+    @body_kind
+    class TokenizeRequest(msgspec.Struct, kw_only=True): ...
+
+    request = decode(body, TokenizeRequest)
+
 Knows: msgspec, JSON.
 Must not know: any route's fields.
 """
@@ -11,15 +16,27 @@ from typing import Any, TypeVar
 import msgspec
 
 from twostroke.server.errors import TOO_DEEP, HttpProblem, Problem
+from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
+BODY_KINDS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+"""The kinds of bodies, each with its decoder. All of them are here before a server opens its socket."""
+
+
+def body_kind(kind: type[_Kind]) -> type[_Kind]:
+    """Mark a class as a kind of body: its decoder is built now, where the class is made."""
+    BODY_KINDS[kind] = json_decoder(kind)
+    return kind
 
 
 def decode(body: bytes, kind: type[_Kind]) -> _Kind:
-    """Raises InvalidRequest naming the field, HttpProblem (400) for what is no JSON."""
+    """kind: a class with the mark `body_kind`.
+
+    Raises InvalidRequest naming the field, HttpProblem (400) for what is no JSON."""
+    decoder: msgspec.json.Decoder[_Kind] = BODY_KINDS[kind]
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from None
     except RecursionError:

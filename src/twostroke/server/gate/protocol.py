@@ -1,6 +1,7 @@
-"""uvicorn's HTTP/1.1 protocol with a deadline for the headers of a request, and refusals that clients can read.
+"""uvicorn's HTTP/1.1 protocol with bounds on slow clients, and refusals that clients can read.
 
-uvicorn has a time limit for idle connections, and none for one that sends a header byte now and then.
+uvicorn has a time limit for idle connections. It has none for a client that sends a header byte now and then, or that
+leaves an answer unread.
 
 Knows: uvicorn's h11 protocol.
 Must not know: routes, what a request asks for.
@@ -10,42 +11,90 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, cast
 
 import h11
+from msgspec import Struct
 from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twostroke.server.errors import Problem
+from twostroke.server.facts import facts_of
 from twostroke.server.gate.body_writer import give_body_writer
+from twostroke.server.gate.far_end import FarEnd
 
 WRITE_BUFFER_BYTES = 64 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 BAD_HTTP = Problem(400, "This is no HTTP/1.1 request.", code="invalid_http")
+TWO_LENGTHS = Problem(
+    400,
+    "The request has both Content-Length and Transfer-Encoding, so it is not clear where it ends. Send one of them.",
+    code="invalid_http",
+)
+LOOK_S = 0.25
+"""Seconds between two looks at whether a client reads its answer."""
+FIRST_ASK_S = 0.01
+log = logging.getLogger("twostroke.server")
 _quiet = logging.getLogger("twostroke.http")
 _quiet.setLevel(logging.ERROR)
 
 
+class Patience(Struct, frozen=True):
+    """How long a connection waits for its client.
+
+    header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
+    without one byte of an answer taken. crowded_s: the same where the client's own buffer is full and `crowded` is
+    true, which tells that other requests wait for a place.
+    """
+
+    header_s: float
+    stalled_s: float
+    crowded_s: float
+    crowded: Callable[[], bool]
+
+
 class ChunkConnection(h11.Connection):
     """h11's connection, where a chunk of a chunked body is framed at once: each token of a stream is one. h11 makes the
-    same bytes by its state machine, which a chunk does not change."""
+    same bytes by its state machine, which a chunk does not change.
+
+    It refuses a request with two lengths (RFC 9112, 6.1). written_bytes: of all answers so far.
+    """
 
     _chunked = False
+    written_bytes = 0
+    two_lengths = False
 
     @property
     def in_chunks(self) -> bool:
         """True while the body of an answer may go on, and is sent in chunks."""
         return self._chunked and self.our_state is h11.SEND_BODY
 
+    def next_event(self) -> Any:
+        """See h11.Connection. Raises RemoteProtocolError for a request with two lengths."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and _BOTH.issubset(name for name, _ in event.headers):
+            self.two_lengths = True
+            raise h11.RemoteProtocolError("two lengths")
+        return event
+
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
         """See h11.Connection."""
+        raw = self._sent(event)
+        self.written_bytes += len(raw or b"")
+        return raw
+
+    def _sent(self, event: h11.Event) -> bytes | None:
         if isinstance(event, h11.Data) and self.in_chunks:
             return chunk(bytes(event.data)) if event.data else b""
         raw = super().send(event)
         if isinstance(event, h11.Response):
             self._chunked = raw is not None and b"\r\ntransfer-encoding: chunked\r\n" in raw.lower()
         return raw
+
+
+_BOTH = frozenset({b"content-length", b"transfer-encoding"})
 
 
 def chunk(data: bytes) -> bytes:
@@ -66,50 +115,81 @@ class ChunkWriter:
 
     def write(self, data: bytes) -> None:
         """See BodyWriter."""
-        self._transport.write(chunk(data))
+        raw = chunk(data)
+        self._conn.written_bytes += len(raw)
+        self._transport.write(raw)
 
 
 class DeadlineProtocol(H11Protocol):
-    """header_s: from the connection, or from a further request's first byte, until its headers are complete.
+    """Bytes of an answer that wait for a slow reader are bounded here; then the writer waits.
 
-    Bytes of an answer that wait for a slow reader are bounded here; then the writer waits.
+    A client that has ended its side after its request gets its answer, where it is still there.
     """
 
-    def __init__(self, *args: Any, header_s: float, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, patience: Patience, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.conn = self._chunks = ChunkConnection(
             h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_HEADER_BYTES
         )
-        self._header_s = header_s
+        self._patience = patience
         self._deadline: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._ask: asyncio.TimerHandle | None = None
+        self._delivered_bytes = 0
+        self._moved_s = 0.0
+        self._ended = False  # the client sends no more
         self.logger = _quiet  # a client that sends nonsense must not fill our log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._far_end = FarEnd(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.Protocol. Nothing is done for a client that has reset the connection meanwhile."""
+        if self._far_end.gone:
+            return self._far_end.drop()
         super().data_received(data)
         self._watch()
 
     def handle_events(self) -> None:
         """Read requests from what was received. The app gets the body writer with its scope."""
         super().handle_events()
+        if self.cycle is not None and self._look is None:
+            self._moved_s = self.loop.time()
+            self._look_later()
         if self.cycle is not None and not self.cycle.response_started and self.cycle.scope["method"] == "POST":
             scope = cast(Scope, self.cycle.scope)
             give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client has ended its side, or is gone. True where it may still wait for an answer."""
+        self._ended = True
+        if not self._answers:
+            return False
+        self._far_end.ask()
+        self._ask = self.loop.call_later(FIRST_ASK_S, self._still_there, FIRST_ASK_S)
+        return True
+
+    def on_response_complete(self) -> None:
+        """See H11Protocol."""
+        super().on_response_complete()
+        if self._ended and not self._answers:
+            self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._unwatch()
+        for timer in (self._look, self._ask):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
         """Answer with status 400 as JSON, like every other error, and close the connection."""
-        body = BAD_HTTP.body()
+        body = (TWO_LENGTHS if self._chunks.two_lengths else BAD_HTTP).body()
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
@@ -120,7 +200,7 @@ class DeadlineProtocol(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self._header_s, self._too_slow)
+            self._deadline = self.loop.call_later(self._patience.header_s, self._too_slow)
 
     def _unwatch(self) -> None:
         if self._deadline is not None:
@@ -131,3 +211,42 @@ class DeadlineProtocol(H11Protocol):
         self._deadline = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.abort()
+
+    @property
+    def _answers(self) -> bool:
+        """True while a whole request waits for its answer, or for the rest of it."""
+        waits = self.cycle is not None and not self.cycle.response_complete
+        return waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+
+    def _still_there(self, waited_s: float) -> None:
+        """Again after twice the time, up to LOOK_S: the answer to `ask` takes as long as the network needs."""
+        if self._far_end.gone:
+            self._far_end.drop()
+        elif self._answers:
+            waited_s = min(2 * waited_s, LOOK_S)
+            self._ask = self.loop.call_later(waited_s, self._still_there, waited_s)
+
+    def _look_later(self) -> None:
+        self._look = self.loop.call_later(min(LOOK_S, self._patience.stalled_s / 4), self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        """Cut off a client that has taken nothing of what was written for too long. This goes on until all is taken."""
+        untaken, now = self._far_end.untaken_bytes, self.loop.time()
+        delivered = self._chunks.written_bytes - untaken
+        if not untaken or delivered > self._delivered_bytes:
+            self._moved_s = now
+        self._delivered_bytes = delivered
+        if not untaken and (self.cycle is None or self.cycle.response_complete):
+            self._look = None
+        elif self._stalled(now - self._moved_s):
+            request_id = facts_of(cast(Scope, self.cycle.scope)).request_id
+            log.warning("dropped: its client stopped reading", extra={"request_id": request_id})
+            self._far_end.drop()
+        else:
+            self._look_later()
+
+    def _stalled(self, seconds: float) -> bool:
+        patience = self._patience
+        if seconds >= patience.stalled_s:
+            return True
+        return seconds >= patience.crowded_s and self._far_end.reads_nothing and patience.crowded()

@@ -2,7 +2,7 @@
 
 Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
 
-Knows: the keys, the names of this machine.
+Knows: the keys, the names of this machine and those that the operator has added.
 Must not know: routes' meaning.
 """
 
@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twostroke.server.errors import Problem
+from twostroke.server.gate.origins import FOREIGN_ORIGIN, asks_first, may_ask
+from twostroke.server.gate.reach import Reach
 from twostroke.server.page_files import page_files
 from twostroke.types.errors import ConfigError
 
@@ -29,14 +31,13 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::\d
 
 BAD_KEY = Problem(
     401,
-    "The API key is missing or wrong; send it as 'Authorization: Bearer KEY'.",
+    "The API key is missing or wrong; send it as 'Authorization: Bearer KEY', or in the header x-api-key or api-key.",
     code="invalid_api_key",
     headers={"www-authenticate": "Bearer"},
 )
 BAD_HOST = Problem(400, "The Host header is missing or malformed.", code="invalid_host")
-FOREIGN_HOST = Problem(403, "The Host header names another machine; use 127.0.0.1 or localhost.", code="invalid_host")
 TOO_MANY_HEADERS = Problem(431, f"The request has more than {MAX_HEADERS} headers.", code="too_many_headers")
-FOREIGN_ORIGIN = Problem(403, "Requests from pages of other sites are refused.", code="invalid_origin")
+KEY_HEADERS = (b"x-api-key", b"api-key")
 
 
 CLIENT = "twostroke.client"
@@ -46,23 +47,28 @@ not the key itself."""
 
 class Gate:
     """ASGI middleware. api_key: several are separated by commas; None admits all clients, which `run` allows on
-    loopback addresses only. Raises ConfigError for an empty key, which would be no key at all.
+    loopback addresses only. reach: names beside this machine's own. Raises ConfigError for an empty key, which would be
+    no key at all.
     """
 
-    def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool) -> None:
+    def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool, reach: Reach | None = None) -> None:
         self._app = app
         self._key_digests = None if api_key is None else tuple(_digest(key.encode()) for key in split_keys(api_key))
         self._loopback_only = loopback_only
+        self._reach = reach or Reach()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with 400, 401 or 403. Anything but HTTP is dropped."""
+        """Pass the request on, or answer it with 204, 400, 401 or 403. Anything but HTTP is dropped."""
         if scope["type"] != "http":
             return
         headers = {name.lower(): value for name, value in reversed(scope["headers"])}
-        problem = TOO_MANY_HEADERS if len(scope["headers"]) > MAX_HEADERS else self._host_problem(headers)
-        if problem is None and self._loopback_only and _of_another_site(scope, headers):
-            problem = FOREIGN_ORIGIN
+        problem = TOO_MANY_HEADERS if len(scope["headers"]) > MAX_HEADERS else self._place_problem(scope, headers)
         client = self._client(scope, headers)
+        if problem is None and asks_first(scope, headers):
+            if self._reach.allows_origin(headers[b"origin"]):
+                await may_ask(headers)(scope, receive, send)
+                return
+            problem = FOREIGN_ORIGIN
         if problem is None and client is None:
             problem = BAD_KEY
         if problem is None:
@@ -70,24 +76,35 @@ class Gate:
         else:
             await problem.response(scope["path"])(scope, receive, send)
 
-    def _host_problem(self, headers: Mapping[bytes, bytes]) -> Problem | None:
+    def _place_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
         """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers show it."""
-        host = host_name(headers.get(b"host", b""))
-        if host is None:
+        if b"host" not in headers and scope.get("http_version") == "1.0":
+            host = ""  # no browser sends such a request; probes of load balancers do
+        elif (name := host_name(headers.get(b"host", b""))) is None:
             return BAD_HOST
+        else:
+            host = name
         if not self._loopback_only:
             return None
-        if not is_loopback(host):
-            return FOREIGN_HOST
+        if host and not is_loopback(host) and not self._reach.knows_host(host):
+            return foreign_host(host)
         origin = headers.get(b"origin")
-        return None if origin is None or is_loopback(_origin_name(origin)) else FOREIGN_ORIGIN
+        if origin is None:
+            return FOREIGN_ORIGIN if _of_another_site(scope, headers) else None
+        return None if self._own_page(origin, host) or self._reach.allows_origin(origin) else FOREIGN_ORIGIN
+
+    def _own_page(self, origin: bytes, host: str) -> bool:
+        """True for pages of this machine, and for those that came by a name of this server."""
+        name = _origin_name(origin)
+        return is_loopback(name) or self._reach.names_host(name) or (bool(host) and name == host)
 
     def _client(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
         """The label of the key that came with the request; None where it needs one and has none that fits."""
         if self._key_digests is None or scope["path"] in PUBLIC_PATHS:
             return ""
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-        sent = (token.strip() if kind.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
+        bearer = token.strip() if kind.lower() == b"bearer" else b""
+        sent = (bearer, *(headers.get(name, b"") for name in KEY_HEADERS))
         # Digests have one length, and all comparisons always run: the time shows nothing about the keys.
         digests = [_digest(key) for key in sent]
         fits = [known for known in self._key_digests for digest in digests if hmac.compare_digest(digest, known)]
@@ -103,6 +120,16 @@ def _of_another_site(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         return False
     whole_tab = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
     return not (whole_tab and scope["path"] == PAGE_PATH and scope["method"] in ("GET", "HEAD"))
+
+
+def foreign_host(host: str) -> Problem:
+    """403 that says what to do. host: a name without any character that could do harm."""
+    return Problem(
+        403,
+        f"The Host header names another machine, {host}; use 127.0.0.1 or localhost. If a proxy in front of the server "
+        f"has this name, start the server with --allow-host {host}.",
+        code="invalid_host",
+    )
 
 
 def client_of(scope: Scope) -> str:

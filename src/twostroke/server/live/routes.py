@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -24,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.cost.history.account import record_of
 from twostroke.cost.history.record import RequestRecord, StepRecord
-from twostroke.server.api.sse import Event
+from twostroke.server.api.sse import Event, line_json
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
@@ -142,4 +141,4 @@ def _seconds(request: Request, name: str) -> float:
 
 
 def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+    return Response(line_json(value), media_type="application/json")

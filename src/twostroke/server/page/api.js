@@ -1,6 +1,8 @@
 // Calls of the server's own API, with the key where it asks for one.
-import { read, write } from "/page/storage.js";
+import { read, write } from "./storage.js";
 
+/** Where the server is: a proxy may show it below a path of its own. */
+const BASE = new URL("../", import.meta.url);
 const KEPT = "twostroke-key";
 let inMemory = null; // where the browser keeps nothing
 
@@ -44,7 +46,7 @@ function askKey() {
 
 async function reached(path, options) {
   try {
-    return await fetch(path, options);
+    return await fetch(new URL(path.slice(1), BASE), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The server does not answer. Does it still run?");

@@ -1,6 +1,6 @@
 // A button that copies. The clipboard is for secure addresses (https, this machine); elsewhere the old way is used.
-import { announce } from "/page/announce.js";
-import { make } from "/page/text.js";
+import { announce } from "./announce.js";
+import { make } from "./text.js";
 
 const SHOWN_MS = 1500;
 

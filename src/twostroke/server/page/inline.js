@@ -1,5 +1,5 @@
 // Inline marks of markdown in one pass: code, emphasis, links. What does not close is text.
-import { filled, make } from "/page/text.js";
+import { filled, make } from "./text.js";
 
 const PUNCTUATION = /[\p{P}\p{S}]/u,
   SPACE = /\s/;

@@ -1,12 +1,12 @@
 // The start: theme, facts of the engine, then chat and live view.
-import { getJson } from "/page/api.js";
-import { forgetColours } from "/page/canvas.js";
-import { Chat } from "/page/chat/chat.js";
-import { Live } from "/page/engine/live.js";
-import { Recorder } from "/page/engine/record.js";
-import { Store } from "/page/engine/store.js";
-import { read, write } from "/page/storage.js";
-import { count } from "/page/text.js";
+import { getJson } from "./api.js";
+import { forgetColours } from "./canvas.js";
+import { Chat } from "./chat/chat.js";
+import { Live } from "./engine/live.js";
+import { Recorder } from "./engine/record.js";
+import { Store } from "./engine/store.js";
+import { read, write } from "./storage.js";
+import { count } from "./text.js";
 
 const AGAIN_MS = 2000;
 const state = document.getElementById("state");

@@ -1,8 +1,8 @@
 // Markdown as elements. Text of a model is hostile: it only ever becomes text nodes, and links to http, https, mailto.
 // Blocks are found line by line and inline marks in one pass, so the work grows with the length and no faster.
-import { copyButton } from "/page/copy.js";
-import { inline } from "/page/inline.js";
-import { filled, make } from "/page/text.js";
+import { copyButton } from "./copy.js";
+import { inline } from "./inline.js";
+import { filled, make } from "./text.js";
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;

@@ -82,7 +82,10 @@ class StandIn:
 
 def reply(head: bytes, retry_s: float) -> bytes:
     """The whole response to a request that begins like this."""
-    alive = head.startswith((b"GET /live ", b"HEAD /live "))
+    method, _, target = head.partition(b"\r\n")[0].partition(b" ")
+    path = target.partition(b" ")[0].partition(b"?")[0]
+    # Below any prefix, in absolute form and with further slashes too: a probe that hears 503 would end the supervisor.
+    alive = method in (b"GET", b"HEAD") and path.rstrip(b"/").endswith(b"/live")
     problem = Problem(503, "The engine is being restarted.", SERVER, code="engine_restarting")
     body = ALIVE if alive else problem.body()
     words = "200 OK" if alive else "503 Service Unavailable"

@@ -89,6 +89,8 @@ def request_ended(facts: RequestFacts) -> None:
         }
     if facts.ignored_fields:
         fields["ignored_fields"] = list(facts.ignored_fields)
+    if facts.warnings:
+        fields["warnings"] = list(facts.warnings)
     if facts.timings is not None:
         fields |= {"queue_s": facts.timings.queue_s, "ttft_s": facts.timings.ttft_s}
     log.info("request", extra=fields)

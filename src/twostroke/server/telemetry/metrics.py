@@ -27,6 +27,7 @@ from twostroke.types.output import Prompt, Timings
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason
 from twostroke.types.result import StepResult
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses, guesses_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -126,6 +127,7 @@ class ServerMetrics(Observer):
         self.decode_tokens = _tokens("twostroke_step_decode_tokens", "Decoding positions of a step, no guesses.", made)
         self.step_tokens = _tokens("twostroke_step_tokens", "Prompt positions and new tokens of a step.", made)
         self.guesses = GuessMetrics(made)
+        made.register(self.guesses)
         self.requests = RequestMetrics(made)
 
     def attach(
@@ -136,6 +138,7 @@ class ServerMetrics(Observer):
     ) -> None:
         """Add the engine's gauges and the work of its steps; once a registry. adapters: where it has places."""
         self.registry.register(_EngineCollector(read, work, adapters))
+        self.guesses.elsewhere = lambda: read().guesses
 
     def alias(self, model: str, kv_facts: Mapping[str, Any]) -> None:
         """Serve the `vllm:*` names too, with vLLM's labels."""
@@ -188,20 +191,12 @@ class ServerMetrics(Observer):
         return generate_latest(self.registry) + generate_latest(self._aliases)
 
 
-class GuessMetrics:
-    """Counters of tokens that were guessed and verified."""
+class GuessMetrics(Collector):
+    """Counters of tokens that were guessed and verified. elsewhere: what replicas verified, behind a front."""
 
     def __init__(self, made: CollectorRegistry) -> None:
-        self.drafts = Counter("twostroke_drafts", "Guesses of one or more tokens that were verified.", registry=made)
-        self.guessed = Counter("twostroke_draft_tokens", "Tokens guessed and verified.", registry=made)
-        self.accepted = Counter("twostroke_accepted_draft_tokens", "Tokens guessed and accepted.", registry=made)
-        self.by_place = Counter(
-            "twostroke_accepted_draft_tokens_per_pos",
-            "Accepted tokens by their place in the guess.",
-            ["position"],
-            registry=made,
-        )
-
+        self.elsewhere: Callable[[], VerifiedGuesses] = VerifiedGuesses
+        self._here = NO_GUESSES
         self.won = Counter("twostroke_draft_won_seconds", "Time of steps spared by guesses, predicted.", registry=made)
         self.lost = Counter("twostroke_draft_lost_seconds", "Time of verifying guesses, predicted.", registry=made)
 
@@ -212,15 +207,26 @@ class GuessMetrics:
 
     def on_step(self, plan: Plan, result: StepResult) -> None:
         """A step that verified guesses."""
-        for sequence in plan.sequences:
-            if not sequence.draft_token_ids:
-                continue
-            accepted = max(0, len(result.sampled.get(sequence.request.request_id, ())) - 1)
-            self.drafts.inc()
-            self.guessed.inc(len(sequence.draft_token_ids))
-            self.accepted.inc(accepted)
-            for place in range(accepted):
-                self.by_place.labels(str(place)).inc()
+        self._here = self._here.plus(guesses_of(plan, result))
+
+    def describe(self) -> list[Metric]:
+        """No metrics before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The sums so far."""
+        now = self._here.plus(self.elsewhere())
+        for name, text, count in (
+            ("twostroke_drafts", "Guesses of one or more tokens that were verified.", now.guesses),
+            ("twostroke_draft_tokens", "Tokens guessed and verified.", now.tokens),
+            ("twostroke_accepted_draft_tokens", "Tokens guessed and accepted.", now.accepted),
+        ):
+            yield CounterMetricFamily(name, text, value=count)
+        text = "Accepted tokens by their place in the guess."
+        by_place = CounterMetricFamily("twostroke_accepted_draft_tokens_per_pos", text, labels=["position"])
+        for place, count in enumerate(now.by_place):
+            by_place.add_metric([str(place)], count)
+        yield by_place
 
 
 class RequestMetrics:

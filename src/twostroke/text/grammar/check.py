@@ -7,34 +7,54 @@ Must not know: tokens, the compiler.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
-from twostroke.text.grammar.schema import adapted
+from twostroke.text.grammar.schema import Adapted, adapted_in_words
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_CHOICES, MAX_REGEX_BYTES, Grammar, GrammarKind
 
 MAX_SCHEMA_DEPTH = 32
 MAX_SCHEMA_NODES = 16384
-MAX_REPEATS = 65536
-_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 
 
 def checked(grammar: Grammar) -> str:
     """The grammar's text for the compiler. Raises InvalidRequest with param "grammar"."""
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return grammar.text
-    return json.dumps(checked_schema(_parsed(grammar.text)))
+    return _dumped(checked_in_words(_parsed(grammar.text)).schema)
 
 
-def checked_schema(schema: Any) -> Any:
-    """The schema for the compiler. Raises InvalidRequest for what no client needs and a compiler could choke on."""
+def not_held(grammar: Grammar) -> tuple[str, ...]:
+    """In words, what the grammar's schema asks for and its machine does not hold. Raises as `checked` does."""
+    if grammar.kind is not GrammarKind.JSON_SCHEMA:
+        return ()
+    return checked_in_words(_parsed(grammar.text)).not_held
+
+
+def checked_in_words(schema: Any) -> Adapted:
+    """The schema for the compiler, and words for what it is not asked to hold. Raises InvalidRequest for what no client
+    needs and a compiler could choke on."""
     _check_schema(schema)
-    return adapted(schema)
+    return adapted_in_words(schema)
+
+
+def _dumped(schema: Any) -> str:
+    try:
+        return json.dumps(schema, allow_nan=False)
+    except ValueError:
+        _no_number("above 1.8e308")
+
+
+def _no_number(text: str) -> NoReturn:
+    """Raises for NaN and its like, which Python would read."""
+    raise InvalidRequest(
+        f"The JSON schema holds a number that is not finite ({text}), which no JSON holds.", param="grammar"
+    )
 
 
 def _parsed(text: str) -> Any:
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_constant=_no_number)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -70,10 +90,6 @@ def _check_object(schema: dict[str, Any]) -> int:
     for pattern in patterns:
         if isinstance(pattern, str) and len(pattern.encode("utf-8", errors="surrogatepass")) > MAX_REGEX_BYTES:
             raise InvalidRequest(f"A pattern has more than {MAX_REGEX_BYTES:,} bytes.", param="grammar")
-    for name in _COUNTS:
-        count = schema.get(name)
-        if isinstance(count, (int, float)) and count > MAX_REPEATS:
-            raise InvalidRequest(f"{name} is above {MAX_REPEATS:,}.", param="grammar")
     values = schema.get("enum")
     return len(values) if isinstance(values, list) else 0
 

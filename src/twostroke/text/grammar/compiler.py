@@ -9,27 +9,29 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twostroke.text.grammar.check import checked
-from twostroke.text.grammar.guard import GrammarGuard, GuardOpening
+from twostroke.text.grammar.faults import in_users_terms
+from twostroke.text.grammar.guard import GrammarGuard, GuardOpening, TookTooMuch
+from twostroke.text.grammar.guard_child import OPTIONS
+from twostroke.text.grammar.library import Matcher
 from twostroke.text.grammar.machine import GrammarMachine
-from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens, grammar_tokens
-from twostroke.text.grammar.trials import Trials
+from twostroke.text.grammar.numbers import bounded
+from twostroke.text.grammar.thought import after_thought
+from twostroke.text.grammar.tokens import GrammarVocabulary, Tokens
+from twostroke.text.grammar.trials import Sources, TooHard, Trials
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, TokenMask
-
-if TYPE_CHECKING:
-    import llguidance
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most that a compilation may take. waiting: grammars that may wait to be tried, the
-    one at work among them.
+    """compile_s, compile_bytes: the most that a compilation may take. quick_s: of processor time, after which a grammar
+    waits with the hard ones. waiting: grammars that may wait in the quick lane, and in the slow one.
 
     cached, cached_bytes: sources of tried grammars that are kept, by count and size. The others are
     the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
@@ -38,6 +40,7 @@ class GrammarLimits:
 
     compile_s: float = 2.0
     compile_bytes: int = 1024**3
+    quick_s: float = 0.25
     waiting: int = 8
     cached: int = 32
     cached_bytes: int = 1024 * 1024
@@ -48,8 +51,12 @@ class GrammarLimits:
     lexer_states: int = 50_000
 
 
+FIRST = f"{OPTIONS}start: %json {{}}"
+"""A grammar that is compiled with the vocabulary, so that the first one of a request finds all loaded."""
+
+
 class GrammarCompiler:
-    """Compiles grammars, for any number of threads. One thread tries new grammars; another makes machines of those that
+    """Compiles grammars, for any number of threads. Two threads try new grammars; another makes machines of those that
     passed.
 
     Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer, and with it
@@ -64,15 +71,29 @@ class GrammarCompiler:
         limits: GrammarLimits | None = None,
     ) -> None:
         self._vocabulary = vocabulary
-        self._vocab_size = vocab_size
         self._end_token_ids = tuple(sorted(end_token_ids))
         self._limits = limits or GrammarLimits()
-        self._trials = Trials(self._tried, self._limits.waiting, self._limits.compile_s)
+        quick_s = min(self._limits.quick_s, self._limits.compile_s / 2)
+        lanes = (_TrialLane(self, quick_s, hard=False), _TrialLane(self, self._limits.compile_s, hard=True))
+        self._trials = Trials(lanes, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
         self._lock = threading.Lock()  # guards the two below
-        self._kept: OrderedDict[Grammar, str] = OrderedDict()  # sources of those that passed
-        self._tokens: tuple[Tokens, llguidance.LLTokenizer] | None = None
-        self._guard: GrammarGuard | None = None  # the trial thread's own
+        self._kept: OrderedDict[Grammar, Sources] = OrderedDict()  # of those that passed
+        self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
+
+    def prepare(self, made: Callable[[], object]) -> None:
+        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so.
+
+        made: called afterwards. Making the vocabulary takes four times the memory that is kept.
+        """
+
+        def make() -> None:
+            Matcher(self._tokens.vocabulary(), FIRST, self._library_limits()).mask()
+            made()
+
+        if self._end_token_ids and self._vocabulary.tokens_are_bytes:
+            self._builds.submit(make)
+            self._trials.start()
 
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
@@ -80,9 +101,9 @@ class GrammarCompiler:
         Raises Overloaded where too many wait, InvalidRequest where no grammar fits this model. The future raises
         InvalidRequest with the grammar's fault.
         """
-        source = self._found(grammar)
-        if source is not None:
-            return self._builds.submit(self._machines, grammar, source, count)
+        sources = self._found(grammar)
+        if sources is not None:
+            return self._builds.submit(self._machines, grammar, sources, count)
         self._check_model()
         return self._after(self._trials.join(grammar), grammar, count)
 
@@ -92,10 +113,10 @@ class GrammarCompiler:
 
     def close(self) -> None:
         """Give threads and process back."""
-        self._trials.close(self._end_guard)
+        self._trials.close()
         self._builds.shutdown(wait=True, cancel_futures=False)
 
-    def _after(self, trial: Future[str], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+    def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
         """Machines of the source that the trial brings. Cancelling the future ends the wait for the trial, too."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
@@ -107,7 +128,7 @@ class GrammarCompiler:
             except BaseException as error:
                 made.set_exception(error)
 
-        def tried(_: Future[str]) -> None:
+        def tried(_: Future[Sources]) -> None:
             if not trial.cancelled():
                 self._builds.submit(build)
 
@@ -125,51 +146,41 @@ class GrammarCompiler:
                 param="grammar",
             )
 
-    def _end_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.close()
+    def tried(self, grammar: Grammar, guard: GrammarGuard, limit_s: float) -> Sources:
+        """The sources of a grammar that is checked here and tried in the guard's process. A lane's thread calls it."""
+        sources = self._found(grammar)  # they may have been kept since the request for them came
+        if sources is None:
+            source = guard.source(grammar.kind, checked(grammar), limit_s)
+            more = bounded(source)
+            sources = (source,) if more is None else (source, more)
+            if grammar.thought is not None:
+                sources = tuple(after_thought(each, grammar.thought) for each in sources)
+            self._keep(grammar, sources)
+        return sources
 
-    def _tried(self, grammar: Grammar) -> str:
-        """The source of a grammar that was checked here and tried in the guard's process. It runs in the trial
-        thread."""
-        source = self._found(grammar)  # it may have been kept since the request for it came
-        if source is None:
-            if self._guard is None:
-                self._guard = GrammarGuard(self._opening(self._vocabulary_tokens()[0]))
-            source = self._guard.source(grammar.kind, checked(grammar))
-            self._keep(grammar, source)
-        return source
-
-    def _machines(self, grammar: Grammar, source: str, count: int) -> tuple[TokenMask, ...]:
+    def _machines(self, grammar: Grammar, sources: Sources, count: int) -> tuple[TokenMask, ...]:
         """Compile `count` machines. The guard's process has done the same work within its limits."""
-        import llguidance
-
-        tokens = self._vocabulary_tokens()[1]
-        limits = llguidance.LLParserLimits(**self._library_limits())
+        vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
         until_s = time.thread_time() + self._limits.compile_s
         for _ in range(count):
-            matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
-            if matcher.is_error():
-                raise InvalidRequest(f"The {grammar.kind.words} cannot be used.", param="grammar")
-            made.append(GrammarMachine(matcher))
+            matchers = [Matcher(vocabulary, source, limits) for source in sources]
+            for matcher in () if made else matchers:
+                if matcher.mask() is None:
+                    raise InvalidRequest(
+                        f"The {grammar.kind.words} cannot be used: {in_users_terms(matcher.fault)}.", param="grammar"
+                    )
+            made.append(GrammarMachine(matchers))
             if time.thread_time() > until_s:
                 raise InvalidRequest(
                     f"The {grammar.kind.words} takes too long to compile for {count} completions.", param="grammar"
                 )
         return tuple(made)
 
-    def _vocabulary_tokens(self) -> tuple[Tokens, llguidance.LLTokenizer]:
-        with self._lock:
-            if self._tokens is None:
-                tokens = Tokens(self._vocabulary, self._vocab_size, self._end_token_ids)
-                self._tokens = (tokens, grammar_tokens(tokens, self._end_token_ids))
-            return self._tokens
-
-    def _opening(self, tokens: Tokens) -> GuardOpening:
+    def opening(self) -> GuardOpening:
+        """What a process that tries grammars is told first."""
         return GuardOpening(
-            tokens.tokens,
-            tokens.special_token_ids,
+            self._tokens.trial(),
             self._end_token_ids,
             self._library_limits(),
             self._limits.compile_s,
@@ -187,17 +198,47 @@ class GrammarCompiler:
             "verbose_errors": False,
         }
 
-    def _found(self, grammar: Grammar) -> str | None:
+    def _found(self, grammar: Grammar) -> Sources | None:
         with self._lock:
             if grammar in self._kept:
                 self._kept.move_to_end(grammar)
             return self._kept.get(grammar)
 
-    def _keep(self, grammar: Grammar, source: str) -> None:
+    def _keep(self, grammar: Grammar, sources: Sources) -> None:
         with self._lock:
-            self._kept[grammar] = source
+            self._kept[grammar] = sources
             while len(self._kept) > self._limits.cached or self._kept_bytes() > self._limits.cached_bytes:
                 self._kept.popitem(last=False)
 
     def _kept_bytes(self) -> int:
-        return sum(len(grammar.text) + len(source) for grammar, source in self._kept.items())
+        return sum(len(grammar.text) + sum(map(len, sources)) for grammar, sources in self._kept.items())
+
+
+class _TrialLane:
+    """A process that tries grammars, each for `limit_s` of processor time. hard: those that need more are refused."""
+
+    def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
+        self._compiler, self._limit_s, self._hard = compiler, limit_s, hard
+        self.guard: GrammarGuard | None = None
+
+    def start(self) -> None:
+        if not self._hard:  # hard grammars are few: they wait for their process
+            self._own().start()
+
+    def sources(self, grammar: Grammar) -> Sources:
+        try:
+            return self._compiler.tried(grammar, self._own(), self._limit_s)
+        except TookTooMuch as error:
+            if self._hard:
+                raise
+            self._own().start()
+            raise TooHard from error
+
+    def close(self) -> None:
+        if self.guard is not None:
+            self.guard.close()
+
+    def _own(self) -> GrammarGuard:
+        if self.guard is None:
+            self.guard = GrammarGuard(self._compiler.opening())
+        return self.guard

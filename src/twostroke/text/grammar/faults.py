@@ -12,6 +12,7 @@ MAX_FAULT_CHARACTERS = 400
 _LISTING = re.compile(r"\d+ \||<non-verbose/>")
 _PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _TERMS: tuple[tuple[str, str], ...] = (
+    (r"NoExtension.*", "no text can fit it"),
     (r"Unimplemented keys: \[(?P<keys>.*)\]", "the keywords {keys} are not supported."),
     (r"Unsatisfiable schema: (?P<why>.*)", "no value can fit it: {why}."),
     (r"Pointer '(?P<at>.*)' does not exist", "a $ref leads to {at}, and there is nothing."),

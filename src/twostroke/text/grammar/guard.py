@@ -19,6 +19,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from twostroke.text.grammar.faults import in_users_terms
+from twostroke.text.grammar.tokens import TrialTokens
 from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import GrammarKind
 
@@ -30,8 +31,7 @@ _READ_BYTES = 65536
 class GuardOpening(Struct, frozen=True):
     """The process's first message. limits: of llguidance's LLParserLimits, by name."""
 
-    tokens: Sequence[bytes]
-    special_ids: Sequence[int]
+    trial: TrialTokens
     end_token_ids: Sequence[int]
     limits: dict[str, Any]
     wall_s: float
@@ -41,8 +41,9 @@ class GuardOpening(Struct, frozen=True):
         """The opening as a line of JSON."""
         return _line(
             {
-                "tokens": [token.hex() for token in self.tokens],
-                "special": list(self.special_ids),
+                "rows": self.trial.num_rows,
+                "tokens": {token_id: token.hex() for token_id, token in self.trial.tokens.items()},
+                "special": list(self.trial.special_ids),
                 "ends": list(self.end_token_ids),
                 "limits": self.limits,
                 "wall_s": self.wall_s,
@@ -51,21 +52,32 @@ class GuardOpening(Struct, frozen=True):
         )
 
 
+class TookTooMuch(InvalidRequest):
+    """A grammar that took too much time or memory."""
+
+
 class GrammarGuard:
-    """Tries grammars in a process, for one thread. The process starts with the first grammar, and again with the next
-    one after it was killed."""
+    """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar, and again
+    with the next one after it was killed."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening
         self._process: subprocess.Popen[bytes] | None = None
 
-    def source(self, kind: GrammarKind, text: str) -> str:
-        """The grammar in llguidance's own language, known to compile within the limits. Raises InvalidRequest."""
+    def start(self) -> None:
+        """Start the process, so that the first grammar does not wait for it. Raises BackendError."""
+        self._started()
+
+    def source(self, kind: GrammarKind, text: str, limit_s: float) -> str:
+        """The grammar in llguidance's own language, known to compile within the limits.
+
+        limit_s: of processor time. Raises InvalidRequest, TookTooMuch.
+        """
         process = self._started()
-        answer = self._asked(process, {"kind": str(kind), "text": text}, self._opening.wall_s)
+        answer = self._asked(process, {"kind": str(kind), "text": text, "cpu_s": limit_s}, self._opening.wall_s)
         if answer is None:
             self.close()
-            raise InvalidRequest(
+            raise TookTooMuch(
                 f"The {kind.words} takes too much time or memory to compile.",
                 param="grammar",
                 why=f"It may take {self._opening.wall_s:g} s and {self._opening.memory_bytes / 2**20:,.0f} MiB.",
@@ -105,7 +117,7 @@ class GrammarGuard:
             raise BackendError("The process that compiles grammars did not start.", why=f"{sys.executable} {CHILD}.")
         return process
 
-    def _asked(self, process: subprocess.Popen[bytes], job: dict[str, str], limit_s: float) -> dict[str, Any] | None:
+    def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
         """The answer to one line; None where the process ended or took too long."""
         if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
@@ -130,7 +142,8 @@ class GrammarGuard:
         return True
 
 
-_EASY = {"kind": "regex", "text": "a"}
+_EASY = {"kind": "json_schema", "text": '{"type": "object"}', "cpu_s": START_S}
+"""What a process compiles first, so that it has loaded all that a grammar needs."""
 
 
 def _line(value: dict[str, Any]) -> bytes:

@@ -1,7 +1,8 @@
 """The program of the guard's process: compiles one grammar after another, and may be killed at any of them.
 
-First line in: {"tokens": [hex], "special": [id], "ends": [id], "limits": {...}, "wall_s": s, "memory_bytes": n}.
-Each line after it: {"kind": k, "text": t}.
+First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s,
+"memory_bytes": n}.
+Each line after it: {"kind": k, "text": t, "cpu_s": the processor time after which the system ends this process}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.
 
@@ -23,16 +24,21 @@ OPTIONS = '%llguidance {"no_forcing": true}\n'
 """Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
 a long text, and a special token's name in a schema would become the special token."""
 
-WHITESPACE = r"( |\r?\n[ \t]{0,32})?"
-"""White space between the parts of JSON: a space, or a line end with an indentation. A model that may write any amount
-of white space sometimes writes nothing else."""
+WHITESPACE = r"( |\n( {2}){0,4})?"
+"""White space between the parts of JSON: one space, or a line end and an indentation of two spaces a level, up to four.
+Real models write either; one that may write more sometimes writes nothing else."""
+
+FORM: dict[str, Any] = {"whitespace_pattern": WHITESPACE, "lenient": False}
+"""How the compiler reads a schema."""
 
 
 class _Tokens:
     """What llguidance's TokenizerWrapper reads."""
 
     def __init__(self, opening: dict[str, Any]) -> None:
-        self.tokens = [bytes.fromhex(token) for token in opening["tokens"]]
+        self.tokens = [b""] * opening["rows"]
+        for token_id, token in opening["tokens"].items():
+            self.tokens[int(token_id)] = bytes.fromhex(token)
         self.special_token_ids = opening["special"]
         self.eos_token_id = opening["ends"][0]
         self.bos_token_id = None
@@ -56,9 +62,7 @@ def source_of(kind: str, text: str) -> str:
     schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
     if isinstance(schema, bool):  # the library wants an object to add its options to
         schema = {} if schema else {"enum": []}
-    asked = schema.get("x-guidance")
-    own = asked if isinstance(asked, dict) else {}
-    schema["x-guidance"] = {**own, "whitespace_pattern": WHITESPACE, "lenient": False}
+    schema["x-guidance"] = FORM
     return f"{OPTIONS}start: %json {json.dumps(schema)}"
 
 
@@ -76,14 +80,17 @@ def _lark(text: str) -> str:
 
 
 def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLParserLimits) -> str:
-    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is."""
+    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is.
+
+    That no token can begin is no fault here, because these tokens are a few of the model's.
+    """
     import llguidance
 
     matcher = llguidance.LLMatcher(tokens, source, log_level=0, limits=limits)
     if not matcher.is_error():
         matcher.compute_bitmask()
     fault = matcher.get_error()
-    return "no text can fit it" if fault.startswith("NoExtension") else fault
+    return "" if fault.startswith("NoExtension") else fault
 
 
 def _limit_memory(memory_bytes: int) -> None:
@@ -106,12 +113,14 @@ def main() -> None:
         job = json.loads(line)
         # The system ends this process where the parent is gone and no other process would.
         signal.setitimer(signal.ITIMER_REAL, 2 * opening["wall_s"])
+        signal.setitimer(signal.ITIMER_PROF, job["cpu_s"])
         try:
             source = source_of(job["kind"], job["text"])
             fault = fault_of(source, tokens, limits)
         except (ValueError, RecursionError) as error:
             source, fault = "", f"{error}" or "it cannot be read"
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps({"fault": fault} if fault else {"source": source}), flush=True)
 
 

@@ -1,60 +1,65 @@
-"""One request's way through a grammar.
+"""One request's way through a grammar, or through several that a text must fit together.
 
-Knows: llguidance's matcher.
+Knows: the library's matcher.
 Must not know: the sampler, how the grammar was compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from twostroke.text.grammar.library import Matcher
 from twostroke.types.grammar import GrammarFault
-
-if TYPE_CHECKING:
-    import llguidance
-
-_T = TypeVar("_T")
 
 
 class GrammarMachine:
-    """A TokenMask. Owns its matcher; nothing that moves is shared with other machines."""
+    """A TokenMask. Owns its matchers; nothing that moves is shared with other machines."""
 
-    def __init__(self, matcher: llguidance.LLMatcher) -> None:
-        self._matcher = matcher
+    def __init__(self, matchers: Sequence[Matcher]) -> None:
+        self._matchers = tuple(matchers)
         self._fault: str | None = None
         self.num_tokens = 0
 
     def feed(self, token_id: int) -> None:
         """Take in the next output token; one that the grammar forbids is a fault that `bits` raises."""
         self.num_tokens += 1
-        self._guarded(lambda: self._matcher.consume_token(token_id), False)
+        self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
         """Go back to when it had `num_tokens`; a fault stays."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
         if back:
-            self._guarded(lambda: self._matcher.rollback(back), False)
+            self._each(lambda matcher: matcher.rollback(back))
 
     def bits(self) -> bytes:
         """See TokenMask. Where the grammar is at its end, the end tokens alone."""
-        bits = self._guarded(self._matcher.compute_bitmask, b"")
+        masks: list[bytes] = []
+
+        def made(matcher: Matcher) -> bool:
+            mask = matcher.mask()
+            masks.append(mask or b"")
+            return mask is not None
+
+        self._each(made)
+        if self._fault is None and len(masks) > 1:
+            masks = [self._common(masks)]
         if self._fault is not None:
             raise GrammarFault(self._fault)
-        return bits
+        return masks[0]
 
-    def _guarded(self, move: Callable[[], _T], otherwise: _T) -> _T:
-        """The library keeps its errors to itself, and where its Rust code panics raises a BaseException."""
-        if self._fault is not None:
-            return otherwise
-        try:
-            made = move()
-            if self._matcher.is_error():
-                self._fault = f"the grammar cannot be followed ({self._matcher.stop_reason()})"
-        except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-                raise
-            self._fault = f"the grammar cannot be followed ({type(error).__name__})"
-            return otherwise
+    def _common(self, masks: Sequence[bytes]) -> bytes:
+        common = np.frombuffer(masks[0], np.uint8)
+        for mask in masks[1:]:
+            common = common & np.frombuffer(mask, np.uint8)
+        if not common.any():
+            self._fault = "the grammar cannot be followed (no token fits all of its parts)"
+        made: bytes = common.tobytes()
         return made
+
+    def _each(self, move: Callable[[Matcher], bool]) -> None:
+        for matcher in self._matchers:
+            if self._fault is None and not move(matcher):
+                self._fault = f"the grammar cannot be followed ({matcher.fault[:200]})"

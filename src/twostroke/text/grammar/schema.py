@@ -20,10 +20,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from twostroke.text.grammar.formats import COMPILER_FORMATS, narrowed_string
+from twostroke.text.grammar.numbers import narrowed_number
 from twostroke.text.grammar.pointers import Pointers, joined, shown
+from twostroke.text.grammar.rewrites import rewritten
+from twostroke.text.grammar.unheld import Unheld
 from twostroke.types.errors import InvalidRequest
 
 MAX_UNIQUE = 4
@@ -43,9 +46,25 @@ _COMPOSED = ("allOf", "anyOf", "oneOf", "$ref")
 _MERGED = {"type", "properties", "required", "title", "description", "$schema", "$comment", "default", "examples"}
 
 
+class Adapted(NamedTuple):
+    """schema: for the compiler. not_held: in words, what the given schema asks for and this one does not."""
+
+    schema: Any
+    not_held: tuple[str, ...]
+
+
 def adapted(schema: Any) -> Any:
-    """A schema that `check` has passed. The one given is not changed. Raises InvalidRequest with param "grammar"."""
-    return _Adapter(schema).adapted()
+    """The schema for the compiler, of one that `check` has passed. The one given is not changed.
+
+    Raises InvalidRequest with param "grammar".
+    """
+    return adapted_in_words(schema).schema
+
+
+def adapted_in_words(schema: Any) -> Adapted:
+    """The same with words for what is not held."""
+    adapter = _Adapter(schema)
+    return Adapted(adapter.adapted(), tuple(dict.fromkeys(adapter.unheld.words)))
 
 
 class _Adapter:
@@ -55,6 +74,7 @@ class _Adapter:
         self._root = root
         self._pointers = Pointers(root)
         self._open = self._parts_of_compositions()
+        self.unheld = Unheld(root)
 
     def adapted(self) -> Any:
         return self._schema(self._root, "")
@@ -62,11 +82,12 @@ class _Adapter:
     def _schema(self, schema: Any, at: str) -> Any:
         if not isinstance(schema, dict):
             return schema
+        schema = self._rewritten(schema, at)
         _refuse_unsupported(schema, at)
         made = self._merged(schema, at)
         for rule in (self._property_names, self._unique, self._closed):
             made = rule(made, at)
-        made = narrowed_string(made, at)
+        made = self.unheld.held(narrowed_number(narrowed_string(made, at), at), shown(at))
         for name in _SCHEMAS_BY_NAME:
             if isinstance(made.get(name), dict):
                 made[name] = {key: self._schema(value, joined(at, name, key)) for key, value in made[name].items()}
@@ -77,6 +98,13 @@ class _Adapter:
             if isinstance(made.get(name), dict):
                 made[name] = self._schema(made[name], joined(at, name))
         return made
+
+    def _rewritten(self, schema: Schema, at: str) -> Schema:
+        """See `rewrites`. What a `$ref` leads to stays where it is."""
+        made = rewritten(schema)
+        moved = ("anyOf" in made) != ("anyOf" in schema)
+        named = [joined(at, name) for name in schema if name not in ("$defs", "definitions")]
+        return schema if moved and any(map(self._pointers.lead_into, named)) else made
 
     def _merged(self, schema: Schema, at: str) -> Schema:
         """Objects in an `allOf` that name different properties are one object, which can then be closed."""

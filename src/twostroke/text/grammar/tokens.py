@@ -1,4 +1,4 @@
-"""The vocabulary as llguidance wants it: the bytes of each token.
+"""The vocabulary as llguidance needs it: all tokens for masks, and a few of them for trials.
 
 Knows: token bytes, special tokens.
 Must not know: grammars.
@@ -6,11 +6,16 @@ Must not know: grammars.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import llguidance
+from msgspec import Struct
+
+from twostroke.text.grammar.library import LibraryVocabulary
+
+TRIAL_TOKENS = 4096
+"""About how many tokens a trial has. The time of a compilation does not depend on them, and that of one mask little."""
 
 
 class GrammarVocabulary(Protocol):
@@ -19,29 +24,59 @@ class GrammarVocabulary(Protocol):
     special_ids: frozenset[int]
     tokens_are_bytes: bool
 
-    def token_bytes(self, token_id: int) -> bytes:
-        """Bytes of one token, b"" for an id without one."""
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        """Bytes of the tokens with the first ids, b"" for an id without one."""
+
+
+class TrialTokens(Struct, frozen=True):
+    """The tokens of trials. tokens: id -> bytes; every single byte and every special token is one of them."""
+
+    num_rows: int
+    tokens: dict[int, bytes]
+    special_ids: Sequence[int]
 
 
 class Tokens:
-    """The shape that llguidance's TokenizerWrapper reads.
+    """A model's tokens, made once by whichever thread comes first, for any number of threads.
 
-    vocab_size: rows of the model's logits; ids that the tokenizer lacks are never allowed.
+    num_rows: of the model's logits; ids that the tokenizer lacks are never allowed.
     """
 
-    def __init__(self, vocabulary: GrammarVocabulary, vocab_size: int, end_token_ids: Sequence[int]) -> None:
-        self.tokens = [vocabulary.token_bytes(token_id) for token_id in range(vocab_size)]
-        self.special_token_ids = sorted(i for i in vocabulary.special_ids if i < vocab_size)
-        self.eos_token_id = min(end_token_ids)
-        self.bos_token_id = None
+    def __init__(self, vocabulary: GrammarVocabulary, num_rows: int, end_token_ids: Sequence[int]) -> None:
+        self._vocabulary = vocabulary
+        self._num_rows = num_rows
+        self._ends = tuple(end_token_ids)
+        self._special_ids = sorted(i for i in vocabulary.special_ids if i < num_rows)
+        self._reading, self._making = threading.Lock(), threading.Lock()
+        self._rows: list[bytes] | None = None  # until the vocabulary has been made
+        self._trial: TrialTokens | None = None
+        self._made: LibraryVocabulary | None = None
 
-    def __call__(self, _raw: bytes) -> list[int]:
-        """Never asked: no text is forced (guard_child.OPTIONS)."""
-        return []
+    def trial(self) -> TrialTokens:
+        """A few of the tokens. It takes the time of reading the tokenizer's."""
+        with self._reading:
+            if self._trial is None:
+                self._trial = self._sample(self._read())
+            return self._trial
 
+    def vocabulary(self) -> LibraryVocabulary:
+        """All tokens. The first call takes about 0.3 s for 100,000 of them."""
+        with self._making:
+            if self._made is None:
+                with self._reading:
+                    rows = self._read()
+                self._made = LibraryVocabulary(rows, self._special_ids, self._ends)
+                with self._reading:
+                    self._trial, self._rows = self._trial or self._sample(rows), None
+            return self._made
 
-def grammar_tokens(tokens: Tokens, end_token_ids: Sequence[int]) -> llguidance.LLTokenizer:
-    """Takes a while: once."""
-    import llguidance
+    def _read(self) -> list[bytes]:
+        if self._rows is None:
+            self._rows = self._vocabulary.rows_bytes(self._num_rows)
+        return self._rows
 
-    return llguidance.LLTokenizer(llguidance.TokenizerWrapper(tokens), eos_token=list(end_token_ids))
+    def _sample(self, rows: list[bytes]) -> TrialTokens:
+        step = max(1, len(rows) // TRIAL_TOKENS)
+        named = {*self._special_ids, *self._ends}
+        chosen = {i: row for i, row in enumerate(rows) if len(row) == 1 or i % step == 0 or i in named}
+        return TrialTokens(len(rows), chosen, self._special_ids)

@@ -1,4 +1,8 @@
-"""Trials of new grammars: one at a time, and one for each grammar, however many requests wait for it.
+"""Trials of new grammars: one for each grammar, however many requests wait for it.
+
+Each trial begins in the quick lane, which gives it little work. One that needs more goes to the slow lane, so that an
+easy grammar does not wait for hard ones. In a lane the newest trial is first, and where too many wait, the oldest is
+refused: a flood of hard grammars is refused, and one that comes after the flood does not wait for it.
 
 Knows: futures, threads, how many grammars may wait.
 Must not know: what a trial does, machines, requests.
@@ -8,87 +12,176 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
 
-from twostroke.types.errors import Overloaded, TwostrokeError
+from twostroke.types.errors import BackendError, Overloaded, TwostrokeError
 from twostroke.types.grammar import Grammar
 
-Try = Callable[[Grammar], str]
-"""A grammar to its tried source; raises what is wrong with it."""
+Sources = tuple[str, ...]
+"""Grammars in the compiler's language; a text must fit all of them."""
+
+
+class TooHard(Exception):
+    """A grammar needs more work than the lane gives."""
+
+
+class Lane(Protocol):
+    """What tries grammars, in one thread of its own."""
+
+    def start(self) -> None:
+        """Get ready, so that the first trial does not wait."""
+
+    def sources(self, grammar: Grammar) -> Sources:
+        """The grammar's tried sources. Raises what is wrong with it; TooHard in all lanes but the last."""
+
+    def close(self) -> None:
+        """The last call."""
 
 
 class _Trial:
     """One trial and the futures of those that wait for it."""
 
-    def __init__(self, at_work: Future[str]) -> None:
-        self.at_work = at_work
-        self.waiting: list[Future[str]] = []
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.waiting: list[Future[Sources]] = []
 
 
 class Trials:
-    """Tries grammars for any number of threads; one thread of its own runs `try_one`.
+    """Tries grammars for any number of threads, each lane in a thread of its own.
 
-    waiting: grammars that may wait to be tried, the one at work among them. retry_s: in the error of a refusal.
+    waiting: grammars that may wait in each lane. retry_s: in the error of a refusal.
     """
 
-    def __init__(self, try_one: Try, waiting: int, retry_s: float) -> None:
-        self._try_one = try_one
+    def __init__(self, lanes: Sequence[Lane], waiting: int, retry_s: float) -> None:
+        self._lanes = tuple(lanes)
         self._waiting = waiting
         self._retry_s = retry_s
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-trial")
-        self._lock = threading.Lock()
-        self._running: dict[Grammar, _Trial] = {}
+        self._changed = threading.Condition()  # guards all below
+        self._trials: dict[Grammar, _Trial] = {}  # with those at work
+        self._stacks: list[list[_Trial]] = [[] for _ in self._lanes]
+        self._threads: list[threading.Thread] = []
+        self._closed = False
 
-    def join(self, grammar: Grammar) -> Future[str]:
+    def start(self) -> None:
+        """Get the lanes ready, in their threads."""
+        with self._changed:
+            if not self._threads and not self._closed:
+                self._threads = [
+                    threading.Thread(target=self._run, args=(place,), name=f"grammar-trial-{place}", daemon=True)
+                    for place in range(len(self._lanes))
+                ]
+                for thread in self._threads:
+                    thread.start()
+
+    def join(self, grammar: Grammar) -> Future[Sources]:
         """Begin the trial of a grammar, or wait for the one that has begun. Each caller has a future of its own.
 
-        Raises Overloaded where too many other grammars wait. A trial without a waiting request is not begun.
+        The future raises Overloaded where too many newer grammars came. A trial without a waiting request is not begun.
         """
-        made: Future[str] = Future()
-        with self._lock:
-            trial = self._running.get(grammar)
+        self.start()
+        made: Future[Sources] = Future()
+        with self._changed:
+            if self._closed:
+                raise _closed()
+            trial = self._trials.get(grammar)
             if trial is None:
-                if len(self._running) >= self._waiting:
-                    raise Overloaded(
-                        "Too many grammars wait to be compiled.", retry_after_s=self._retry_s, fix="Try again later."
-                    )
-                trial = self._running[grammar] = _Trial(self._pool.submit(self._run, grammar))
+                trial = self._trials[grammar] = _Trial(grammar)
+                refused = self._push(0, trial)
+            else:
+                refused = []
             trial.waiting.append(made)
+        _fail(refused, self._overloaded())
         made.add_done_callback(lambda done: self._left(grammar, done))
         return made
 
-    def close(self, last: Callable[[], object]) -> None:
-        """Finish what waits, call `last` in the thread of the trials, end."""
-        self._pool.submit(last)
-        self._pool.shutdown(wait=True, cancel_futures=False)
+    def close(self) -> None:
+        """Refuse what waits, let what is at work end, close the lanes."""
+        with self._changed:
+            self._closed = True
+            waiting = [trial for stack in self._stacks for trial in stack]
+            for stack in self._stacks:
+                stack.clear()
+            refused = [future for trial in waiting for future in self._ended(trial)]
+            self._changed.notify_all()
+        _fail(refused, _closed())
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self, grammar: Grammar) -> str:
+    def _push(self, place: int, trial: _Trial) -> list[Future[Sources]]:
+        """The requests whose trial has no place any more."""
+        stack = self._stacks[place]
+        stack.append(trial)
+        self._changed.notify_all()
+        return self._ended(stack.pop(0)) if len(stack) > self._waiting else []
+
+    def _run(self, place: int) -> None:
+        lane = self._lanes[place]
         try:
-            source = self._try_one(grammar)
-        except BaseException as error:
-            for made in self._ended(grammar):
-                # Each request gets its own error, because it names the request's own field.
-                made.set_exception(copy.copy(error) if isinstance(error, TwostrokeError) else error)
-            raise
-        for made in self._ended(grammar):
-            made.set_result(source)
-        return source
+            lane.start()
+        except TwostrokeError:
+            pass  # the first trial says why
+        while (trial := self._next(place)) is not None:
+            self._try(place, trial)
+        lane.close()
 
-    def _ended(self, grammar: Grammar) -> list[Future[str]]:
+    def _next(self, place: int) -> _Trial | None:
+        with self._changed:
+            while not self._stacks[place]:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            return self._stacks[place].pop()
+
+    def _try(self, place: int, trial: _Trial) -> None:
+        try:
+            sources = self._lanes[place].sources(trial.grammar)
+        except TooHard:
+            with self._changed:
+                refused = self._ended(trial) if self._closed else self._push(place + 1, trial)
+            _fail(refused, self._overloaded())
+            return
+        except BaseException as error:
+            with self._changed:
+                waiting = self._ended(trial)
+            _fail(waiting, error)
+            return
+        with self._changed:
+            waiting = self._ended(trial)
+        for made in waiting:
+            made.set_result(sources)
+
+    def _ended(self, trial: _Trial) -> list[Future[Sources]]:
         """The requests that still wait; from now on the next request for this grammar begins a new trial."""
-        with self._lock:
-            trial = self._running.pop(grammar)
+        self._trials.pop(trial.grammar, None)
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
 
-    def _left(self, grammar: Grammar, made: Future[str]) -> None:
+    def _left(self, grammar: Grammar, made: Future[Sources]) -> None:
         """Give the place back where the last one that waited was cancelled before the trial began."""
         if not made.cancelled():
             return
-        with self._lock:
-            trial = self._running.get(grammar)
+        with self._changed:
+            trial = self._trials.get(grammar)
             if trial is None or made not in trial.waiting:
                 return
             trial.waiting.remove(made)
-            if not trial.waiting and trial.at_work.cancel():
-                del self._running[grammar]
+            for stack in self._stacks:
+                if not trial.waiting and trial in stack:
+                    stack.remove(trial)
+                    del self._trials[grammar]
+
+    def _overloaded(self) -> Overloaded:
+        return Overloaded(
+            "Too many grammars wait to be compiled.", retry_after_s=self._retry_s, fix="Try again later."
+        )
+
+
+def _closed() -> BackendError:
+    return BackendError("The process that compiles grammars has ended.")
+
+
+def _fail(waiting: Sequence[Future[Sources]], error: BaseException) -> None:
+    for made in waiting:
+        # Each request gets its own error, because it names the request's own field.
+        made.set_exception(copy.copy(error) if isinstance(error, TwostrokeError) else error)

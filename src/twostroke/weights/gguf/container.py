@@ -210,14 +210,14 @@ def _split_names(path: Path, first: GgufFile, count: int) -> list[str]:
     if count <= 1:
         return [path.name]
     ending = f"-00001-of-{count:05}.gguf"
-    if first.values.get("split.no") != 0 or not path.name.endswith(ending):
+    if first.values.get("split.no") != 0 or not path.name.lower().endswith(ending):
         raise CorruptModel(
             f"{path.name} is not the first of {count} parts.",
             why="The first holds what all parts need.",
             fix=f"Give the file that ends in {ending}, with the others beside it.",
         )
-    stem = path.name.removesuffix(ending)
-    names = [f"{stem}-{index + 1:05}-of-{count:05}.gguf" for index in range(count)]
+    stem, kind = path.name[: -len(ending)], path.name[-len(".gguf") :]
+    names = [f"{stem}-{index + 1:05}-of-{count:05}{kind}" for index in range(count)]
     missing = [name for name in names if not (path.parent / name).exists()]
     if missing:
         raise CorruptModel(

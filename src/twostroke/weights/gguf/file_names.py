@@ -13,6 +13,9 @@ from twostroke.types.errors import ModelNotFound
 
 ENDING = ".gguf"
 _PART = re.compile(r"-(\d{5})-of-(\d{5})$")
+_BESIDE = re.compile(r"(?:^|[-._])(mmproj|imatrix)(?:[-._]|$)")
+BESIDE = {"mmproj": "a projector of images", "imatrix": "calibration data"}
+"""What lies beside models under the same ending, by a word of its name, and what it is."""
 _QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F16|FP16|F32|FP32))$", re.IGNORECASE)
 
 
@@ -21,30 +24,42 @@ def whole_models(names: Iterable[str]) -> list[str]:
     data are left out."""
     found = []
     for name in sorted(names):
-        base = name.rpartition("/")[2].lower()
-        part = _PART.search(base.removesuffix(ENDING))
-        if (
-            base.endswith(ENDING)
-            and not base.startswith(("mmproj", "imatrix"))
-            and (part is None or part[1] == "00001")
-        ):
+        part = _PART.search(stem_of(name.lower()))
+        if name.lower().endswith(ENDING) and not beside(name) and (part is None or part[1] == "00001"):
             found.append(name)
     return found
 
 
+def stem_of(name: str) -> str:
+    """The name without its ending, in capitals too."""
+    return name[: -len(ENDING)] if name.lower().endswith(ENDING) else name
+
+
+def beside(name: str) -> str:
+    """What a file is that no model is in, by its name; "" for others."""
+    found = _BESIDE.search(stem_of(name.rpartition("/")[2].lower()))
+    return BESIDE[found[1]] if found else ""
+
+
 def parts_of(name: str, names: Iterable[str]) -> list[str]:
     """All parts of the model that begins with this file."""
-    found = _PART.search(name.removesuffix(ENDING))
+    found = _PART.search(stem_of(name))
     if found is None:
         return [name]
-    stem, total = name.removesuffix(ENDING)[: found.start()], found[2]
-    pattern = re.compile(re.escape(stem) + r"-\d{5}-of-" + total + re.escape(ENDING))
+    stem, total = stem_of(name)[: found.start()], found[2]
+    pattern = re.compile(re.escape(stem) + r"-\d{5}-of-" + total + re.escape(ENDING), re.IGNORECASE)
     return sorted(each for each in names if pattern.fullmatch(each))
+
+
+def first_part(name: str) -> str:
+    """The name of the first file of a split model, for the name of any of its files; other names as they are."""
+    found = _PART.search(stem_of(name))
+    return name if found is None else f"{name[: found.start()]}-00001-of-{found[2]}{name[found.end() :]}"
 
 
 def quant_of(name: str) -> str:
     """ "Llama-3.2-1B-Q4_K_M.gguf" -> "Q4_K_M"; the name without its ending where it names none."""
-    stem = _PART.sub("", name.rpartition("/")[2].removesuffix(ENDING))
+    stem = _PART.sub("", stem_of(name.rpartition("/")[2]))
     found = _QUANT.search(stem)
     return found[1].upper() if found else stem
 
@@ -58,10 +73,8 @@ def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
     if wanted is None:
         meant = models
     else:
-        word = wanted.removesuffix(ENDING)
-        by_name = [
-            name for name in models if word in (name.removesuffix(ENDING), name.rpartition("/")[2].removesuffix(ENDING))
-        ]
+        word = stem_of(wanted)
+        by_name = [name for name in models if word in (stem_of(name), stem_of(name.rpartition("/")[2]))]
         meant = by_name or [name for name in models if quant_of(name) == word.upper()]
     if len(meant) == 1:
         return meant[0]

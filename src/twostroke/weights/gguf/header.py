@@ -27,6 +27,8 @@ FIRST_READ_BYTES = 4 << 20
 SCANNED_BYTES = 1 << 18
 """Searched for strings at a time: what is made of them stays in the processor's cache."""
 
+TOKENIZER = "tokenizer."
+"""Keys that begin so change tokens: their texts must be UTF-8. Descriptions and names of authors need not."""
 STRING, ARRAY, BOOL, F32 = 8, 9, 7, 6
 SCALARS: dict[int, str] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
@@ -106,14 +108,14 @@ class HeaderReader:
         """An unsigned number of 8 bytes."""
         return int(self.number(10))
 
-    def text(self, what: str, max_bytes: int) -> str:
-        """A string in UTF-8."""
+    def text(self, what: str, max_bytes: int, errors: str = "strict") -> str:
+        """A string in UTF-8. errors: as of bytes.decode."""
         length = self.u64()
         if length > min(max_bytes, self.file_bytes - self.at):
             self.refuse(f"{what} claims {length:,} bytes")
         begin = self._take(length)
         try:
-            return self._buffer[begin : self.at].decode("utf-8")
+            return self._buffer[begin : self.at].decode("utf-8", errors)
         except UnicodeDecodeError:
             self.refuse(f"{what} is not UTF-8")
 
@@ -135,7 +137,8 @@ class HeaderReader:
 
     def _value(self, type_number: int, key: str) -> Value:
         if type_number == STRING:
-            return self.text(f"the value of {key[:100]!r}", MAX_HEADER_BYTES)
+            errors = "strict" if key.startswith(TOKENIZER) else "replace"
+            return self.text(f"the value of {key[:100]!r}", MAX_HEADER_BYTES, errors)
         if type_number == ARRAY:
             return self._array(key)
         if type_number not in SCALARS:

@@ -13,11 +13,8 @@ Must not know: which tensors a program reads.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,11 +32,12 @@ from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
 from twostroke.weights.json_file import read_object
+from twostroke.weights.kept_folder import make_folder
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "5"
+VERSION = "6"
 
 
 class Unfolded(Struct, frozen=True):
@@ -70,19 +68,8 @@ def unfold_file(path: Path, cache: Path | None) -> Unfolded:
 
 
 def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) -> Path:
-    name = _digest(path, files)
-    if cache is not None and (cache / UNFOLDED / name / NAME_FILE).is_file():
-        return cache / UNFOLDED / name
-    members = _members(path, files)
-    if cache is not None:
-        try:
-            return _kept(cache / UNFOLDED, name, members)
-        except OSError:
-            pass  # a full or read-only disk: the folder is small and quick to make
-    folder = Path(tempfile.mkdtemp(prefix="twostroke-gguf-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _write(folder, members)
-    return folder
+    parent = None if cache is None else cache / UNFOLDED
+    return make_folder(parent, _digest(path, files), NAME_FILE, lambda: _members(path, files))
 
 
 def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor | NumbersOfKeys]]:
@@ -134,24 +121,3 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
 
 def _all_tensors(files: Mapping[str, GgufFile]) -> dict[str, StoredTensor]:
     return {name: tensor for file in files.values() for name, tensor in file.tensors.items()}
-
-
-def _write(folder: Path, members: Mapping[str, str]) -> None:
-    for name, text in members.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-
-
-def _kept(parent: Path, name: str, members: Mapping[str, str]) -> Path:
-    """Written beside its place and moved there whole; of two processes one wins, and both have written the same."""
-    parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
-    try:
-        _write(made, members)
-        os.chmod(made, 0o755)
-        os.rename(made, parent / name)
-    except OSError:
-        shutil.rmtree(made, ignore_errors=True)
-        if not (parent / name / NAME_FILE).is_file():
-            raise
-    return parent / name

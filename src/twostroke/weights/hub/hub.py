@@ -21,7 +21,7 @@ from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 from twostroke.weights.gguf.container import GgufHeader
-from twostroke.weights.gguf.file_names import ENDING, chosen, parts_of, whole_models
+from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, whole_models
 from twostroke.weights.hub.names import hub_id_of
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.quantized.recipe import SIDE_FILES
@@ -38,8 +38,13 @@ SETTINGS = (
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "tekken.json",
+    "tokenizer.model",
+    "tiktoken.model",
+    "*.tiktoken",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
     "additional_chat_templates/*.jinja",
     "modules.json",
     "config_sentence_transformers.json",
@@ -166,8 +171,9 @@ def _local_gguf(local: Path) -> Path | None:
     """The GGUF file that a path means: itself, or the one of a folder without other weights. Raises ModelNotFound."""
     try:
         if local.suffix.lower() == ENDING and local.is_file():
-            return local.absolute()
-        names = [path.name for path in local.glob("*" + ENDING)] if local.is_dir() else []
+            first = local.with_name(first_part(local.name))
+            return (first if first.is_file() else local).absolute()
+        names = [path.name for path in local.iterdir() if path.suffix.lower() == ENDING] if local.is_dir() else []
         if not whole_models(names) or any(local.glob("*.safetensors")):
             return None
     except OSError:
@@ -212,7 +218,7 @@ def _names_here(place: _Place) -> list[str]:
         raise _not_there(
             f"{place.repo_id} is not on this machine.", place.offline, "", _nearest(place.repo_id, place.cache)
         )
-    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*" + ENDING)]
+    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.suffix.lower() == ENDING]
 
 
 def _is_local(folder: Path) -> bool:

@@ -31,6 +31,7 @@ from twostroke.weights.load import Packer, Progress, pack_into
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
+from twostroke.weights.packed.cold_file import read_cold
 from twostroke.weights.packed.file import PartialFile, header_of, map_file, new_file, remove_abandoned
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.fresh_file import FreshFile, PackedImage
@@ -102,14 +103,16 @@ def cached_weights(
 ) -> CachedWeights:
     """Weights from the cache folder; packed into it first where they are not there yet.
 
-    `progress` is called only while packing. Raises CorruptModel or UnsupportedModel; trouble with the cache itself is
-    never an error, only a sentence for `warn`.
+    `progress` is called while weights are packed, and while a packed file that is not in memory is read. Raises
+    CorruptModel or UnsupportedModel; trouble with the cache itself is never an error, only a sentence for `warn`.
     """
     checkpoint = check_tensors(checkpoint, model)
     entry = cache_entry(folder.path, checkpoint, model, format_for)
     if entry.path.exists():
         try:
             mapped = map_file(entry.path, entry.plan)
+            if progress is not None and folder.holds(entry.plan.file_bytes):
+                read_cold(entry.path, mapped.whole, progress)
             weights = weights_from_blobs(model, format_for, entry.plan.blobs(mapped.whole).__getitem__)
             return CachedWeights(replace(weights, mapped=mapped.whole), mapped)
         except StaleFile as reason:
@@ -148,7 +151,7 @@ def _new_file(
         remove_abandoned(folder.path)
         folder.make_room(entry.path, entry.plan.file_bytes, warn)
         file = closing.enter_context(new_file(entry.path, entry.plan, origin))
-        if folder.memory_bytes is not None and entry.plan.file_bytes > folder.memory_bytes:
+        if not folder.holds(entry.plan.file_bytes):
             file.take_whole()
         return file
     except OSError as reason:

@@ -44,6 +44,10 @@ class KeptFolder(Struct, frozen=True):
     limit_bytes: int | None = None
     memory_bytes: int | None = None
 
+    def holds(self, num_bytes: int) -> bool:
+        """Whether memory holds so many bytes at once."""
+        return self.memory_bytes is None or num_bytes <= self.memory_bytes
+
     def make_room(self, new: Path, num_bytes: int, report: Report) -> None:
         """Room for a file of this size under the path `new`. report: told of each file that is removed.
 

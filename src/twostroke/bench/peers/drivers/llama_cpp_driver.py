@@ -1,7 +1,8 @@
 """llama.cpp through llama-cpp-python: a GGUF is written from the checkpoint and quantized by llama.cpp itself,
 for int8 to Q8_0, for int4 to Q4_0, else to the type that was asked.
 
-The q and k rows are not reordered for its rope: the weights are random, and the work is the same.
+Of a published checkpoint, the caller has written an exact file, which is quantized. Of random weights the driver writes
+one, in which q and k rows are not reordered for its rope: the work is the same.
 
 Knows: llama_cpp, gguf, safetensors' layout. Must not know: other engines.
 """
@@ -12,7 +13,7 @@ import os
 import struct
 import time
 
-from protocol import gguf_path, long_gap, random_ids, serve
+from protocol import gguf_path, likeliest, long_gap, random_ids, serve
 
 NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -80,6 +81,11 @@ def write_gguf(model, path):
     writer.close()
 
 
+def exact_path(model):
+    """The file with the weights of a published checkpoint, not rounded."""
+    return f"{model.rstrip('/')}-exact.gguf"
+
+
 class Driver:
     """See protocol.py."""
 
@@ -91,12 +97,15 @@ class Driver:
         kind = TYPES.get(weights, weights)
         path = gguf_path(model, kind)
         if not os.path.exists(path):
-            if not os.path.exists(f"{stem}-f16.gguf"):
-                write_gguf(model, f"{stem}-f16.gguf")
+            source = exact_path(model)
+            if not os.path.exists(source):
+                source = f"{stem}-f16.gguf"
+            if not os.path.exists(source):
+                write_gguf(model, source)
             parameters = llama_cpp.llama_model_quantize_default_params()
             parameters.nthread = 2
             parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
-            names = (f"{stem}-f16.gguf".encode(), f"{path}.partial".encode())
+            names = (source.encode(), f"{path}.partial".encode())
             if llama_cpp.llama_model_quantize(*names, ctypes.byref(parameters)):
                 raise RuntimeError("llama_model_quantize failed")
             os.replace(f"{path}.partial", path)
@@ -174,6 +183,19 @@ class Driver:
         for step in range(new_tokens):
             self._feed([(6 + step, context + 1 + step, stream, True) for stream in range(batch)])
         return batch * new_tokens / (time.perf_counter() - began)
+
+    def logprobs(self, texts, top):
+        """See protocol.py."""
+        import numpy as np
+
+        width = self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
+        found = []
+        for ids in texts:
+            self._forget()
+            self._feed([(token, i, 0, True) for i, token in enumerate(ids)])
+            rows = np.ctypeslib.as_array(self.lib.llama_get_logits(self.context), (len(ids), width))
+            found.append([likeliest(row, top) for row in rows[:-1]])
+        return found
 
     def gap(self, context, new_tokens):
         """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""

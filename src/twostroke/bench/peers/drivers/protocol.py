@@ -2,9 +2,10 @@
 
 A driver is an object with load(model, weights, threads, context, sequences) and a method for each case it can do:
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
-tokens a second, as its command says. prepare(model, weights), where there is one, exports the checkpoint;
-files(model, weights) are the paths that a start reads. weights: int8, int4, or a type of GGUF files such as Q4_K_M:
-then the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
+tokens a second, as its command says. logprobs(texts, top) returns, of each text (token ids), of each token but the
+last, the ids of the `top` likeliest next tokens and their log probabilities. prepare(model, weights), where there is
+one, exports the checkpoint; files(model, weights) are the paths that a start reads. weights: int8, int4, or a type of
+GGUF files such as Q4_K_M: then the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
 
 Knows: standard input and output. Must not know: engines.
 """
@@ -33,7 +34,9 @@ class Unable(Exception):
 
 
 def gguf_path(model, weights):
-    """The file of a type of weights beside a checkpoint's folder."""
+    """The file of a type of weights beside a checkpoint's folder. A model that is a file is that file."""
+    if model.endswith(".gguf"):
+        return model
     return f"{model.rstrip('/')}-{weights}.gguf"
 
 
@@ -44,13 +47,31 @@ def bits_of(weights):
     return int(weights[3:])
 
 
-def random_ids(count, seed, vocabulary=50_000):
+class Prompts:
+    """Random ids lie below the size of the vocabulary, which `load` is told; and below 50,000."""
+
+    vocabulary = 50_000
+
+
+def random_ids(count, seed):
     """Random token ids: the same for the same seed under every Python."""
     state, made = seed * 2654435761 % 2**32, []
+    first = min(1000, Prompts.vocabulary // 2)
     for _ in range(count):
         state = (1664525 * state + 1013904223) % 2**32
-        made.append(1000 + (state >> 8) % (vocabulary - 1000))
+        made.append(first + (state >> 8) % (Prompts.vocabulary - first))
     return made
+
+
+def likeliest(logits, top):
+    """A row of logits -> the ids of the `top` largest, the largest first, and their log probabilities."""
+    import numpy
+
+    row = numpy.asarray(logits, dtype=numpy.float64)
+    row = row - row.max()
+    row -= numpy.log(numpy.exp(row).sum())
+    ids = numpy.argsort(-row)[:top]
+    return [ids.tolist(), row[ids].tolist()]
 
 
 def steady_rate(arrivals):
@@ -75,6 +96,7 @@ def serve(driver):
     for line in sys.stdin:
         asked = json.loads(line)
         command = asked.pop("command")
+        Prompts.vocabulary = min(Prompts.vocabulary, asked.pop("vocabulary", Prompts.vocabulary))
         act = getattr(driver, command, None)
         if act is None:
             answers.say({"missing": f"it has no {command} here"})

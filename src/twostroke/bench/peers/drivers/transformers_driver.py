@@ -5,7 +5,7 @@ Knows: transformers. Must not know: other engines.
 
 import time
 
-from protocol import bits_of, long_gap, random_ids, serve
+from protocol import bits_of, likeliest, long_gap, random_ids, serve
 
 
 class Driver:
@@ -48,6 +48,12 @@ class Driver:
             for _ in range(new_tokens):
                 made = self.model(made.logits[:, -1:].argmax(-1), past_key_values=made.past_key_values, use_cache=True)
             return batch * new_tokens / (time.perf_counter() - began)
+
+    def logprobs(self, texts, top):
+        """See protocol.py."""
+        with self.torch.inference_mode():
+            rows = [self.model(self.torch.tensor([ids])).logits[0, :-1].float().numpy() for ids in texts]
+        return [[likeliest(row, top) for row in text] for text in rows]
 
     def gap(self, context, new_tokens):
         """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""

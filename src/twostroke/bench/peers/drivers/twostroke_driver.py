@@ -75,6 +75,15 @@ class Driver:
             arrivals += [(time.perf_counter(), delta.request_id)] * len(delta.token_ids)
         return steady_rate(arrivals)
 
+    def logprobs(self, texts, top):
+        """See protocol.py."""
+        from twostroke import SamplingParams
+        from twostroke.types.output import Prompt
+
+        params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=top)
+        outputs = self.llm.engine.generate([Prompt(tuple(ids), params) for ids in texts])
+        return [[list(zip(*each.top, strict=True)) for each in output.prompt_logprobs] for output in outputs]
+
     def gap(self, context, new_tokens):
         """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         stream = self.llm.engine.stream([self._prompt(context, new_tokens)])

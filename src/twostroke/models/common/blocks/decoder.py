@@ -28,7 +28,8 @@ class Decoder:
     """norm: the last one. tied: the head is the embedding. embedding_scale, logit_scale: factors, 1 for none.
 
     soft_cap: of the logits, 0 for none. after_embedding: what becomes of the embedding before the first layer.
-    The names are of tensors, without ".weight".
+    The names are of tensors, without ".weight"; last_norm is empty where there is none. embedding_size: the width of
+    its rows, 0 for hidden_size. before_head: what becomes of the rows before the head.
     """
 
     vocab_size: int
@@ -45,6 +46,8 @@ class Decoder:
     last_norm: str = "model.norm"
     head: str = "lm_head"
     after_embedding: Callable[[Tracer, Value], Value] | None = None
+    embedding_size: int = 0
+    before_head: Callable[[Tracer, Value], Value] | None = None
 
 
 def decoder_of(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
@@ -56,7 +59,7 @@ def decoder_program(shape: Decoder, layer: LayerText) -> ProgramText:
     """The program: `layer` for each layer, inside the names of its tensors."""
 
     def text(t: Tracer) -> Value:
-        table = t.matrix("embedding", {shape.embedding: shape.vocab_size}, shape.hidden_size)
+        table = t.matrix("embedding", {shape.embedding: shape.vocab_size}, shape.embedding_size or shape.hidden_size)
         x = scale(embed(table, t.token_ids, t), shape.embedding_scale)
         x = shape.after_embedding(t, x) if shape.after_embedding else x
         for index in range(shape.num_layers):
@@ -74,11 +77,12 @@ def head(t: Tracer, shape: Decoder, x: Value) -> Value:
 
 def logits_of(t: Tracer, shape: Decoder, rows: Value) -> Value:
     """Logits of these rows, which nothing reads afterwards."""
-    return logits_of_normed(t, shape, shape.norm(t, shape.last_norm, rows, in_place=True))
+    return logits_of_normed(t, shape, shape.norm(t, shape.last_norm, rows, in_place=True) if shape.last_norm else rows)
 
 
 def logits_of_normed(t: Tracer, shape: Decoder, rows: Value) -> Value:
     """Logits of these rows, which have been normed."""
+    rows = shape.before_head(t, rows) if shape.before_head else rows
     name, role = (shape.embedding, "embedding") if shape.tied else (shape.head, "head")
-    logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, shape.hidden_size, bias=shape.head_bias))
+    logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, rows.width, bias=shape.head_bias))
     return soft_cap(scale(logits, shape.logit_scale), shape.soft_cap)

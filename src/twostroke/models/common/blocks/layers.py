@@ -81,6 +81,14 @@ def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: Rope
     return add(x, parts.norm(t, "post_feedforward_layernorm", parts.feed(t, x), in_place=True))
 
 
+def normed_sums_layer(
+    t: Tracer, parts: Parts, x: Value, *, turn: RopeSpec | None = None, norms: tuple[str, str] = USUAL_NORMS
+) -> Value:
+    """A norm of the residual after each block was added to it (the first Transformer, OPT 350M)."""
+    x = parts.norm(t, norms[0], add(x, attend(t, parts.heads, x, turn=turn)))
+    return parts.norm(t, norms[1], add(x, parts.feed(t, x)))
+
+
 def parallel_layer(
     t: Tracer,
     parts: Parts,

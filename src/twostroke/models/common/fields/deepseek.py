@@ -63,15 +63,13 @@ def biased_mixture(parts: LatentParts) -> Mixture:
 
 
 def plain_experts(parts: LatentParts) -> FeedForwardText:
-    """DeepSeek-V2's: shares of a softmax, groups by their largest; topk_method says whether there are groups."""
+    """DeepSeek-V2's: shares of a softmax, groups by their largest; topk_method says whether there are groups.
+
+    norm_topk_prob changes nothing, as in transformers. All published configs say false; the code that was published
+    with them would divide the weights by their sum.
+    """
     fields = parts.fields
     require(fields, "scoring_func", "softmax")
-    if fields.boolean("norm_topk_prob", False):
-        raise UnsupportedModel(
-            "config.json: norm_topk_prob is true in a deepseek_v2 model.",
-            why="The published code divides the weights then, transformers does not: what is meant is not settled.",
-            fix="Use a model whose config.json says false, as all published ones do.",
-        )
     require(fields, "topk_method", "greedy", "group_limited_greedy")
     count = expert_count(fields)
     grouped = fields.text("topk_method", "greedy") != "greedy"

@@ -17,6 +17,8 @@ from twostroke.spec.refused_fields import refuse_fields, refuse_unread
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 
 TIED = "tie_word_embeddings"
+HEAD_ALONE = "head_alone_is_untied"
+"""A field of our own: the config ties, and a checkpoint has a head of its own nevertheless."""
 NOTHING: Mapping[str, object] = {}
 OUTER = (
     "bos_token_id",
@@ -232,10 +234,11 @@ def _inner(fields: Fields, name: str) -> Fields:
 
 
 def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with tie_word_embeddings false, in its groups too: the checkpoint has a head of its own."""
+    """The config with tie_word_embeddings false, in its groups too: the checkpoint has a head of its own, and what else
+    the field ties stays tied."""
     groups = {
         name: with_own_head(group)
         for name in ("text_config", "thinker_config")
         if isinstance(group := config.get(name), dict)
     }
-    return {**config, **groups, TIED: False}
+    return {**config, **groups, TIED: False, HEAD_ALONE: True}

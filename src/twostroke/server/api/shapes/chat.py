@@ -27,7 +27,7 @@ class ChatShape(Envelope):
 
     def __init__(self, call: Call, parts: ServerParts) -> None:
         super().__init__(call, parts, "chat.completion", "chat.completion.chunk")
-        self._turns = [ChatTurn(call, parts.new_id) for _ in range(call.num_choices)]
+        self._turns = [ChatTurn(call, parts.new_id, self.tokenizer.token_bytes) for _ in range(call.num_choices)]
         self._begun: set[int] = set()
         self._templates: dict[int, EventTemplate] = {}
         self._items: list[list[TokenLogprob]] = [[] for _ in self._turns]
@@ -82,22 +82,23 @@ class ChatShape(Envelope):
     def usage(self, counts: Counts) -> dict[str, Any]:
         """The usage, with the tokens of reasoning for models that reason."""
         made = usage_of(self.call, counts)
-        if self.call.form.reasoning is not None:
+        if self.call.form.thinks:
             spent = sum(turn.reasoning_tokens for turn in self._turns)
             made["completion_tokens_details"] = {"reasoning_tokens": spent}
         return made
 
     def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
         """What a message has of its calls."""
-        return {"tool_calls": [_call_object(block.call_id, block.name, block.text) for block in blocks]}
+        return {"tool_calls": [_call_object(block, block.text) for block in blocks]}
 
     def call_began(self, place: int, block: Block) -> dict[str, Any]:
         """The first delta of a call."""
-        return {"tool_calls": [{"index": place, **_call_object(block.call_id, block.name, "")}]}
+        return {"tool_calls": [{"index": place, **_call_object(block, "")}]}
 
-    def call_grew(self, place: int, text: str) -> dict[str, Any]:
+    def call_grew(self, place: int, block: Block, text: str) -> dict[str, Any]:
         """A later delta of a call."""
-        return {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
+        more = {"custom": {"input": text}} if block.takes_text else {"function": {"arguments": text}}
+        return {"tool_calls": [{"index": place, **more}]}
 
     def _choice(self, index: int, turn: ChatTurn) -> dict[str, Any]:
         text, thoughts = turn.made.text_of("text"), turn.made.text_of("reasoning")
@@ -128,7 +129,7 @@ class ChatShape(Envelope):
                 return None
             return self.call_began(turn.made.calls.index(block), block)
         if block.kind == "call":
-            return self.call_grew(turn.made.calls.index(block), step.text)
+            return self.call_grew(turn.made.calls.index(block), block, step.text)
         return {"content" if block.kind == "text" else "reasoning_content": step.text}
 
     def _finish(self, turn: ChatTurn) -> str:
@@ -140,5 +141,7 @@ class ChatShape(Envelope):
         return chat_logprobs(items, self.call.logprobs, self.tokenizer)
 
 
-def _call_object(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def _call_object(block: Block, text: str) -> dict[str, Any]:
+    if block.takes_text:
+        return {"id": block.call_id, "type": "custom", "custom": {"name": block.name, "input": text}}
+    return {"id": block.call_id, "type": "function", "function": {"name": block.name, "arguments": text}}

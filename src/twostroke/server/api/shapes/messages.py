@@ -12,7 +12,7 @@ from typing import Any
 from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.errors import Problem, messages_problem
-from twostroke.text.tools.cut_json import complete_part
+from twostroke.text.talk.cut_json import complete_part
 from twostroke.types.output import Delta
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'

@@ -7,12 +7,12 @@ Must not know: sockets, the engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from twostroke.server.api.logprobs import chat_logprobs
-from twostroke.server.api.responses_request import ResponsesRequest
+from twostroke.server.api.responses_request import ResponsesRequest, ResponseTool
 from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
@@ -107,7 +107,7 @@ class ResponsesShape(TurnShape):
             return made
         if isinstance(step, Grew):
             if block.kind == "call":
-                return [self._event("response.function_call_arguments.delta", **at, delta=step.text)]
+                return [self._event(f"response.{_call_words(block).event}.delta", **at, delta=step.text)]
             kind, data = self._grown(block, step.text, logprobs)
             return [self._event(kind, **data)]
         return self._closing_events(block, at)
@@ -120,8 +120,9 @@ class ResponsesShape(TurnShape):
 
     def _closing_events(self, block: Block, at: dict[str, Any]) -> list[Event]:
         if block.kind == "call":
-            done = {"name": block.name, "arguments": block.text}
-            made = [self._event("response.function_call_arguments.done", **at, **done)]
+            words = _call_words(block)
+            done = {words.key: block.text} if block.takes_text else {"name": block.name, words.key: block.text}
+            made = [self._event(f"response.{words.event}.done", **at, **done)]
         else:
             extra = {"logprobs": self._logprobs(self._items)} if block.kind == "text" else {}
             part = self._part(block, block.text)
@@ -137,15 +138,17 @@ class ResponsesShape(TurnShape):
         return Event(kind, {"type": kind, "sequence_number": number, **data})
 
     def _item_id(self, block: Block) -> str:
-        return f"{_ID_PREFIXES[block.kind]}_{self._call.response_id.removeprefix('resp_')}_{block.index}"
+        prefix = _call_words(block).prefix if block.kind == "call" else _ID_PREFIXES[block.kind]
+        return f"{prefix}_{self._call.response_id.removeprefix('resp_')}_{block.index}"
 
     def _item(self, block: Block, done: bool) -> dict[str, Any]:
         cut = self._turn.finish_reason == "length" and block is self._turn.made.blocks[-1]
         status = ("incomplete" if cut else "completed") if done else "in_progress"
         made: dict[str, Any] = {"id": self._item_id(block), "status": status}
         if block.kind == "call":
-            call = {"call_id": block.call_id, "name": block.name, "arguments": block.text}
-            return {**made, "type": "function_call", **call}
+            words = _call_words(block)
+            call = {"call_id": block.call_id, "name": block.name, words.key: block.text}
+            return {**made, "type": words.type, **call}
         content = [self._part(block, block.text)] if done else []
         if block.kind == "reasoning":
             return {**made, "type": "reasoning", "summary": [], "content": content}
@@ -187,7 +190,7 @@ class ResponsesShape(TurnShape):
             "temperature": params.temperature,
             "text": {"format": (asked.text.format if asked.text else None) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": [{**msgspec.to_builtins(tool)} for tool in asked.tools or []],
+            "tools": [_tool(tool) for tool in asked.tools or []],
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": params.top_p,
             "truncation": "disabled",
@@ -206,5 +209,29 @@ class ResponsesShape(TurnShape):
         }
 
 
+def _tool(tool: ResponseTool) -> dict[str, Any]:
+    """A tool as it was asked for."""
+    made: dict[str, Any] = msgspec.to_builtins(tool)
+    always = ("type", "name", "description", "parameters", "strict") if tool.type == "function" else ("type",)
+    return {name: value for name, value in made.items() if value is not None or name in always}
+
+
 _KINDS = {"text": "output_text", "reasoning": "reasoning_text"}
-_ID_PREFIXES = {"text": "msg", "reasoning": "rs", "call": "fc"}
+_ID_PREFIXES = {"text": "msg", "reasoning": "rs"}
+
+
+class _CallWords(NamedTuple):
+    """type: of the item. key: of what the model wrote. event: the middle of the names of its events."""
+
+    type: str
+    key: str
+    event: str
+    prefix: str
+
+
+_FUNCTION = _CallWords("function_call", "arguments", "function_call_arguments", "fc")
+_TEXT_TOOL = _CallWords("custom_tool_call", "input", "custom_tool_call_input", "ctc")
+
+
+def _call_words(block: Block) -> _CallWords:
+    return _TEXT_TOOL if block.takes_text else _FUNCTION

@@ -68,7 +68,7 @@ class WholeShape(ABC):
         """The answer with the model's name and the tokens that were read."""
         tokens = self.call.num_prompt_tokens
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {**answer, "model": self._parts.served_name, "usage": usage}
+        return {**answer, "model": self.call.model or self._parts.served_name, "usage": usage}
 
 
 class EmbeddingShape(WholeShape):

@@ -1,15 +1,15 @@
 // The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
-import { announce } from "/page/announce.js";
-import { Chats } from "/page/chat/chats.js";
-import { fit, messagesOf, promptTokens } from "/page/chat/fit.js";
-import { Follower } from "/page/chat/follow.js";
-import { History, titleOf } from "/page/chat/history.js";
-import { Settings } from "/page/chat/settings.js";
-import { figuresOf, streamed } from "/page/chat/stream.js";
-import { AnswerView, QuestionView } from "/page/chat/turn.js";
-import { welcome } from "/page/chat/welcome.js";
-import { read, write } from "/page/storage.js";
-import { count, make } from "/page/text.js";
+import { announce } from "../announce.js";
+import { Chats } from "./chats.js";
+import { fit, messagesOf, promptTokens } from "./fit.js";
+import { Follower } from "./follow.js";
+import { History, titleOf } from "./history.js";
+import { Settings } from "./settings.js";
+import { figuresOf, streamed } from "./stream.js";
+import { AnswerView, QuestionView } from "./turn.js";
+import { welcome } from "./welcome.js";
+import { read, write } from "../storage.js";
+import { count, make } from "../text.js";
 
 const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
 const MOST_READ_ALOUD = 600;

@@ -1,7 +1,7 @@
 // The list of kept chats: open one, delete one, delete all.
-import { announce } from "/page/announce.js";
-import { titleOf } from "/page/chat/history.js";
-import { make } from "/page/text.js";
+import { announce } from "../announce.js";
+import { titleOf } from "./history.js";
+import { make } from "../text.js";
 
 const DATES = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 

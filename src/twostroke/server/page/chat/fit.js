@@ -1,6 +1,6 @@
 // Which turns fit the context, and how long the answer may be. Counted by the server's own tokenizer and template.
-import { postJson } from "/page/api.js";
-import { count } from "/page/text.js";
+import { postJson } from "../api.js";
+import { count } from "../text.js";
 
 /** The messages of a request: system prompt, turns from `from` on that have an answer, the question, and the beginning of
  * its answer where that is continued. */

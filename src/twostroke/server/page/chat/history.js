@@ -1,5 +1,5 @@
 // Chats that outlive the page: one entry of localStorage each, so that two tabs do not overwrite one another's. Bounded.
-import { keys, read, readJson, remove, write } from "/page/storage.js";
+import { keys, read, readJson, remove, write } from "../storage.js";
 
 const PREFIX = "twostroke-chat:";
 export const MOST_CHATS = 50,

@@ -1,6 +1,6 @@
 // Settings of the chat: system prompt and sampling. An empty field leaves the choice to the server and the model.
-import { readJson, write } from "/page/storage.js";
-import { count, make } from "/page/text.js";
+import { readJson, write } from "../storage.js";
+import { count, make } from "../text.js";
 
 const KEY = "twostroke-settings";
 const DEFAULTS = { max_tokens: 1024 };

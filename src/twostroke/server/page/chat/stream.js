@@ -1,6 +1,6 @@
 // One answer of the server as it comes, and the figures that it leaves.
-import { events, getJson, postJson } from "/page/api.js";
-import { count, duration, rate } from "/page/text.js";
+import { events, getJson, postJson } from "../api.js";
+import { count, duration, rate } from "../text.js";
 
 /** Fills `answer` and calls heard(kind, data): "progress" with how far the prompt is; "begun", "thought" and "text" with
  * the seconds so far. -> {reason, ttft, usage}. */

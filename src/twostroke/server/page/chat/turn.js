@@ -1,8 +1,8 @@
 // How one turn looks: the question with its buttons, the answer as it grows.
-import { copyButton } from "/page/copy.js";
-import { explain } from "/page/engine/explain.js";
-import { MarkdownView } from "/page/markdown.js";
-import { count, duration, make } from "/page/text.js";
+import { copyButton } from "../copy.js";
+import { explain } from "../engine/explain.js";
+import { MarkdownView } from "../markdown.js";
+import { count, duration, make } from "../text.js";
 
 const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
 

@@ -1,5 +1,5 @@
 // The first screen: what this is, and three questions to begin with.
-import { make } from "/page/text.js";
+import { make } from "../text.js";
 
 const SPARK = {
   title: "This is spark",

@@ -1,9 +1,9 @@
 // "Explain" for one request, in a dialog: where its time went and what would help, in columns.
-import { Refused, getJson } from "/page/api.js";
-import { copyButton } from "/page/copy.js";
-import { inline } from "/page/inline.js";
-import { partsBar, partsOf } from "/page/engine/parts.js";
-import { count, duration, make } from "/page/text.js";
+import { Refused, getJson } from "../api.js";
+import { copyButton } from "../copy.js";
+import { inline } from "../inline.js";
+import { partsBar, partsOf } from "./parts.js";
+import { count, duration, make } from "../text.js";
 
 export async function explain(id) {
   const dialog = document.getElementById("explain"),

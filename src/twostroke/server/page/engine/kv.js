@@ -1,6 +1,6 @@
 // The KV page map: a cell for each page, coloured by what holds it.
-import { colour, surface } from "/page/canvas.js";
-import { count } from "/page/text.js";
+import { colour, surface } from "../canvas.js";
+import { count } from "../text.js";
 
 const STATES = ["free", "own", "kept", "shared", "cached"];
 

@@ -1,6 +1,6 @@
 // One lane for each request: queued, prefill chunks, decode, preempted. A lane's name explains it.
-import { colour, surface } from "/page/canvas.js";
-import { count, duration, make, shortName } from "/page/text.js";
+import { colour, surface } from "../canvas.js";
+import { count, duration, make, shortName } from "../text.js";
 
 const MOST = 24;
 const PHASES = { queued: "waits", decoding: "decode", back: "preempted" };

@@ -1,5 +1,5 @@
 // TTFT and ITL percentiles against objectives.
-import { count, duration, make } from "/page/text.js";
+import { count, duration, make } from "../text.js";
 
 const NAMES = { ttft: "first token (TTFT)", itl: "next tokens (ITL)" };
 

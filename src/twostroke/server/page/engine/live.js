@@ -1,14 +1,14 @@
 // The live view: one stream of frames, and everything that draws from it.
-import { call, events } from "/page/api.js";
-import { explain } from "/page/engine/explain.js";
-import { PageMap } from "/page/engine/kv.js";
-import { Lanes } from "/page/engine/lanes.js";
-import { Latency } from "/page/engine/latency.js";
-import { Predicted } from "/page/engine/predicted.js";
-import { Replicas } from "/page/engine/replicas.js";
-import { Roofline } from "/page/engine/roofline.js";
-import { Summary } from "/page/engine/summary.js";
-import { Timeline } from "/page/engine/timeline.js";
+import { call, events } from "../api.js";
+import { explain } from "./explain.js";
+import { PageMap } from "./kv.js";
+import { Lanes } from "./lanes.js";
+import { Latency } from "./latency.js";
+import { Predicted } from "./predicted.js";
+import { Replicas } from "./replicas.js";
+import { Roofline } from "./roofline.js";
+import { Summary } from "./summary.js";
+import { Timeline } from "./timeline.js";
 
 const AGAIN_MS = 2000;
 

@@ -1,5 +1,5 @@
 // The parts of a completion's time: their names, their colours, and a bar of them.
-import { duration, make } from "/page/text.js";
+import { duration, make } from "../text.js";
 
 const PARTS = {
   queue_s: ["queue", "queued"],

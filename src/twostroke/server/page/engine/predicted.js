@@ -1,5 +1,5 @@
 // Predicted against measured step times.
-import { dot, line, logAxis, surface, words } from "/page/canvas.js";
+import { dot, line, logAxis, surface, words } from "../canvas.js";
 
 const WINDOW_S = 30,
   MOST = 2000;

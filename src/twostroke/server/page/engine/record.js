@@ -1,5 +1,5 @@
 // Record steps and save them as a Chrome trace, which ui.perfetto.dev opens.
-import { getJson } from "/page/api.js";
+import { getJson } from "../api.js";
 
 export class Recorder {
   constructor(store, say) {

@@ -1,5 +1,5 @@
 // The replicas of a front: what each does now. A server without replicas has none, and this stays out of sight.
-import { count, duration, make, rate } from "/page/text.js";
+import { count, duration, make, rate } from "../text.js";
 
 const ROLES = { both: "whole answers", prefill: "prompts", decode: "answers" };
 const BESIDE_STEPS = ["steps-figure", "panel-roofline", "panel-predicted"]; // a front computes no steps

@@ -1,6 +1,6 @@
 // The roofline with this machine's limits, a dot for steps with prefill and one for steps that only decode.
-import { dot, line, logAxis, surface, words } from "/page/canvas.js";
-import { scaled } from "/page/text.js";
+import { dot, line, logAxis, surface, words } from "../canvas.js";
+import { scaled } from "../text.js";
 
 const WINDOW_S = 10,
   LEFT = 48,

@@ -1,6 +1,6 @@
 // What the engine does now, in one sentence, six figures and a bar for the last answer. Elements stay; only text changes.
-import { partsBar, partsOf } from "/page/engine/parts.js";
-import { count, duration, make, rate } from "/page/text.js";
+import { partsBar, partsOf } from "./parts.js";
+import { count, duration, make, rate } from "../text.js";
 
 const WINDOW_S = 10,
   SMALL = 0.01;

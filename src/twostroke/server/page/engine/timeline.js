@@ -1,7 +1,7 @@
 // The step timeline: a bar a step, stacked by what its time went to.
-import { colour, line, surface, words } from "/page/canvas.js";
-import { announce } from "/page/announce.js";
-import { duration } from "/page/text.js";
+import { colour, line, surface, words } from "../canvas.js";
+import { announce } from "../announce.js";
+import { duration } from "../text.js";
 
 const PARTS = ["host", "sampling", "decode", "prefill"];
 const BAR = 5,

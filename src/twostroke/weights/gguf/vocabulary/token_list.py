@@ -18,11 +18,19 @@ PREFIX = "tokenizer.ggml."
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 SPACE = "\u2581"
 
-END_TEXTS = (
+END_TEXTS = frozenset((
     "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
-    "<|return|>", "<|call|>",
-)  # fmt: skip
-"""Control tokens that end an answer whatever the file says: files name one end, and many models have two."""
+    "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<|eot|>", "<|eom|>", "<turn|>", "<|tool_response>", "[e~[",
+    "[EOT]", "[EOS]", "<end_of_utterance>", "</assistant>", "<SPECIAL_12>", "<seed:eos>",
+))  # fmt: skip
+"""Tokens that end an answer whatever the file says: files name one end, and many models have two. They are control
+tokens also in files of older converters, which call some of them normal text."""
+END_OF_MESSAGE = "<|end|>"
+SEVERAL_MESSAGES = frozenset(("<|call|>", "<|calls|>"))
+"""In a vocabulary with one of these, an answer is several messages, and END_OF_MESSAGE ends one of them."""
+ROLES_OF_GLM = frozenset(("<|user|>", "<|observation|>"))
+GLM = "[gMASK]"
+"""A model with this token writes the mark of whose turn comes next, in place of an end."""
 
 
 class TokenList(Struct, frozen=True):
@@ -45,10 +53,10 @@ class TokenList(Struct, frozen=True):
             )
         types = values.get(PREFIX + "token_type")
         if types is None:
-            return cls(tokens, [NORMAL] * len(tokens), values, place)
+            return cls(tokens, _corrected(tokens, [NORMAL] * len(tokens)), values, place)
         if not isinstance(types, np.ndarray) or len(types) != len(tokens) or types.dtype.kind not in "iu":
             raise corrupt(place, "tokenizer.ggml.token_type is not one whole number for each token")
-        return cls(tokens, [int(number) for number in types], values, place)
+        return cls(tokens, _corrected(tokens, [int(number) for number in types]), values, place)
 
     def id_of(self, name: str) -> int | None:
         """The id under a key such as bos_token_id; None where there is none. Ids beyond the vocabulary mean none."""
@@ -71,5 +79,24 @@ class TokenList(Struct, frozen=True):
     def end_ids(self) -> list[int]:
         """Tokens that end an answer: the file's own, and control tokens that always do."""
         named = {self.id_of(f"{name}_token_id") for name in ("eos", "eot", "eom")} - {None}
-        known = {i for i, t in enumerate(self.tokens) if self.types[i] == CONTROL and t in END_TEXTS}
-        return sorted(known.union(i for i in named if i is not None))
+        known = _ends_in(self.tokens)
+        own = {i for i, t in enumerate(self.tokens) if self.types[i] == CONTROL and t in known}
+        return sorted(own.union(i for i in named if i is not None))
+
+
+def _ends_in(tokens: list[str]) -> frozenset[str]:
+    """The texts of this vocabulary that end an answer."""
+    there = (END_TEXTS | SEVERAL_MESSAGES | ROLES_OF_GLM | {END_OF_MESSAGE, GLM}).intersection(tokens)
+    found = there & END_TEXTS
+    if not there & SEVERAL_MESSAGES:
+        found |= there & {END_OF_MESSAGE}
+    return found | (there & ROLES_OF_GLM if GLM in there else frozenset())
+
+
+def _corrected(tokens: list[str], types: list[int]) -> list[int]:
+    """The types, where what ends an answer or a message is a control token."""
+    ends = END_TEXTS | {END_OF_MESSAGE}
+    return [
+        CONTROL if kind in (NORMAL, USER_DEFINED) and text in ends else kind
+        for text, kind in zip(tokens, types, strict=True)
+    ]

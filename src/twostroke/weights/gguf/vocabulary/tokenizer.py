@@ -34,6 +34,7 @@ from twostroke.weights.gguf.vocabulary.token_list import (
     TokenList,
 )
 from twostroke.weights.json_file import parse_object
+from twostroke.weights.vocabularies.members import bpe, sequence, split
 
 
 def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
@@ -117,30 +118,16 @@ def _merges(vocabulary: TokenList) -> list[list[str]]:
     return merges
 
 
-def _bpe(vocab: dict[str, int], merges: list[list[str]], **more: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
-    usual |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
-    return {**usual, **more, "vocab": vocab, "merges": merges}
-
-
-def _split(pattern: str) -> dict[str, Any]:
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-
-
-def _sequence(kind: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"type": "Sequence", kind: steps}
-
-
 def _bytes(vocabulary: TokenList) -> dict[str, Any]:
     pre = _pre_split(vocabulary)
     prefix = vocabulary.truth("add_space_prefix", False)
     level = {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": False}
     return {
         "normalizer": {"type": "NFC"} if pre.composed else None,
-        "pre_tokenizer": _sequence("pretokenizers", [*map(_split, pre.patterns), level]),
+        "pre_tokenizer": sequence("pretokenizers", [*map(split, pre.patterns), level]),
         "post_processor": around(vocabulary, begins=pre.begins),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": _bpe(_vocab(vocabulary), _merges(vocabulary), ignore_merges=pre.whole_words),
+        "model": bpe(_vocab(vocabulary), _merges(vocabulary), ignore_merges=pre.whole_words),
     }
 
 
@@ -169,11 +156,11 @@ def _sentencepiece(vocabulary: TokenList) -> dict[str, Any]:
     )
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     return {
-        "normalizer": _sequence("normalizers", [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), spaces]),
+        "normalizer": sequence("normalizers", [*([{"type": "Prepend", "prepend": SPACE}] if prefix else []), spaces]),
         "pre_tokenizer": None,
         "post_processor": around(vocabulary, begins=True),
         "decoder": _spaced_decoder(prefix),
-        "model": _bpe(
+        "model": bpe(
             vocab, _merges_of_scores(vocabulary, vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True
         ),
     }
@@ -181,12 +168,12 @@ def _sentencepiece(vocabulary: TokenList) -> dict[str, Any]:
 
 def _characters(vocabulary: TokenList) -> dict[str, Any]:
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-    model = _bpe(
+    model = bpe(
         _vocab(vocabulary), _merges(vocabulary), unk_token=vocabulary.text_of("unknown_token_id"), byte_fallback=True
     )
     return {
         "normalizer": spaces,
-        "pre_tokenizer": _sequence("pretokenizers", [_split(pattern) for pattern in NEWLINES]),
+        "pre_tokenizer": sequence("pretokenizers", [split(pattern) for pattern in NEWLINES]),
         "post_processor": around(vocabulary, begins=True),
         "decoder": _spaced_decoder(strips=False),
         "model": {**model, "fuse_unk": True},
@@ -196,7 +183,7 @@ def _characters(vocabulary: TokenList) -> dict[str, Any]:
 def _spaced_decoder(strips: bool) -> dict[str, Any]:
     back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if strips else []
-    return _sequence("decoders", [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip])
+    return sequence("decoders", [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip])
 
 
 def _merges_of_scores(vocabulary: TokenList, vocab: dict[str, int]) -> list[list[str]]:

@@ -1,0 +1,78 @@
+"""Lines of metadata that a client writes into the prompt, and that change with each request: they are taken out.
+
+Claude Code begins the system text with a line for the provider's accounts:
+
+    x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;
+
+It has the form of an HTTP header, is no text for a model, and its last value is another one in each request. A prefix
+cache then finds nothing behind it. Only a line of a client that is listed here, in its exact form, at the very front
+of the system text, is taken out; the answer's header says so. `--client-lines keep` leaves all in place.
+
+Nothing else is moved or removed: a date, say, is text for the model, and a prompt without it is another prompt.
+
+Knows: the lines, the first system message.
+Must not know: templates, tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.types.notes import Notes
+
+SYSTEMS = ("system", "developer")
+
+
+class ClientLine(Struct, frozen=True):
+    """name: for the header. pattern: what is taken out, from the beginning of the text on."""
+
+    name: str
+    pattern: str
+
+
+LINES = (
+    ClientLine(
+        "Claude Code's billing line",
+        r"x-anthropic-billing-header:(?:[ \t]*[A-Za-z0-9_-]{1,64}=[^;\s]{0,256};)+[ \t]*\n?",
+    ),
+)
+
+
+class ClientLines:
+    """keep: leave everything in place. Any thread may ask."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._patterns = () if keep else tuple((line.name, re.compile(line.pattern)) for line in LINES)
+
+    def without(self, messages: Sequence[Mapping[str, Any]], notes: Notes) -> Sequence[Mapping[str, Any]]:
+        """The messages without such a line at their front. A message or a part that held nothing else is left out."""
+        first = messages[0] if messages else {}
+        if not isinstance(first, Mapping) or first.get("role") not in SYSTEMS:
+            return messages
+        content = first.get("content")
+        if isinstance(content, str):
+            rest = self._rest(content, notes)
+            if rest == content:
+                return messages
+            return [{**first, "content": rest}, *messages[1:]] if rest else messages[1:]
+        part = content[0] if isinstance(content, list) and content else None
+        text = part.get("text") if isinstance(part, Mapping) else None
+        if not isinstance(content, list) or not isinstance(part, Mapping) or not isinstance(text, str):
+            return messages
+        rest = self._rest(text, notes)
+        if rest == text:
+            return messages
+        parts = [{**part, "text": rest}, *content[1:]] if rest else content[1:]
+        return [{**first, "content": parts}, *messages[1:]] if parts else messages[1:]
+
+    def _rest(self, text: str, notes: Notes) -> str:
+        for name, pattern in self._patterns:
+            found = pattern.match(text)
+            if found is not None:
+                notes.add(f"{name} was taken out of the system text, so that the prefix cache finds what follows")
+                return text[found.end() :]
+        return text

@@ -1,0 +1,145 @@
+"""Which of a request's tools a model can be offered: functions, and tools that take a text. The others are left out.
+
+Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
+model here cannot use them: it does not see them, and the answer's header names them. Only a request that forces the
+model to use one of them is refused.
+
+Knows: the kinds of tools in chat completions, tool_choice.
+Must not know: how a model writes calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from twostroke.text.history.calls import TEXT_ARGUMENT
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes, named
+
+
+class FunctionSpec(msgspec.Struct, kw_only=True):
+    """A function that the model may call. parameters: a JSON schema of its arguments; strict: hold to it."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class CustomSpec(msgspec.Struct, kw_only=True):
+    """A tool that takes a text. format: {"type": "text"}, or a grammar of the text."""
+
+    name: str
+    description: str | None = None
+    format: dict[str, Any] | None = None
+
+
+class AskedTool(msgspec.Struct, kw_only=True):
+    """A tool of a chat request, of any kind."""
+
+    type: str = "function"
+    function: FunctionSpec | None = None
+    custom: CustomSpec | None = None
+    name: str | None = None  # of tools that the provider would run, where they have one
+
+
+class Tool(msgspec.Struct, kw_only=True):
+    """A function that the model may call. takes_text: it has one argument, a text, and its calls are sent as text."""
+
+    function: FunctionSpec
+    takes_text: bool = False
+
+
+class KeptTools(msgspec.Struct, kw_only=True):
+    """tools: those that the model may be offered. choice: tool_choice in the words of functions."""
+
+    tools: list[Tool]
+    choice: str | dict[str, Any] | None
+
+
+def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, notes: Notes) -> KeptTools:
+    """Raises InvalidRequest for a function without its fields, and for a choice of what is left out."""
+    tools, left_out = [], []
+    for place, tool in enumerate(asked):
+        made = _kept(tool, f"tools[{place}]", notes)
+        if made is not None:
+            tools.append(made)
+            continue
+        left_out.append(tool.type)
+        name = "" if tool.name in (None, tool.type) else f"{named(tool.name)} "
+        notes.add(f"the tool {name}of the type {named(tool.type)} was left out: this server cannot run it")
+    return _chosen(tools, choice, left_out)
+
+
+def text_tool(name: str, description: str | None, form: dict[str, Any] | None, notes: Notes) -> Tool:
+    """A tool that takes a text, as a function with one argument. form: its grammar, which the model is told."""
+    told = [description or "", "Write the whole text as the one argument."]
+    wanted = form.get("grammar") if form and isinstance(form.get("grammar"), dict) else form
+    definition = wanted.get("definition") if wanted else None
+    if isinstance(definition, str):
+        syntax = named(wanted.get("syntax") if wanted else "")
+        told.append(f"The text must fit this grammar ({syntax}):\n{definition}")
+        notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced")
+    schema = {
+        "type": "object",
+        "properties": {TEXT_ARGUMENT: {"type": "string"}},
+        "required": [TEXT_ARGUMENT],
+        "additionalProperties": False,
+    }
+    spec = FunctionSpec(name=name, description="\n".join(filter(None, told)), parameters=schema)
+    return Tool(function=spec, takes_text=True)
+
+
+def _kept(tool: AskedTool, where: str, notes: Notes) -> Tool | None:
+    if tool.type == "function":
+        if tool.function is None:
+            raise InvalidRequest(f"{where} has no function.", param=where, fix="Send its name and parameters.")
+        return Tool(function=tool.function)
+    if tool.type == "custom":
+        if tool.custom is None:
+            raise InvalidRequest(f"{where} has no custom.", param=where, fix="Send its name and description.")
+        return text_tool(tool.custom.name, tool.custom.description, tool.custom.format, notes)
+    return None
+
+
+def _chosen(tools: list[Tool], choice: str | dict[str, Any] | None, left_out: list[str]) -> KeptTools:
+    if not isinstance(choice, dict):
+        if choice == "required" and not tools and left_out:
+            raise _cannot(left_out[0])
+        return KeptTools(tools=tools, choice=choice)
+    kind = choice.get("type")
+    if kind == "allowed_tools":
+        return _allowed(tools, choice, left_out)
+    if kind == "custom":
+        custom = choice.get("custom")
+        return KeptTools(tools=tools, choice={"type": "function", "function": custom})
+    if kind != "function" and kind in left_out:
+        raise _cannot(str(kind))
+    return KeptTools(tools=tools, choice=choice)
+
+
+def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> KeptTools:
+    """The tools of a choice among some of them."""
+    inner = choice.get("allowed_tools")
+    inner = inner if isinstance(inner, dict) else choice
+    listed = [each for each in inner.get("tools") or () if isinstance(each, dict)]
+    names = {_name_in(each) for each in listed}
+    mode = inner.get("mode", "auto")
+    return _chosen([tool for tool in tools if tool.function.name in names], mode, left_out)
+
+
+def _name_in(tool: dict[str, Any]) -> Any:
+    inner = tool.get(tool.get("type") or "")
+    return inner.get("name") if isinstance(inner, dict) else tool.get("name")
+
+
+def _cannot(kind: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"tool_choice forces a tool of the type {named(kind)!r}, which this server cannot run.",
+        param="tool_choice",
+        fix="Use auto, or name a function.",
+        code="unsupported_value",
+    )

@@ -1,0 +1,25 @@
+"""The most tokens that an answer may have, cut to what its prompt leaves room for.
+
+Agents send one large number with every request, as the most that they would take. It is no demand: where the context
+ends before, the answer ends there, and the answer's header says so. A prompt that leaves no room at all is refused by
+the engine.
+
+Knows: sampling parameters, the room that the engine reports.
+Must not know: requests, texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.types.notes import Notes
+from twostroke.types.sampling_params import SamplingParams
+
+
+def within_room(params: SamplingParams, room: int, notes: Notes) -> SamplingParams:
+    """The parameters with max_tokens cut to the room, where there is any. min_tokens stays: it is a demand."""
+    asked = params.max_tokens
+    if asked is None or asked <= room or room < 1 or params.min_tokens > room:
+        return params
+    notes.add(f"the limit of {asked} output tokens was cut to the {room} that the context has room for")
+    return replace(params, max_tokens=room)

@@ -1,0 +1,61 @@
+"""Anthropic's messages made into chat messages: blocks of text, calls, results, thoughts, and of any other type.
+
+Whether a block of another type can stand is decided with the messages of all APIs (text/messages.py).
+
+Knows: the blocks.
+Must not know: templates, which message is new.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twostroke.types.notes import Notes, named
+
+ROLES = ("user", "assistant", "system")
+CALLS = ("tool_use", "mcp_tool_use")
+RESULTS = ("tool_result", "mcp_tool_result")
+Messages = list[dict[str, Any]]
+
+
+def chat_messages(messages: Iterable[tuple[str, Any]], notes: Notes) -> Messages:
+    """The chat messages of (role, content) pairs."""
+    made: Messages = []
+    for role, content in messages:
+        if role not in ROLES:
+            notes.add(f"an earlier message with the role {named(role)} was taken for a user's")
+            role = "user"
+        if isinstance(content, list):
+            _add_blocks(made, role, content)
+        else:
+            made.append({"role": role, "content": content})
+    return made
+
+
+def _add_blocks(made: Messages, role: str, blocks: list[Any]) -> None:
+    """The results of calls become messages of their own, in front of what else the message has."""
+    parts: list[Any] = []
+    calls: list[dict[str, Any]] = []
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind in RESULTS:
+            made.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": block.get("content")})
+        elif kind in CALLS and role == "assistant":
+            calls.append(_call(block))
+        else:
+            parts.append(block)
+    if parts or calls or not blocks:
+        content = parts if parts or not calls else None
+        made.append({"role": role, "content": content, **({"tool_calls": calls} if calls else {})})
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    given = block.get("input")
+    arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }

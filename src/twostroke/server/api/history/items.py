@@ -1,0 +1,94 @@
+"""Items of a Responses request made into chat messages: messages, calls of all kinds, their outputs, thoughts.
+
+An item of a type that is not known is a call, an output, or nothing: its name says which. Nothing is refused for its
+type, because items are what earlier turns left.
+
+Knows: the items.
+Must not know: templates, which message is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twostroke.text.history.calls import TEXT_ARGUMENT
+from twostroke.types.notes import Notes, named
+
+CALL, OUTPUT = "_call", "_call_output"
+_ABOUT = ("type", "id", "call_id", "status", "name", "namespace", "output", "error")
+"""Keys of an item that are no arguments of its call."""
+Messages = list[dict[str, Any]]
+
+
+def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
+    """The chat messages of the items. Thoughts, texts and calls of one turn are one message."""
+    made: Messages = []
+    for item in items:
+        kind = str(item.get("type") or "message")
+        if kind == "message":
+            _add_message(made, item)
+        elif kind == "reasoning":
+            _add_thought(made, item)
+        elif kind.endswith(OUTPUT):
+            found = item.get("call_id") or item.get("id")
+            made.append({"role": "tool", "tool_call_id": found, "content": item.get("output")})
+        elif kind.endswith(CALL) and (item.get("call_id") or item.get("name")):
+            _add_call(made, kind, item)
+        else:
+            notes.add(f"an earlier item of the type {named(kind)} was left out")
+    return [message for message in made if not _thought_alone(message)]
+
+
+def _add_message(made: Messages, item: Mapping[str, Any]) -> None:
+    role, content = item.get("role"), item.get("content")
+    if role == "assistant" and _open(made) and made[-1]["content"] is None and "tool_calls" not in made[-1]:
+        made[-1]["content"] = content  # behind its thought
+    else:
+        made.append({"role": role, "content": content})
+
+
+def _add_thought(made: Messages, item: Mapping[str, Any]) -> None:
+    parts = [*_list(item.get("content")), *_list(item.get("summary"))]
+    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    if not texts:
+        return
+    if not _open(made):
+        made.append({"role": "assistant", "content": None})
+    before = made[-1].get("reasoning_content")
+    made[-1]["reasoning_content"] = "\n".join([*([before] if before else []), *texts])
+
+
+def _add_call(made: Messages, kind: str, item: Mapping[str, Any]) -> None:
+    if not _open(made):
+        made.append({"role": "assistant", "content": None})
+    entry = {"id": item.get("call_id") or item.get("id"), "type": "function", "function": _function(kind, item)}
+    made[-1].setdefault("tool_calls", []).append(entry)
+    if kind == "mcp_call":  # its output stands in the same item
+        made.append({"role": "tool", "tool_call_id": entry["id"], "content": item.get("output") or item.get("error")})
+
+
+def _function(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The name and the arguments of a call, whatever kind it is of."""
+    name = item.get("name") or kind.removesuffix(CALL)
+    if kind == "custom_tool_call":
+        return {"name": name, "arguments": {TEXT_ARGUMENT: item.get("input") or ""}}
+    if kind in ("function_call", "mcp_call"):
+        return {"name": name if kind == "mcp_call" else item.get("name"), "arguments": item.get("arguments")}
+    inner = item.get("action") or item.get("operation")
+    if isinstance(inner, Mapping):
+        return {"name": name, "arguments": dict(inner)}
+    return {"name": name, "arguments": {key: value for key, value in item.items() if key not in _ABOUT}}
+
+
+def _thought_alone(message: Mapping[str, Any]) -> bool:
+    return message["content"] is None and "reasoning_content" in message and "tool_calls" not in message
+
+
+def _open(made: Messages) -> bool:
+    """True where the last message is the assistant's, so that what follows belongs to the same turn."""
+    return bool(made) and made[-1]["role"] == "assistant"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

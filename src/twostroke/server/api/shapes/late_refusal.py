@@ -1,0 +1,50 @@
+"""A streamed response of a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
+
+Codex looks for the code in these events alone: with it, it shortens the conversation; at a status of 400 it ends.
+
+Knows: the events of a failed response.
+Must not know: why a prompt does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from twostroke.server.api.sse import Event, raw_event
+from twostroke.server.errors import problem_of
+from twostroke.server.parts import ServerParts
+from twostroke.types.errors import ContextLengthExceeded
+
+
+class StreamRefused(Exception):
+    """A streamed response whose prompt does not fit. model: as the client named it. cause: what was raised."""
+
+    def __init__(self, model: str, cause: ContextLengthExceeded) -> None:
+        super().__init__(str(cause))
+        self.model, self.cause = model, cause
+
+
+def failed_stream(refused: StreamRefused, parts: ServerParts) -> Response:
+    """response.created, response.in_progress and response.failed with the problem's code and message."""
+    problem = problem_of(refused.cause)
+    about: dict[str, Any] = {
+        "id": "resp_" + parts.new_id(),
+        "object": "response",
+        "created_at": int(parts.wall_clock()),
+        "model": refused.model,
+        "output": [],
+        "usage": None,
+        "incomplete_details": None,
+        "error": None,
+    }
+    failed = {**about, "status": "failed", "error": {"code": problem.code, "message": problem.message}}
+    begun = {**about, "status": "in_progress"}
+    said = (("response.created", begun), ("response.in_progress", begun), ("response.failed", failed))
+    events = [
+        Event(kind, {"type": kind, "sequence_number": number, "response": response})
+        for number, (kind, response) in enumerate(said)
+    ]
+    headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+    return Response(b"".join(map(raw_event, events)), 200, headers)

@@ -1,0 +1,95 @@
+"""Calls of tools that take a text: the model writes `{"input": "..."}`, the client gets the text.
+
+    unwrap = TextCalls(frozenset({"apply_patch"}))
+    pieces = unwrap.feed(pieces) ... unwrap.finish()
+
+The text comes out as it grows. Arguments in another form are given as they were written.
+
+Knows: pieces, JSON strings.
+Must not know: the JSON of any API.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from twostroke.text.history.calls import TEXT_ARGUMENT
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece
+
+_OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
+_LONGEST_OPENING = 64
+_SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
+_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+"""The first half of a character in two parts."""
+
+
+class TextCalls:
+    """names: of the tools whose calls are texts."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+        self._open: int | None = None  # the index of the call at hand
+        self._raw = ""
+        self._text = ""  # what was given of it
+        self._at = 0  # where the next character of the value stands; 0: the value has not begun
+
+    def feed(self, pieces: Iterable[Piece]) -> list[Piece]:
+        """The pieces, with the arguments of such calls in place."""
+        if not self._names:
+            return list(pieces)
+        made: list[Piece] = []
+        for piece in pieces:
+            if isinstance(piece, CallArguments) and piece.index == self._open:
+                self._raw += piece.text
+                made += self._grown()
+                continue
+            made += self.finish()
+            if isinstance(piece, CallBegan) and piece.name in self._names:
+                self._open = piece.index
+            made.append(piece)
+        return made
+
+    def finish(self) -> list[Piece]:
+        """What was held back, once the call has ended."""
+        if self._open is None:
+            return []
+        index, raw, given = self._open, self._raw, self._text
+        self._open, self._raw, self._text, self._at = None, "", "", 0
+        whole = _text_of(raw) if not given else None
+        return [CallArguments(index, whole)] if whole else []
+
+    def _grown(self) -> list[Piece]:
+        if not self._at:
+            found = _OPENING.match(self._raw, 0, _LONGEST_OPENING)
+            if found is None:
+                return []
+            self._at = found.end()
+        found = _SAFE.match(self._raw, self._at)
+        value = found.group() if found else ""
+        value = _HALF.sub("", value)
+        self._at += len(value)
+        text = _decoded(value)
+        self._text += text
+        return [CallArguments(self._open or 0, text)] if text else []
+
+
+def _decoded(value: str) -> str:
+    return _whole_characters(json.loads(f'"{value}"', strict=False))
+
+
+def _text_of(raw: str) -> str:
+    """The text of complete arguments, whatever the model made of them."""
+    try:
+        found = json.loads(raw, strict=False)
+    except (ValueError, RecursionError):
+        return raw
+    if isinstance(found, dict):
+        found = found.get(TEXT_ARGUMENT, raw if found else "")
+    return _whole_characters(found) if isinstance(found, str) else raw
+
+
+def _whole_characters(text: str) -> str:
+    """The text with a mark in place of half a character, which no answer could hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,90 @@
+"""The other end of a connection, as the system knows it: what it has not taken yet, and whether it is still there.
+
+Knows: sockets, what Linux tells about them.
+Must not know: HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import select
+import socket
+import struct
+import sys
+import termios
+
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+_GONE = select.POLLHUP | select.POLLERR
+_UNACKNOWLEDGED = struct.Struct("=24xI")  # tcpi_unacked in struct tcp_info, in packets
+
+
+class FarEnd:
+    """The peer of an asyncio transport. Where the system does not tell, its kernel's buffer counts as empty."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._socket: socket.socket | None = transport.get_extra_info("socket")
+        self._asked = False
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Bytes that were written and that the peer's system has not acknowledged: ours and the kernel's."""
+        return self._transport.get_write_buffer_size() + self._kernel_bytes()
+
+    @property
+    def reads_nothing(self) -> bool:
+        """True where the peer's system holds as much as it takes, so that the program there does not read.
+
+        False for a network that loses packets, and where the system does not tell.
+        """
+        if not self._kernel_bytes() or self._socket is None or not hasattr(socket, "TCP_INFO"):
+            return False
+        if self._socket.family == socket.AF_UNIX:
+            return True  # no network
+        try:
+            info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKNOWLEDGED.size)
+        except OSError:
+            return False
+        return not _UNACKNOWLEDGED.unpack(info)[0]
+
+    def ask(self) -> None:
+        """Find out whether a peer that has ended its side is there: one byte of urgent data, once.
+
+        A program that has only ended its side never sees the byte, which is no part of its stream. The system of a peer
+        that is gone resets the connection, and `gone` tells so soon after it.
+        """
+        if self._asked or self._socket is None or self._socket.fileno() < 0:
+            return
+        self._asked = True
+        if self._socket.family == socket.AF_UNIX:
+            return  # `gone` tells at once
+        with contextlib.suppress(OSError), self._socket.dup() as own:
+            own.setblocking(False)
+            own.send(b"\n", socket.MSG_OOB)
+
+    @property
+    def gone(self) -> bool:
+        """True where both sides of the connection have ended."""
+        if self._socket is None or self._socket.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._socket.fileno(), 0)
+        return any(events & _GONE for _, events in poll.poll(0))
+
+    def drop(self) -> None:
+        """End the connection at once. The system gives up what the peer has not taken, which it would keep else."""
+        if self._socket is not None and self._socket.fileno() >= 0:
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._transport.abort()
+
+    def _kernel_bytes(self) -> int:
+        if sys.platform != "linux" or self._socket is None or self._socket.fileno() < 0:
+            return 0
+        try:
+            held = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+        except OSError:
+            return 0
+        return int(struct.unpack("=i", held)[0])

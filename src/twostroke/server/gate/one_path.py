@@ -1,0 +1,57 @@
+"""One path for each route, whichever way a client or a proxy writes it.
+
+A base URL that ends with a slash gives //v1/models, and some clients end paths with one. Proxies may leave their prefix
+in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer stands before the gate, so that the gate
+and the router look at the same path.
+
+Knows: paths, the prefix that the operator has given.
+Must not know: routes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_ABSOLUTE = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
+_SLASHES = re.compile("/{2,}")
+MOVED = 308
+
+
+class OnePath:
+    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with and without it: some proxies cut it."""
+
+    def __init__(self, app: ASGIApp, prefix: str = "") -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on with its plain path. The prefix alone is sent on to the page's address, which ends with a
+        slash: the page's links begin there."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif self._prefix and scope["path"] == self._prefix and scope["method"] in ("GET", "HEAD"):
+            await _to_folder(scope)(scope, receive, send)
+        else:
+            await self._app({**scope, **self._plain(scope)}, receive, send)
+
+    def _plain(self, scope: Scope) -> dict[str, Any]:
+        """The path; where the target names a host, the Host header is that one."""
+        path, changed = scope["path"], {}
+        if absolute := _ABSOLUTE.match(path):
+            path = path[absolute.end() :]
+            others = [(name, value) for name, value in scope["headers"] if name.lower() != b"host"]
+            changed["headers"] = [(b"host", absolute[1].encode("latin-1", "replace")), *others]
+        path = _SLASHES.sub("/", path)
+        if self._prefix and (path + "/").startswith(self._prefix + "/"):
+            path = path[len(self._prefix) :]
+        return {**changed, "path": path.rstrip("/") or "/"}
+
+
+def _to_folder(scope: Scope) -> Response:
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    last = scope["path"].rpartition("/")[2].encode()
+    return Response(status_code=MOVED, headers={"location": (last + b"/" + query).decode("latin-1")})

@@ -1,0 +1,235 @@
+"""Numbers that end, and that a double or 64 bits hold.
+
+The compiler's numbers have any count of digits, and a model that is unsure writes digits for ever. So a second grammar
+stands next to one that may write fractions: the same, with any JSON in the place of each schema and with numbers of
+bounded length. A token must be allowed by both. Bounds of integers are made narrower in the schema itself.
+
+Knows: the compiler's numbers and their limits, JSON Schema's keywords of numbers.
+Must not know: tokens, the compiler's process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+from twostroke.text.grammar.guard_child import FORM, WHITESPACE
+from twostroke.text.grammar.pointers import shown
+from twostroke.text.grammar.unheld import LARGEST_MULTIPLE
+from twostroke.types.errors import InvalidRequest
+
+Schema = dict[str, Any]
+LARGEST_INT = 2**63 - 1024
+"""The largest double below 2**63: the compiler keeps the bounds of integers as doubles."""
+LARGEST_HELD = 1e15
+"""The largest bound of a fraction that the compiler's patterns hold."""
+MAX_LISTED = 1024
+"""Multiples that are listed where the compiler could not hold the multipleOf."""
+FRACTION_DIGITS = 17
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
+
+
+def narrowed_number(schema: Schema, at: str) -> Schema:
+    """The schema with bounds of numbers that the compiler holds, as narrow as the given ones or narrower.
+
+    Raises InvalidRequest where no integer of 64 bits fits.
+    """
+    listed = [*(schema["enum"] if isinstance(schema.get("enum"), list) else ()), schema.get("const")]
+    for value in _numbers_in(listed):
+        if isinstance(value, int) and abs(value) < 2**64 and float(value) != value:
+            raise _not_a_double(value, at)
+    kinds = schema.get("type")
+    types = kinds if isinstance(kinds, list) else [kinds]
+    if any(not _is_number(schema[name]) for name in _BOUNDS if name in schema and not _is_flag(schema, name)):
+        return schema  # the compiler says what is wrong
+    if "integer" in types and "number" not in types:
+        return _narrowed_integer(schema, at)
+    return _narrowed_fraction(schema, at) if any(name in schema for name in (*_BOUNDS, "multipleOf")) else schema
+
+
+def bounded(source: str) -> str | None:
+    """The second grammar of one in the compiler's language; None where it writes no fraction."""
+    places, free = 0, False
+
+    def replaced(rule: re.Match[str]) -> str:
+        nonlocal places, free
+        schema = json.loads(rule[2])
+        if schema.pop("x-guidance", None) != FORM:
+            return rule[0]
+        free = free or _may_write_fractions(schema)
+        places = max(places, _places(schema))
+        return f"{rule[1]}: json_value"
+
+    made = _JSON_RULE.sub(replaced, source)
+    if not free or places < 0:
+        return None
+    return made + "\n" + _JSON.replace("NUMBER_PATTERN", _number_pattern(max(FRACTION_DIGITS, places + 2)))
+
+
+def _narrowed_integer(schema: Schema, at: str) -> Schema:
+    low, high = _integer_bounds(schema)
+    low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+    given = [name for name in _BOUNDS if name in schema]
+    if low > high:
+        if given and not _contradict(schema):
+            raise InvalidRequest(f"No integer of 64 bits fits the {given[0]} at {shown(at)}.", param="grammar")
+        return schema
+    made = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    step = made.get("multipleOf")
+    if isinstance(step, int) and not isinstance(step, bool) and step > LARGEST_MULTIPLE:
+        first, last = -(-low // step), high // step
+        if 0 <= last - first < MAX_LISTED and "enum" not in made:
+            del made["multipleOf"]
+            return {**made, "enum": [n * step for n in range(first, last + 1)]}
+    inner_low, inner_high = _double_above(low), -_double_above(-high)
+    if inner_low > inner_high:
+        raise _not_a_double(low, at)
+    return {**made, "minimum": inner_low, "maximum": inner_high}
+
+
+def _integer_bounds(schema: Schema) -> tuple[int, int]:
+    """The least and the largest integer, however large."""
+    lows, highs = [-(2**63)], [2**63 - 1]
+    for name, value in _bounds_of(schema).items():
+        if abs(value) == math.inf:
+            continue
+        if name == "minimum":
+            lows.append(math.ceil(value))
+        elif name == "exclusiveMinimum":
+            lows.append(math.floor(value) + 1)
+        elif name == "maximum":
+            highs.append(math.floor(value))
+        else:
+            highs.append(math.ceil(value) - 1)
+    return max(lows), min(highs)
+
+
+def _narrowed_fraction(schema: Schema, at: str) -> Schema:
+    made = {name: value for name, value in schema.items() if name not in _BOUNDS}
+    for name, value in _bounds_of(schema).items():
+        least = name.lower().endswith("minimum")
+        outwards = -value if least else value
+        if outwards < -LARGEST_HELD:
+            raise InvalidRequest(f"The {name} at {shown(at)} is beyond 1e15, which is not supported.", param="grammar")
+        if outwards < _DOUBLE_MAX:
+            made[name] = max(value, -LARGEST_HELD) if least else min(value, LARGEST_HELD)
+    return made
+
+
+_DOUBLE_MAX = 1.7976931348623157e308
+
+
+def _bounds_of(schema: Schema) -> dict[str, Any]:
+    """The bounds as numbers. Draft 4's exclusiveMinimum is true, and the bound is the minimum itself."""
+    found = {name: schema[name] for name in _BOUNDS if name in schema and _is_number(schema[name])}
+    for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(exclusive) is True and plain in found:
+            found[exclusive] = found.pop(plain)
+    return found
+
+
+def _contradict(schema: Schema) -> bool:
+    bounds = _bounds_of(schema)
+    lows = [value for name, value in bounds.items() if name.lower().endswith("minimum")]
+    highs = [value for name, value in bounds.items() if name.lower().endswith("maximum")]
+    return bool(lows and highs) and max(lows) > min(highs)
+
+
+def _double_above(value: int) -> int:
+    """The least integer from this one on that a double holds, and that the compiler can negate."""
+    step = 1 << max(0, abs(value).bit_length() - 53)
+    return max(-LARGEST_INT, -(-value // step) * step)
+
+
+def _numbers_in(value: Any) -> list[Any]:
+    if isinstance(value, (dict, list)):
+        return [each for part in (value.values() if isinstance(value, dict) else value) for each in _numbers_in(part)]
+    return [value] if _is_number(value) else []
+
+
+def _not_a_double(value: int, at: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The number {value} at {shown(at)} cannot be held exactly.",
+        param="grammar",
+        why="Numbers of a schema are doubles, which hold whole numbers up to 9007199254740992.",
+        fix="Use a string for such a number.",
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_flag(schema: Schema, name: str) -> bool:
+    return name.startswith("exclusive") and isinstance(schema[name], bool)
+
+
+def _may_write_fractions(schema: Any) -> bool:
+    """False where the schema is seen to allow no number but integers and listed ones."""
+    if not isinstance(schema, dict):
+        return schema is not False
+    named = (schema.get(word) for word in ("$defs", "definitions", "properties", "patternProperties"))
+    inner = [part for each in named if isinstance(each, dict) for part in each.values()]
+    for word in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        inner += schema[word] if isinstance(schema.get(word), list) else []
+    if any(map(_may_write_fractions, inner)):
+        return True
+    if any(word in schema for word in ("enum", "const", "$ref", "anyOf", "oneOf", "allOf")):
+        return False
+    kinds = schema.get("type", ["number"])
+    types = kinds if isinstance(kinds, list) else [kinds]
+    rest = {"object": "additionalProperties", "array": "items"}
+    return "number" in types or any(
+        _may_write_fractions(schema.get(word, True)) for kind, word in rest.items() if kind in types
+    )
+
+
+def _places(schema: Any) -> int:
+    """The most decimal places of a number in the schema; -1 where one is longer than a bounded number."""
+    most = 0
+    for value in _numbers_in(schema):
+        written = Decimal(repr(value))
+        if written.adjusted() > 18 and written:
+            return -1
+        most = max(most, -int(written.as_tuple().exponent))
+    return most
+
+
+def _up_to(digits: str) -> str:
+    """A pattern of the numbers of this many digits that are not above this one."""
+    parts = [digits]
+    for place, digit in enumerate(digits):
+        least = 1 if place == 0 else 0
+        if int(digit) > least:
+            parts.append(f"{digits[:place]}[{least}-{int(digit) - 1}][0-9]{{{len(digits) - place - 1}}}")
+    return "|".join(parts)
+
+
+def _number_pattern(places: int) -> str:
+    """Numbers of 64 bits, with a fraction, and with an exponent that leaves them finite."""
+    whole = f"(0|[1-9][0-9]{{0,17}}|{_up_to(str(2**63 - 1))})"
+    fraction = rf"(\.[0-9]{{1,{places}}})?"
+    small = r"-(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7])"
+    exponent = rf"([eE]({small}|\+?(0?[0-9]{{1,2}}|1[0-9]{{2}}|2[0-7][0-9]|28[0-8])))?"
+    large = rf"[1-9]{fraction}[eE]\+?(289|29[0-9]|30[0-7])"
+    return f"-?({whole}{fraction}{exponent}|{large})|{-(2**63)}"
+
+
+_JSON = r'''json_value: JSON_STRING | JSON_NUMBER | JSON_WORD | json_object | json_array
+json_object: JSON_BRACE "}" | JSON_BRACE json_pair (JSON_COMMA json_pair)* JSON_BRACE_END
+json_pair: JSON_STRING JSON_COLON json_value
+json_array: JSON_BRACKET "]" | JSON_BRACKET json_value (JSON_COMMA json_value)* JSON_BRACKET_END
+JSON_BRACE: /\{SPACE/
+JSON_BRACE_END: /SPACE\}/
+JSON_BRACKET: /\[SPACE/
+JSON_BRACKET_END: /SPACE\]/
+JSON_COMMA: /SPACE,SPACE/
+JSON_COLON: /SPACE:SPACE/
+JSON_STRING: /"([^"\\\x00-\x1f]|\\(["\\\/bfnrt]|u[0-9a-fA-F]{4}))*"/
+JSON_WORD: /true|false|null/
+JSON_NUMBER: /NUMBER_PATTERN/
+'''.replace("SPACE", WHITESPACE)

@@ -1,0 +1,75 @@
+"""Tool calls of earlier turns, as templates expect them: names, ids, and arguments as an object where they are one.
+
+A model may have written broken arguments, or a client kept them in another form. They stay as text then: the model
+sees what it wrote.
+
+Knows: calls in the OpenAI shapes, functions and text tools.
+Must not know: templates, which tools a request offers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twostroke.text.history.parts import as_json
+from twostroke.types.notes import Notes, named
+
+NO_NAME = "unknown_tool"
+TEXT_ARGUMENT = "input"
+"""The one argument of a tool that takes text."""
+
+
+def calls_of(value: Any, place: int, notes: Notes) -> list[dict[str, Any]]:
+    """The calls of message number `place`. Nothing is refused; what is no call is left out."""
+    listed = [value] if isinstance(value, Mapping) else value
+    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes)):
+        notes.add("tool_calls that are no list were left out")
+        return []
+    made = []
+    for number, call in enumerate(listed):
+        if isinstance(call, Mapping):
+            made.append(_call(call, f"call_{place}_{number}", notes))
+        else:
+            notes.add("a tool call that is no object was left out")
+    return made
+
+
+def _call(call: Mapping[str, Any], own_id: str, notes: Notes) -> dict[str, Any]:
+    function = _function(call)
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        notes.add(f"a tool call without a name was named {NO_NAME}")
+        name = NO_NAME
+    found = call.get("id") or call.get("call_id")
+    arguments = arguments_of(function.get("arguments"))
+    if not isinstance(arguments, Mapping):
+        notes.add(f"arguments of a call of {named(name)} are no JSON object and were kept as text")
+    made = {key: value for key, value in call.items() if key not in ("custom", "function") and value is not None}
+    made |= {"id": found if isinstance(found, str) and found else own_id, "type": "function"}
+    return {**made, "function": {**function, "name": name, "arguments": arguments}}
+
+
+def arguments_of(value: Any) -> Any:
+    """An object; or text where the arguments are not one."""
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, str):
+        return value if isinstance(value, Mapping) else as_json(value)
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value if value.strip() else {}
+    if found is None:
+        return {}
+    return found if isinstance(found, dict) else value
+
+
+def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function, custom = call.get("function"), call.get("custom")
+    if isinstance(function, Mapping):
+        return function
+    if isinstance(custom, Mapping):
+        return {"name": custom.get("name"), "arguments": {TEXT_ARGUMENT: custom.get("input") or ""}}
+    return {"name": call.get("name"), "arguments": call.get("arguments")}

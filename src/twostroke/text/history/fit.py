@@ -1,0 +1,97 @@
+"""A conversation made to fit one chat template: what the template does not take is written in another shape.
+
+    fit = Fit(lambda messages: template.render(...))
+    messages = fit.fitted(messages, notes)
+
+Knows: the repairs, in their order.
+Must not know: how a template is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.text.history import order, systems, tool_turns
+from twostroke.text.history.repair import Messages, Probe, Repair, user
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes
+
+REPAIRS: tuple[Repair, ...] = (*systems.REPAIRS, *tool_turns.REPAIRS, *order.REPAIRS)
+LAST_RESORT = "calls and results were written as plain text: the chat template takes no such conversation"
+
+
+class Fit:
+    """render: the text of a conversation, or InvalidRequest. Each shape is tried once, when it first comes; any thread
+    may ask. A repair is made only where it helps: the template takes its probe in the other shape.
+    """
+
+    def __init__(self, render: Callable[[Messages], str]) -> None:
+        self._render = render
+        self._helpful: dict[int, bool] = {}
+        self._parts: bool | None = None
+
+    def fitted(self, messages: Messages, notes: Notes) -> Messages:
+        """The messages in shapes that the template takes. notes: of what a model sees in another way."""
+        return self.dressed(self._repaired(messages, notes))
+
+    def plainest(self, messages: Messages) -> Messages:
+        """The shape that every template for conversations takes: turns of a user and of the assistant, texts alone."""
+        made = tool_turns.as_plain_text(messages)
+        for repair in (*systems.REPAIRS[-1:], *order.REPAIRS):
+            if repair.concerns(made):
+                made = repair.change(made)
+        return self.dressed(made)
+
+    def _repaired(self, messages: Messages, notes: Notes) -> Messages:
+        for place, repair in enumerate(REPAIRS):
+            if repair.concerns(messages) and self._helps(place):
+                messages = repair.change(messages)
+                if repair.note:
+                    notes.add(repair.note)
+        return messages
+
+    def shows(self, probe: Probe, *, ordered: bool = True) -> bool:
+        """Whether the template takes this conversation and leaves out none of its words."""
+        try:
+            text = self._render(self.dressed(probe.messages))
+        except InvalidRequest:
+            return False
+        if probe.absent and probe.absent in text:
+            return False
+        if not ordered:
+            return all(word in text for word in probe.words)
+        place = 0
+        for word in probe.words:
+            place = text.find(word, place)
+            if place < 0:
+                return False
+        return True
+
+    def _helps(self, place: int) -> bool:
+        found = self._helpful.get(place)
+        if found is None:
+            repair = REPAIRS[place]
+            changed = repair.probe._replace(messages=repair.change(repair.probe.messages))
+            found = self._helpful[place] = not self.shows(repair.probe) and self.shows(changed, ordered=False)
+        return found
+
+    def dressed(self, messages: Messages) -> Messages:
+        """Contents as lists of parts, for templates that take no other."""
+        if self._parts is None:
+            self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))
+        return _as_parts(messages) if self._parts else messages
+
+    def _says(self, messages: Messages) -> bool:
+        try:
+            return _WORD in self._render(messages)
+        except InvalidRequest:
+            return False
+
+
+_WORD = "qzask"
+_ASKED = [user(_WORD)]
+
+
+def _as_parts(messages: Messages) -> Messages:
+    """An empty content is one empty part: templates look at the first one."""
+    return [{**each, "content": [{"type": "text", "text": each["content"] or ""}]} for each in messages]

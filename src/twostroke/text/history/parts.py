@@ -1,0 +1,89 @@
+"""What a message says, as one text: content that is text, parts of many types, or neither.
+
+Strict: a part that is no text is refused, because a user asks for it now. Otherwise it stands in the history, where
+refusing it would end the conversation: a line in its place tells the model that something was there.
+
+Knows: content parts of the three chat APIs.
+Must not know: roles, templates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes, named
+
+_TEXT_KEYS = {
+    None: "text",
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+}
+"""The key of the text in parts of these types."""
+THOUGHT_KEYS = {
+    "thinking": "thinking",
+    "reasoning": "reasoning",
+    "reasoning_text": "text",
+    "redacted_thinking": "",
+    "redacted_reasoning": "",
+}
+"""The key of the thought in parts of these types; none where it cannot be read."""
+
+
+def text_of(content: Any, where: str, notes: Notes, *, strict: bool) -> str | None:
+    """A text stays; the texts of a list of parts are joined by line ends; None stays None.
+
+    Raises InvalidRequest that names `where`, where it is strict.
+    """
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, Sequence) and not isinstance(content, bytes):
+        texts = [text for part in content if (text := _part(part, where, notes, strict)) is not None]
+        return "\n".join(texts)
+    if strict:
+        raise InvalidRequest("The content of the last message is neither text nor a list of parts.", param=where)
+    notes.add("content that is neither text nor a list of parts was written as JSON")
+    return as_json(content)
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON text, whatever it is."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def left_out(kind: Any) -> str:
+    """The line that stands in place of a part of this type."""
+    return f"[A part of the type {named(kind)} was left out: this model reads text only.]"
+
+
+def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
+    if isinstance(part, str):
+        return part
+    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+    if isinstance(part, Mapping) and (kind is None or isinstance(kind, str)):
+        if kind in THOUGHT_KEYS:
+            return None
+        found = _document_text(part) if kind == "document" else part.get(_TEXT_KEYS.get(kind, ""))
+        if isinstance(found, str):
+            return found
+    if strict:
+        raise InvalidRequest(
+            f"The last message holds a part of type {named(kind)!r}.",
+            param=where,
+            fix="This model reads text parts only.",
+        )
+    notes.add(f"a part of the type {named(kind)} in an earlier message was left out")
+    return left_out(kind)
+
+
+def _document_text(part: Mapping[str, Any]) -> str | None:
+    """The text of a document that is sent as text, with its title in front."""
+    source = part.get("source")
+    if not isinstance(source, Mapping) or source.get("type") != "text" or not isinstance(source.get("data"), str):
+        return None
+    title = part.get("title")
+    return f"{title}\n{source['data']}" if isinstance(title, str) and title else str(source["data"])

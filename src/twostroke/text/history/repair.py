@@ -1,0 +1,78 @@
+"""A shape of conversations that some templates do not take, and how to write it in another one.
+
+Whether a template takes the shape is tried: a small conversation of that shape is rendered, and each of its words must
+be found, in order. Nothing is read in the template's source.
+
+Knows: messages as `normalized` gives them.
+Must not know: which templates there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+Message = dict[str, Any]
+Messages = list[Message]
+SYSTEMS = ("system", "developer")
+GAP = "\n\n"
+"""What stands between two texts that become one message."""
+
+
+class Probe(NamedTuple):
+    """A conversation, and the words that must be found in its rendering, in this order. absent: must not be there."""
+
+    messages: Messages
+    words: tuple[str, ...]
+    absent: str = ""
+
+
+class Repair(NamedTuple):
+    """note: what the change is, for the header of the answer; empty where it changes nothing that a model sees.
+
+    concerns: whether a conversation has the shape. probe: of the shape. change: the conversation in another shape.
+    """
+
+    note: str
+    concerns: Callable[[Messages], bool]
+    probe: Probe
+    change: Callable[[Messages], Messages]
+
+
+def user(text: str) -> Message:
+    """A message of a user."""
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str | None, *calls: Message, **more: Any) -> Message:
+    """A message of the assistant."""
+    return {"role": "assistant", "content": text, **({"tool_calls": list(calls)} if calls else {}), **more}
+
+
+def call(name: str, arguments: Any, call_id: str = "qzcall001") -> Message:
+    """A call. The id has the form that the strictest templates ask for."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def result(text: str, call_id: str = "qzcall001", name: str = "qztool") -> Message:
+    """The result of a call."""
+    return {"role": "tool", "tool_call_id": call_id, "name": name, "content": text}
+
+
+def joined(first: Message, *others: Message) -> Message:
+    """One message with the texts of all and the first one's role."""
+    texts = [text for message in (first, *others) if (text := message.get("content"))]
+    calls = [one for message in (first, *others) for one in message.get("tool_calls", ())]
+    more = {name: value for message in reversed((first, *others)) for name, value in message.items()}
+    made = {**more, "role": first["role"], "content": GAP.join(texts)}
+    return {**made, "tool_calls": calls} if calls else made
+
+
+def is_turn(message: Message, role: str) -> bool:
+    """True for a message of this role that neither makes calls nor has thoughts that belong to them."""
+    return bool(message["role"] == role and not message.get("tool_calls"))
+
+
+def pairs(messages: Sequence[Message]) -> list[tuple[Message, Message]]:
+    """Each message with the one that follows."""
+    return list(zip(messages, messages[1:], strict=False))

@@ -1,0 +1,48 @@
+"""What an assistant thought in an earlier turn, under whatever name a client keeps it.
+
+Knows: the names of thoughts in messages and in parts.
+Must not know: which of them a template reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from twostroke.text.history.parts import THOUGHT_KEYS
+
+NAMES = ("reasoning_content", "reasoning", "thinking")
+"""Templates read one of these. A message that has a thought gets all of them."""
+
+
+def with_thought(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message with its thought under each of NAMES, and under no other name; without them where there is none."""
+    made = {name: value for name, value in message.items() if name not in (*NAMES, "reasoning_details")}
+    found = "\n".join(_thoughts(message))
+    return {**made, **dict.fromkeys(NAMES, found)} if found else made
+
+
+def _thoughts(message: Mapping[str, Any]) -> Iterator[str]:
+    for name in NAMES:
+        if (text := _text(message.get(name))) is not None:
+            yield text
+            return
+    details = [part for part in _list(message.get("reasoning_details")) if isinstance(part, Mapping)]
+    texts = [text for part in details if (text := _text(part.get("text") or part.get("summary"))) is not None]
+    for part in _list(message.get("content")):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and (text := _text(part.get(THOUGHT_KEYS.get(kind, "")))) is not None:
+            texts.append(text)
+    yield from texts
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        value = value.get("content") or value.get("text")
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        value = "\n".join(text for item in value if (text := _text(item)) is not None)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else ()

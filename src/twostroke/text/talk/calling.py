@@ -1,0 +1,88 @@
+"""One call while it is read: a notation says its name and arguments, a turn takes them.
+
+Knows: pieces, the tools that a request offers.
+Must not know: notations, marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece
+
+NO_ARGUMENTS = "{}"
+_NAMESPACE = "functions."
+
+
+class Tools:
+    """The tools that the request lets the model call. names: where they map to schemas, values are typed by them."""
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._schemas: Mapping[str, Any] = names if isinstance(names, Mapping) else dict.fromkeys(names)
+
+    def __bool__(self) -> bool:
+        return bool(self._schemas)
+
+    def offered(self, name: str) -> str:
+        """The tool that a model means by this name, "" for none."""
+        if name in self._schemas:
+            return name
+        bare = name.removeprefix(_NAMESPACE)
+        return bare if bare in self._schemas else ""
+
+    def schema(self, name: str) -> Any:
+        """The schema of its arguments, None where it is not known."""
+        return self._schemas.get(name)
+
+
+class Calling:
+    """begun: a name was said that is offered, or one that means no call. argued: some arguments are out.
+
+    out: where pieces go. begin: called once, when the name is accepted. ends: marks behind the call, which end its
+    arguments, too.
+    """
+
+    __slots__ = ("_begin", "_index", "_out", "_shown", "_silent", "argued", "begun", "ends", "schema", "tools")
+
+    def __init__(
+        self, index: int, tools: Tools, silent: tuple[str, ...], out: list[Piece], begin: Callable[[], None]
+    ) -> None:
+        self.tools = tools
+        self.ends: tuple[str, ...] = ()
+        self.schema: Any = None
+        self.begun = self.argued = False
+        self._index, self._silent, self._out, self._begin = index, silent, out, begin
+        self._shown = False
+
+    @property
+    def counts(self) -> bool:
+        """True where the client sees this call."""
+        return self.begun and self._shown
+
+    def knows(self, name: str) -> bool:
+        """True where `name` would be taken."""
+        return bool(self.tools.offered(name)) or name in self._silent
+
+    def name(self, name: str, call_id: str = "") -> bool:
+        """The call's name; False where no tool has it, so that this is no call."""
+        offered = self.tools.offered(name)
+        if not offered and name not in self._silent:
+            return False
+        self.begun, self._shown = True, bool(offered)
+        self._begin()
+        if offered:
+            self.schema = self.tools.schema(offered)
+            self._out.append(CallBegan(self._index, offered, call_id))
+        return True
+
+    def argue(self, text: str) -> None:
+        """More of the arguments' JSON."""
+        if text and self._shown:
+            self.argued = True
+            self._out.append(CallArguments(self._index, text))
+
+    def no_arguments(self) -> None:
+        """The call is complete; where it had no arguments, they are an empty object."""
+        if not self.argued:
+            self.argue(NO_ARGUMENTS)

@@ -1,0 +1,107 @@
+"""Which format a model has: by what its template writes, by its vocabulary, by its offer of tools, in this order.
+
+Knows: the formats by hand, probes, vocabularies.
+Must not know: a template's source, requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from msgspec import structs
+
+from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
+from twostroke.text.talk.derive import derived
+from twostroke.text.talk.format import Format, ThoughtMarks
+from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Renders, TemplateProbe, TurnCase
+from twostroke.text.talk.round_trip import checked, fits, same_in_characters
+from twostroke.text.talk.write import written
+
+_LOG = logging.getLogger(__name__)
+_END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
+
+
+class TokenTexts(Protocol):
+    """What a vocabulary says of marks."""
+
+    special_ids: frozenset[int]
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token as written in the vocabulary, or None."""
+
+    def token_text(self, token_id: int) -> str:
+        """The token's text."""
+
+
+def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
+    """The format, with a note that says how it was found and what was checked."""
+    probe = TemplateProbe(template)
+    ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
+    found = _found(probe, vocabulary, ends)
+    thought = _thought(found, probe, vocabulary)
+    _LOG.info("format %s: %s", found.name, found.note)
+    return structs.replace(found, thought=thought)
+
+
+def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
+    reading = [(_score(form, probe, _ends_of(form, ends)), form) for form in FORMATS.values()]
+    best, form = max(reading, key=lambda pair: pair[0])
+    if best > (0, 0):
+        result = checked(form, probe, _ends_of(form, ends), same_in_characters)
+        note = f"its template writes it; {result.right} of {result.right + len(result.wrong)} turns were read back"
+        return structs.replace(form, note=note)
+    form_of_its_own = derived(probe, ends_of_turns(ends))
+    if form_of_its_own is not None:
+        return form_of_its_own
+    for form in FORMATS.values():
+        if form.vocabulary and all(vocabulary.id_of(text) is not None for text in form.vocabulary):
+            return structs.replace(form, note="its marks are tokens of the vocabulary")
+    for form in FORMATS.values():
+        if any(text in probe.offer for text in form.offer):
+            return structs.replace(form, note="its template offers tools in these words")
+    return structs.replace(COMMON, note="nothing tells a format of its own: calls in common notations are read")
+
+
+def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int]:
+    """(turns that come back, turns that are written as the template writes them); nothing without the first one."""
+    if not fits(form, probe, ends):
+        return (0, 0)
+    same = sum(_calls_of(form, case) in (probe.turn(case) or "") for case in CHECKS)
+    return (sum(fits(form, probe, ends, case) is True for case in CHECKS), same)
+
+
+def _calls_of(form: Format, case: TurnCase) -> str:
+    made = enumerate(zip(IDS, case.calls, strict=False))
+    calls = [(name, given, form.ids.legal(own, name, place)) for place, (own, (name, given)) in made]
+    return written(form, calls).strip()
+
+
+def ends_of_turns(texts: Iterable[str]) -> list[str]:
+    """Those special tokens whose names say that a turn ends there."""
+    return [text for text in texts if any(word in text.lower() for word in _END_WORDS)]
+
+
+def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
+    """What may end a turn: special tokens that are no marks of the format."""
+    texts = form.texts
+    return (*form.ends, *(end for end in ends if end not in texts))
+
+
+def _thought(form: Format, probe: TemplateProbe, vocabulary: TokenTexts) -> ThoughtMarks | None:
+    """The marks of thoughts that the template or the vocabulary show, the format's own ones first."""
+    if form.messages is not None:
+        return None
+    candidates = [form.thought] if form.thought is not None else []
+    candidates += [marks for marks in THOUGHTS if marks not in candidates]
+    return next((marks for marks in candidates if any(_shows(marks, probe, vocabulary))), None)
+
+
+def _shows(marks: ThoughtMarks, probe: TemplateProbe, vocabulary: TokenTexts) -> Iterator[bool]:
+    opening, closing = marks.opening.strip(), marks.closing.strip()
+    yield any(marks.opened_by(prompt) or marks.closed_by(prompt) for prompt in probe.prompts)
+    turn = probe.turn(TurnCase(content="Qzanswer", thought=THOUGHT)) or ""
+    yield THOUGHT in turn and opening in turn.partition(THOUGHT)[0] and closing in turn
+    yield vocabulary.id_of(opening) is not None
+    yield probe.drops_thought(marks.opening, marks.closing)

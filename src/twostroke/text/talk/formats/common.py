@@ -1,0 +1,31 @@
+"""A model whose format nothing tells: calls in the notations that models fall back to, by offered names alone.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from twostroke.text.talk.format import CallForm, Example
+from twostroke.text.talk.formats.objects import hermes
+from twostroke.text.talk.notations.object import ObjectNotation
+from twostroke.text.talk.notations.pythonic import PythonicNotation
+
+FORMAT = replace(
+    hermes.FORMAT,
+    name="common",
+    calls=(
+        hermes.CALL,
+        CallForm(ObjectNotation(), between=", ", listed=True),
+        CallForm(PythonicNotation(), between=", ", listed=True),
+        CallForm(ObjectNotation(), between="\n"),
+    ),
+)
+EXAMPLES = (
+    Example('<tool_call>\n{"name": "bell", "arguments": {}}\n</tool_call>', calls=(("bell", "{}"),)),
+    Example('[{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
+    Example('[hours(day="Mon"), bell()]', calls=(("hours", '{"day": "Mon"}'), ("bell", "{}"))),
+    Example("[1, 2]", "[1, 2]"),
+)

@@ -1,0 +1,31 @@
+"""DeepSeek V3.1: the arguments follow the name.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import Example, Format
+from twostroke.text.talk.formats.named.deepseek3 import BARE, FENCED, RESULT
+from twostroke.text.talk.formats.thoughts import THINK
+
+FORMAT = Format(
+    "deepseek31",
+    calls=(BARE, FENCED),
+    thought=THINK,
+    ends=("<｜end▁of▁sentence｜>",),
+    result=RESULT,
+)
+EXAMPLES = (
+    Example(
+        "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>bell<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "I look.",
+        calls=(("bell", "{}"),),
+    ),
+    Example(
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>hours<｜tool▁sep｜>{"day": "Mon"}<｜tool▁call▁end｜>'
+        "<｜tool▁call▁begin｜>bell<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
+    ),
+)

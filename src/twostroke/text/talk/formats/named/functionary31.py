@@ -1,0 +1,25 @@
+"""Functionary 3.1: the name stands in a tag.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.notations.named import NamedNotation
+
+FORMAT = Format(
+    "functionary31",
+    calls=(CallForm(NamedNotation(">"), "<function=", "</function>"),),
+    ends=("<|eot_id|>", "<|eom_id|>"),
+    result=ResultForm("ipython"),
+    offer=("<function=example_function_name>{",),
+)
+EXAMPLES = (
+    Example("I look.<function=bell>{}</function>", "I look.", calls=(("bell", "{}"),)),
+    Example(
+        '<function=hours>{"day": "Mon"}</function><function=bell>{}</function>',
+        calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
+    ),
+)

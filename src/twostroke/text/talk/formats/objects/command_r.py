@@ -1,0 +1,33 @@
+"""Command R and R+: a list in a fence; one name means that no tool is called.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.notations.object import ObjectNotation
+
+_CALLS = CallForm(
+    ObjectNotation(name="tool_name", arguments="parameters"),
+    between=",\n    ",
+    begin="Action: ```json\n",
+    end="\n```",
+    listed=True,
+)
+FORMAT = Format(
+    "command_r",
+    calls=(_CALLS,),
+    silent=("directly-answer", "directly_answer"),
+    ends=("<|END_OF_TURN_TOKEN|>",),
+    result=ResultForm("system", "<results>\n", "\n</results>"),
+    offer=("Action: ```json",),
+)
+EXAMPLES = (
+    Example('Action: ```json\n[{"tool_name": "directly-answer", "parameters": {}}]\n```'),
+    Example(
+        'Action: ```json\n[\n    {\n        "tool_name": "hours",\n        "parameters": {"day": "Mon"}\n    }\n]```',
+        calls=(("hours", '{"day": "Mon"}'),),
+    ),
+)

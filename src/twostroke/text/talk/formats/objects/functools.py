@@ -1,0 +1,20 @@
+"""Firefunction v2: a list behind a word.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.notations.object import ObjectNotation
+
+FORMAT = Format(
+    "functools",
+    calls=(CallForm(ObjectNotation(), between=", ", begin=" functools", listed=True),),
+    offer=("functools[",),
+)
+EXAMPLES = (
+    Example(' functools[{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
+    Example("Use functools in Python.", "Use functools in Python."),
+)

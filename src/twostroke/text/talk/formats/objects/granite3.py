@@ -1,0 +1,24 @@
+"""Granite 3.0 to 3.3: one list; its templates never write a call.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.formats.thoughts import THINK
+from twostroke.text.talk.notations.object import ObjectNotation
+
+FORMAT = Format(
+    "granite3",
+    calls=(CallForm(ObjectNotation(), between=", ", begin="<|tool_call|>", listed=True),),
+    thought=THINK,
+    wraps=("<response>", "</response>"),
+    ends=("<|end_of_text|>",),
+    vocabulary=("<|tool_call|>",),
+)
+EXAMPLES = (
+    Example('<|tool_call|>[{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
+    Example("<think>Hm.</think><response>At nine.</response>", "At nine.", "Hm."),
+)

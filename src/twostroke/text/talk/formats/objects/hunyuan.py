@@ -1,0 +1,31 @@
+"""Hunyuan A13B: answers and calls stand within an answer's tags.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from twostroke.text.talk.format import Example
+from twostroke.text.talk.formats.objects import tool_calls
+
+FORMAT = replace(
+    tool_calls.FORMAT,
+    name="hunyuan",
+    wraps=("<answer>", "</answer>"),
+    ends=("<|eos|>",),
+    vocabulary=(),
+    offer=("<answer>",),
+)
+EXAMPLES = (
+    Example(
+        '<think>\nHm.\n</think>\n<answer>\nI look.\n<tool_calls>[{"name": "bell", "arguments": {}}]</tool_calls>\n'
+        "</answer>",
+        "I look.",
+        "Hm.",
+        (("bell", "{}"),),
+    ),
+    Example("<think>\n\n</think>\n<answer>\nAt nine.\n</answer>", "At nine."),
+)

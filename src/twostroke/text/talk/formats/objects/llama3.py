@@ -1,0 +1,34 @@
+"""Llama 3.1 to 3.3: a bare object, in which the name decides.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.notations.object import ObjectNotation
+
+_OBJECT = ObjectNotation(arguments="parameters")
+FORMAT = Format(
+    "llama3",
+    calls=(CallForm(_OBJECT, between="; "), CallForm(_OBJECT, begin="<|python_tag|>", between="; ")),
+    ends=("<|eot_id|>", "<|eom_id|>"),
+    result=ResultForm("ipython"),
+    vocabulary=("<|python_tag|>", "<|eom_id|>"),
+    offer=('{"name": function name, "parameters": dictionary of argument name and its value}',),
+)
+EXAMPLES = (
+    Example('{"name": "hours", "parameters": {"day": "Mon"}}', calls=(("hours", '{"day": "Mon"}'),)),
+    Example('{"open": "nine"}', '{"open": "nine"}'),
+    Example('{"name": "Bob", "parameters": {}}', '{"name": "Bob", "parameters": {}}'),
+    Example(
+        '<|python_tag|>{"name": "hours", "parameters": {"day": "Mon"}}; {"name": "bell", "parameters": {}}',
+        calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
+    ),
+    Example(
+        '{"name": "bell", "parameters": {}}\n{"name": "hours", "parameters": {"day": "Mon"}}',
+        calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
+    ),
+    Example('{"name": "bell", "parameters": {}}\nDone.', "Done.", calls=(("bell", "{}"),)),
+)

@@ -1,0 +1,25 @@
+"""Phi-4-mini: one list between marks; its template reads the tools of the system message.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.notations.object import ObjectNotation
+
+_CALLS = CallForm(ObjectNotation(), between=", ", begin="<|tool_call|>", end="<|/tool_call|>", listed=True)
+FORMAT = Format(
+    "phi4_mini",
+    calls=(_CALLS,),
+    ends=("<|end|>",),
+    result=ResultForm("tool", "<|tool_response|>"),
+    vocabulary=("<|tool_call|>", "<|/tool_call|>"),
+)
+EXAMPLES = (
+    Example(
+        '<|tool_call|>[{"name": "shelf", "arguments": {"title": "Emma", "place": {"rows": [1, 2]}}}]<|/tool_call|>',
+        calls=(("shelf", '{"title": "Emma", "place": {"rows": [1, 2]}}'),),
+    ),
+)

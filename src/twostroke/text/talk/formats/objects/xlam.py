@@ -1,0 +1,23 @@
+"""xLAM 2, Hammer 2.1: a bare list, in which the names decide.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.notations.object import ObjectNotation
+
+FORMAT = Format(
+    "xlam",
+    calls=(CallForm(ObjectNotation(), between=", ", listed=True),),
+    offer=("JSON array", '[{"name": "tool_call_name"', "a list of JSON objects"),
+)
+EXAMPLES = (
+    Example('[{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
+    Example("[1, 2]", "[1, 2]"),
+    Example('[{"name": "Bob"}]', '[{"name": "Bob"}]'),
+    Example('```json\n[{"name": "bell", "arguments": {}}]\n```', calls=(("bell", "{}"),)),
+    Example("```json\n[1]\n```", "```json\n[1]\n```"),
+)

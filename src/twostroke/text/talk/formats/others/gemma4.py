@@ -1,0 +1,34 @@
+"""Gemma 4: braces, with texts between a mark; results stand in the same turn.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm, ThoughtMarks
+from twostroke.text.talk.notations.braces import BracesNotation
+
+FORMAT = Format(
+    "gemma4",
+    calls=(CallForm(BracesNotation("call:", '<|"|>'), "<|tool_call>", "<tool_call|>"),),
+    thought=ThoughtMarks("<|channel>thought\n", "\n<channel|>", anywhere=True),
+    ends=("<turn|>", "<|tool_response>", "<eos>"),
+    result=ResultForm("tool", "<|tool_response>response:{name}{{value:", "}}<tool_response|>"),
+    vocabulary=("<|tool_call>", "<tool_call|>"),
+    parts=("<|channel>",),
+)
+EXAMPLES = (
+    Example(
+        '<|channel>thought\nWhich?\n<channel|><|tool_call>call:shelf{place:{rows:[1,2]},title:<|"|>Emma<|"|>}<tool_call|>',
+        thought="Which?",
+        calls=(("shelf", '{"place": {"rows": [1, 2]}, "title": "Emma"}'),),
+    ),
+    Example(
+        "<|channel>thought\n<channel|>I look.<|tool_call>call:bell{}<tool_call|><|tool_call>call:hours{day:<|\"|>Mon"
+        '<|"|>}<tool_call|>',
+        "I look.",
+        calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
+    ),
+    Example("<|tool_call>call:shelf{copies:3}<tool_call|>", calls=(("shelf", '{"copies": 3}'),)),
+)

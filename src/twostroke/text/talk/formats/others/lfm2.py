@@ -1,0 +1,30 @@
+"""LFM2 and LFM2.5: a list of Python's calls between marks, then text.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.formats.thoughts import THINK
+from twostroke.text.talk.notations.object import ObjectNotation
+from twostroke.text.talk.notations.pythonic import PythonicNotation
+
+_BEGIN, _END = "<|tool_call_start|>", "<|tool_call_end|>"
+FORMAT = Format(
+    "lfm2",
+    calls=(
+        CallForm(PythonicNotation(), between=", ", begin=_BEGIN, end=_END, listed=True),
+        CallForm(ObjectNotation(), between=", ", begin=_BEGIN, end=_END, listed=True),
+    ),
+    thought=THINK,
+    ends=("<|im_end|>",),
+    vocabulary=(_BEGIN, _END),
+)
+EXAMPLES = (
+    Example(
+        '<|tool_call_start|>[hours(day="Mon")]<|tool_call_end|>I look.', "I look.", calls=(("hours", '{"day": "Mon"}'),)
+    ),
+    Example('<|tool_call_start|>[{"name": "bell", "arguments": {}}]<|tool_call_end|>', calls=(("bell", "{}"),)),
+)

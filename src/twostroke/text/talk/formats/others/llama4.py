@@ -1,0 +1,36 @@
+"""Llama 4, and Llama 3.2 as trained: a bare list of Python's calls, in which the names decide.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.notations.object import ObjectNotation
+from twostroke.text.talk.notations.pythonic import PythonicNotation
+
+FORMAT = Format(
+    "llama4",
+    calls=(
+        CallForm(PythonicNotation(), between=", ", listed=True),
+        CallForm(PythonicNotation(), between=", ", begin="<|python_start|>", end="<|python_end|>", listed=True),
+        CallForm(ObjectNotation(arguments="parameters"), between="; "),
+    ),
+    ends=("<|eot|>", "<|eom|>"),
+    result=ResultForm("ipython"),
+    vocabulary=("<|python_start|>", "<|python_end|>"),
+    offer=("[func_name1(params_name1=params_value1",),
+)
+EXAMPLES = (
+    Example(
+        '[shelf(title="Emma", copies=2, place={"row": 3}), bell()]',
+        calls=(("shelf", '{"title": "Emma", "copies": 2, "place": {"row": 3}}'), ("bell", "{}")),
+    ),
+    Example("[1, 2]", "[1, 2]"),
+    Example("[qz(1)]", "[qz(1)]"),
+    Example(
+        "<|python_start|>[shelf(title='a \"b\"', due=True, place=None)]<|python_end|>",
+        calls=(("shelf", '{"title": "a \\"b\\"", "due": true, "place": null}'),),
+    ),
+)

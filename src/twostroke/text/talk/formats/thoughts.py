@@ -1,0 +1,12 @@
+"""The marks around thoughts that many formats have in common.
+
+Knows: the texts of this format.
+Must not know: how they are read.
+"""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import ThoughtMarks
+
+THINK = ThoughtMarks("<think>\n", "\n</think>\n\n")
+BRACKETS = ThoughtMarks("[THINK]", "[/THINK]", anywhere=True)

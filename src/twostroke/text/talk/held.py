@@ -1,0 +1,132 @@
+"""Grammars that hold a model to its tools' schemas, in its own format, behind a thought where it may think.
+
+Knows: formats, llguidance's Lark.
+Must not know: requests, how a grammar is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.text.talk.format import CallForm, Format, Messages
+from twostroke.text.talk.lark import ANYTHING, NOTHING, Lark, SpecialId, quoted
+from twostroke.types.grammar import Grammar
+
+_GAP = r"/[ \n]{0,4}/"
+
+
+def forced_calls(
+    form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool, prompt_end: str = ""
+) -> Grammar:
+    """A thought if the model wants one, then calls and nothing else.
+
+    schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it. parallel: one call or more.
+    prompt_end: says whether the thought is opened already, or closed.
+    """
+    lark = Lark(form.tokens(calls=True), special_id)
+    written = form.calls[0]
+    if form.messages is not None:
+        return _grammar(f"{_earlier(form.messages, lark)} {_called(form, form.messages, schemas, lark)}", lark)
+    blank = _blank(written.begin or written.open)
+    if written.begin:
+        call, first, begin = _rules(written, written.open, schemas, lark), "", written.begin[len(blank) :]
+        calls = _run(written, (call, call), lark, begin, parallel)
+    else:
+        call, first = (_rules(written, text, schemas, lark) for text in (written.open, written.open[len(blank) :]))
+        calls = _run(written, (first, call), lark, "", parallel)
+    return _grammar(f"{thought_rule(form, lark, prompt_end, blank)} {calls}", lark)
+
+
+def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:
+    """Free text, in which calls, once their mark has begun, must fit their schemas."""
+    lark = Lark(form.tokens(calls=True), special_id)
+    written = form.calls[0]
+    if form.messages is not None:
+        said = f"{_answer(form.messages, lark)} {lark.rule(ANYTHING)}"
+        call = _called(form, form.messages, schemas, lark)
+        return _grammar(f"{_earlier(form.messages, lark)} ({call} | {said})", lark)
+    call = _rules(written, written.open, schemas, lark)
+    begin, opening = written.begin, written.open
+    mark = begin.strip() or opening.strip()
+    if not mark:  # what begins with this character is a call
+        text = lark.rule(r"/[^\[](.|\n)*/" if written.listed else r"/[^{](.|\n)*/")
+        return _grammar(f"{_run(written, (call, call), lark, '', parallel)} | {text}", lark)
+    first = call if begin.strip() else _rules(written, _behind(opening, mark), schemas, lark)
+    calls = _run(written, (first, call), lark, _behind(begin, mark), parallel)
+    return _grammar(f"{lark.up_to(mark)} {calls} | {lark.rule(ANYTHING)}", lark)
+
+
+def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
+    """What may stand before an answer that is held. blank: white space that stands there without a thought."""
+    marks = form.thought
+    if marks is None or marks.closed_by(prompt_end):
+        return lark.text(blank)
+    following = f"({lark.text(marks.following)})?" if marks.following else ""
+    inside = f"{lark.up_to(marks.closing.strip())} {_GAP} {following}"
+    if marks.opened_by(prompt_end):
+        return inside
+    return f"({lark.text(marks.opening.strip())} {inside} | {lark.text(blank) or NOTHING})"
+
+
+def _blank(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]
+
+
+def _earlier(said: Messages, lark: Lark) -> str:
+    """Messages that more messages follow: thoughts, and words before a call."""
+    if not said.recipient:
+        return ""
+    if said.channel:
+        names = " | ".join(quoted(channel) for channel in (*said.thoughts, "commentary"))
+        head = f"{lark.text(said.channel)} ({names})"
+    else:
+        names = " | ".join(quoted(recipient) for recipient in (*said.thoughts, *said.everyone))
+        head = f"{lark.text(said.recipient)} ({names})"
+    return f"({head} {lark.text(said.body)} {lark.up_to(said.ends[0])} {lark.text(said.start)})*"
+
+
+def _answer(said: Messages, lark: Lark) -> str:
+    """The header of a message for the user."""
+    if said.channel:
+        return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
+    return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"
+
+
+def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark) -> str:
+    """A message that calls a tool."""
+    written = form.calls[0]
+    if not said.inside:
+        return _rules(written, written.open, schemas, lark)
+    made = []
+    for name, schema in schemas.items():
+        call = _rules(written, written.open, {name: schema}, lark)
+        head = lark.text(said.recipient + name + said.body)
+        made.append(f"{head} {_run(written, (call, call), lark, written.begin, False)}")
+    return f"({' | '.join(made)})"
+
+
+def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark) -> str:
+    """The name of the rule of one call, which begins with `opening`."""
+    made = []
+    for name, schema in schemas.items():
+        parts = (lark.text(opening), form.notation.rule(name, schema, lark), lark.text(form.close))
+        made.append(lark.rule(" ".join(part for part in parts if part)))
+    return lark.rule(" | ".join(made))
+
+
+def _behind(text: str, mark: str) -> str:
+    """What of the text stands behind the mark."""
+    return text.partition(mark)[2] if text else ""
+
+
+def _run(form: CallForm, calls: tuple[str, str], lark: Lark, begin: str, parallel: bool) -> str:
+    """The calls of a turn. calls: the rules of the first one and of the others."""
+    first, other = calls
+    more = f"({lark.text(form.between)} {other})*" if parallel else ""
+    head, last = begin + ("[" if form.listed else ""), ("]" if form.listed else "") + form.end
+    return " ".join(filter(None, (lark.text(head), first, more, lark.text(last))))
+
+
+def _grammar(start: str, lark: Lark) -> Grammar:
+    return Grammar.lark("\n".join([f"start: {start}", *lark.rules]) + "\n")

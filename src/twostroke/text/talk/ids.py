@@ -1,0 +1,65 @@
+"""The ids of calls: some templates take back ids of one form alone.
+
+Knows: the forms of ids.
+Must not know: messages, templates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from functools import lru_cache
+
+from msgspec import Struct
+
+_LETTERS = string.ascii_letters + string.digits
+
+
+class CallIds(Struct, frozen=True):
+    """prefix and a number of characters; or `template`, in which {name} and {count} are put.
+
+    count: of the call in the conversation, from 0. exact: the template raises for ids of another form.
+    """
+
+    prefix: str = "call_"
+    characters: int = 24
+    template: str = ""
+    exact: bool = False
+
+    def new(self, fresh: str, name: str, count: int) -> str:
+        """An id for a call. fresh: letters and digits that nobody can guess."""
+        if self.template:
+            return self.template.format(name=name, count=count)
+        return self.prefix + fresh[: self.characters]
+
+    def legal(self, call_id: str, name: str, count: int) -> str:
+        """An id of a history as the template takes it: the same one, or one that always comes of it."""
+        if self.template:
+            return self.template.format(name=name, count=count)
+        if not self.exact or _form(self.prefix, self.characters).fullmatch(call_id):
+            return call_id
+        number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+        made = []
+        for _ in range(self.characters):
+            number, place = divmod(number, len(_LETTERS))
+            made.append(_LETTERS[place])
+        return self.prefix + "".join(made)
+
+    def name_of(self, call_id: str) -> str:
+        """The name of the tool that an id of this form holds, "" for none."""
+        if not self.template:
+            return ""
+        found = _parts(self.template).fullmatch(call_id)
+        return found["name"] if found else ""
+
+
+@lru_cache(maxsize=64)
+def _form(prefix: str, characters: int) -> re.Pattern[str]:
+    return re.compile(f"{re.escape(prefix)}[A-Za-z0-9]{{{characters}}}")
+
+
+@lru_cache(maxsize=64)
+def _parts(template: str) -> re.Pattern[str]:
+    name, count = re.escape("{name}"), re.escape("{count}")
+    return re.compile(re.escape(template).replace(name, "(?P<name>.+)").replace(count, "[0-9]+"))

@@ -1,0 +1,147 @@
+"""JSON that is still being written, and the Python words that models write in its place.
+
+    {'a': True}   becomes   {"a": true}
+
+What is JSON already is not changed by a character. Without backtracking: the time is linear in the text.
+
+Knows: JSON's brackets, quotes and escapes, Python's words.
+Must not know: what stands around the value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from twostroke.text.talk.stream import Reading, TextStream
+
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_OUTSIDE = re.compile(r"[\"'{}\[\]()]|[A-Za-z_]+")
+_LETTERS = re.compile(r"[A-Za-z_]*")
+_INSIDE = {quote: re.compile(r"[\\\x00-\x1f\"" + quote + "]") for quote in ('"', "'")}
+_ESCAPES = frozenset('"\\/bfnrtu')
+_OPENING = {"(": "[", ")": "]"}
+_LONGEST_WORD = 5
+Say = Callable[[str], object]
+
+
+class JsonText:
+    """Makes JSON of text as it comes. done: the value, which begins with a bracket or a quote, has ended."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._depth = 0
+        self._quote = ""
+        self._escaped = False
+        self._in_word = False  # the text ended within a word that is longer than those of Python
+
+    def take(self, text: str, ended: bool) -> tuple[str, int]:
+        """(JSON, how many characters were read). Some may be left where more text must come first."""
+        made: list[str] = []
+        place = 0
+        while place < len(text) and not self.done:
+            step = self._inside if self._quote else self._outside
+            after = step(text, place, made, ended)
+            if after is None:
+                break
+            place = after
+        return "".join(made), place
+
+    def _inside(self, text: str, place: int, made: list[str], _ended: bool) -> int | None:
+        if self._escaped:
+            self._escaped = False
+            made.append(_escape(text[place]))
+            return place + 1
+        found = _INSIDE[self._quote].search(text, place)
+        if found is None:
+            made.append(text[place:])
+            return len(text)
+        made.append(text[place : found.start()])
+        character = found.group()
+        if character == self._quote:
+            self._quote = ""
+            self.done = self._depth == 0
+            made.append('"')
+        elif character == "\\":
+            self._escaped = True
+        else:
+            made.append(json.dumps(character)[1:-1])
+        return found.end()
+
+    def _outside(self, text: str, place: int, made: list[str], ended: bool) -> int | None:
+        if self._in_word:
+            found = _LETTERS.match(text, place)
+            end = found.end() if found else place
+            self._in_word = end == len(text)
+            made.append(text[place:end])
+            return end
+        found = _OUTSIDE.search(text, place)
+        if found is None:
+            made.append(text[place:])
+            return len(text)
+        made.append(text[place : found.start()])
+        token = found.group()
+        if token in "\"'":
+            self._quote = token
+            made.append('"')
+        elif token in "{[(":
+            self._depth += 1
+            made.append(_OPENING.get(token, token))
+        elif token in "}])":
+            self._depth -= 1
+            self.done = self._depth <= 0
+            made.append(_OPENING.get(token, token))
+        elif found.end() == len(text) and not ended and len(token) <= _LONGEST_WORD:
+            return None if found.start() == place else found.start()
+        else:
+            self._in_word = found.end() == len(text)
+            made.append(_WORDS.get(token, token))
+        return found.end()
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return "\\" + character
+    if character == "'":
+        return "'"
+    return "\\\\" + json.dumps(character, ensure_ascii=False)[1:-1]
+
+
+def read_value(stream: TextStream, say: Say) -> Reading[bool]:
+    """A value that begins with a bracket or a quote, as it grows; True where it is whole."""
+    value = JsonText()
+    while True:
+        made, length = value.take(stream.text[stream.at :], stream.ended)
+        stream.take(length)
+        say(made)
+        if value.done or stream.ended:
+            return value.done
+        yield
+
+
+def read_string(stream: TextStream) -> Reading[str | None]:
+    """A string that begins with a quote, whole; None where it is cut or is none."""
+    made: list[str] = []
+    whole = yield from read_value(stream, made.append)
+    found = loaded("".join(made)) if whole else None
+    return found if isinstance(found, str) else None
+
+
+def loaded(text: str) -> Any:
+    """What the JSON text means; None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def dumped(value: Any) -> str:
+    """JSON as templates write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def inner(text: str) -> str:
+    """The text as it stands between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -1,0 +1,108 @@
+"""Notation "named": the name stands as text, and the arguments are a JSON object.
+
+    hours[ARGS]{"day": "Mon"}        functions.hours:0<|tool_call_argument_begin|>{"day": "Mon"}
+
+Knows: the slots of a call: lead, name, id, arguments.
+Must not know: the marks around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.talk.calling import Calling
+from twostroke.text.talk.ids import CallIds
+from twostroke.text.talk.lark import Lark
+from twostroke.text.talk.notations.json_text import dumped, read_value
+from twostroke.text.talk.stream import Reading, TextStream
+
+NAME = re.compile(r"[^\s<>{}\[\]()\"'|,;=]*")
+MOST_NAME = 256
+
+
+class NamedNotation(Struct, frozen=True):
+    """before name middle arguments behind; an id stands between id_open and the name or the middle, where id_open says.
+
+    before: a text in front. id_open: the mark of an id behind the name. id_close: ends an id in front of the name.
+    writes_id: False where a model of this form may leave out the id. ids: where the id itself holds the name.
+    """
+
+    middle: str
+    before: str = ""
+    behind: str = ""
+    id_open: str = ""
+    id_close: str = ""
+    writes_id: bool = True
+    ids: CallIds = CallIds()
+    lead: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """See Notation."""
+        return (self.before, self.middle, self.behind, self.id_open, self.id_close)
+
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """See Notation."""
+        if self.before.strip():
+            return (yield from stream.starts(self.before.strip()))
+        first = yield from stream.peek()
+        return bool(NAME.fullmatch(first)) and bool(first)
+
+    def read(self, stream: TextStream, call: Calling) -> Reading[None]:
+        """See Notation."""
+        yield from stream.match(self.before.strip())
+        yield from stream.space()
+        call_id = ""
+        name = yield from stream.word(NAME, MOST_NAME)
+        if self.id_close and name:
+            call_id = name
+            if not (yield from stream.match(self.id_close)):
+                return
+            name = yield from stream.word(NAME, MOST_NAME)
+        yield from stream.space()
+        if not name or not (yield from stream.peek()):
+            return  # more of the name may have come
+        if self.id_open and (yield from stream.match(self.id_open)):
+            call_id = yield from stream.word(NAME, MOST_NAME)
+        held = self.ids.name_of(name)
+        if not call.name(held or name, name if held else call_id):
+            return
+        yield from self._arguments(stream, call)
+
+    def _arguments(self, stream: TextStream, call: Calling) -> Reading[None]:
+        for part in self.middle.split():
+            yield from stream.space()
+            yield from stream.match(part)
+        yield from stream.space()
+        if (yield from stream.starts("{")) or (yield from stream.starts("[")):
+            yield from read_value(stream, call.argue)
+        elif (yield from stream.peek()):
+            call.no_arguments()
+        yield from stream.space()
+        yield from stream.match(self.behind.strip())
+
+    def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
+        """See Notation."""
+        given = dumped(arguments)
+        if self.ids.template:
+            return f"{self.before}{call_id}{self.middle}{given}{self.behind}"
+        in_front = call_id + self.id_close if self.id_close else ""
+        after = self.id_open + call_id if self.id_open and self.writes_id else ""
+        return f"{self.before}{in_front}{name}{after}{self.middle}{given}{self.behind}"
+
+    def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
+        """See Notation."""
+        ids = "/[A-Za-z0-9]{1,24}/"
+        parts = [lark.text(self.before)]
+        if self.ids.template:
+            before, _, _ = self.ids.template.format(name=name, count="\0").partition("\0")
+            parts += [lark.text(before), "/[0-9]{1,4}/"]
+        else:
+            parts += [ids, lark.text(self.id_close)] if self.id_close else []
+            parts.append(lark.text(name))
+            parts += [lark.text(self.id_open), ids] if self.id_open and self.writes_id else []
+        return " ".join([*parts, lark.text(self.middle), lark.json(schema), lark.text(self.behind)])

@@ -1,0 +1,203 @@
+"""Notation "nested": every value is a tag, objects and lists too, and a tool's schema types them all the way down.
+
+    P<invoke name="shelf">P<place>P<rows>P<item>1P</item>P</rows>P</place>P</invoke>      P is a prefix of each tag
+
+A text argument streams; any other one comes out when it is whole.
+
+Knows: tags with a prefix.
+Must not know: the marks around a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.grammar.pointers import Pointers
+from twostroke.text.talk.calling import Calling
+from twostroke.text.talk.lark import ANY_KEY, NOTHING, Lark
+from twostroke.text.talk.notations.json_text import dumped, inner
+from twostroke.text.talk.notations.named import MOST_NAME, NAME
+from twostroke.text.talk.stream import Reading, TextStream, marks_of
+from twostroke.text.talk.typed_text import TEXT, as_json, types_of
+
+_TAG = re.compile(r"[^<>\n]*")
+ITEM = "item"
+MOST_DEPTH = 32
+
+
+class NestedNotation(Struct, frozen=True):
+    """prefix: of each tag."""
+
+    prefix: str
+
+    @property
+    def lead(self) -> str:
+        """See Notation."""
+        return self._invoke
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """See Notation."""
+        return (self.prefix,)
+
+    @property
+    def _invoke(self) -> str:
+        return f"{self.prefix}<invoke name="
+
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """See Notation."""
+        return (yield from stream.starts(self._invoke))
+
+    def read(self, stream: TextStream, call: Calling) -> Reading[None]:
+        """See Notation."""
+        yield from stream.match(self._invoke)
+        yield from stream.match('"')
+        name = yield from stream.word(NAME, MOST_NAME)
+        yield from stream.match('"')
+        if name and (yield from stream.match(">")) and call.name(name):
+            yield from _Tags(self.prefix, stream, call).read()
+
+    def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
+        """See Notation. What is null is left out."""
+        inside = "".join(self._tag(key, value) for key, value in arguments.items())
+        return f'{self._invoke}"{name}">{inside}{self.prefix}</invoke>'
+
+    def _tag(self, key: str, value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, Mapping):
+            inside = "".join(self._tag(each, own) for each, own in value.items())
+        elif isinstance(value, list | tuple):
+            inside = "".join(self._tag(ITEM, each) for each in value)
+        else:
+            inside = value if isinstance(value, str) else dumped(value)
+        return f"{self.prefix}<{key}>{inside}{self.prefix}</{key}>"
+
+    def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
+        """See Notation."""
+        root = Pointers(schema)
+
+        def pair(key: str, own: Mapping[str, Any], lark: Lark) -> str:
+            return self._rule_of(key, root.resolved(own), root, lark, 0)
+
+        head, last = lark.text(f'{self._invoke}"{name}">'), lark.text(self.prefix + "</invoke>")
+        parts = (head, lark.pairs(schema, pair, ""), last)
+        return " ".join(part for part in parts if part)
+
+    def _rule_of(self, key: str, schema: Any, root: Pointers, lark: Lark, depth: int) -> str:
+        opening, closing = f"{self.prefix}<", f"{self.prefix}</"
+        schema = schema if isinstance(schema, dict) and depth < MOST_DEPTH else {}
+        types = types_of({"properties": {"": schema}}, "")
+
+        def pair(name: str, own: Mapping[str, Any], lark: Lark) -> str:
+            return self._rule_of(name, root.resolved(own), root, lark, depth + 1)
+
+        if "object" in types:
+            inside = lark.pairs(schema, pair, "") if depth < MOST_DEPTH else ""
+        elif "array" in types:
+            item = lark.rule(self._rule_of(ITEM, root.resolved(schema.get("items")), root, lark, depth + 1))
+            inside = lark.times(item, "", schema)
+        elif types.isdisjoint(TEXT):
+            inside = lark.json({**schema, "type": sorted(types)})
+        elif types == TEXT and schema.get("enum"):
+            inside = f"({' | '.join(lark.text(str(each)) or NOTHING for each in schema['enum'])})"
+        else:
+            inside = lark.rule(r"/[^\]<]*/")
+        named = f"{lark.text(opening)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
+        return f"{named} {inside} {lark.text(closing)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
+
+
+class _Tags:
+    """The arguments of one call."""
+
+    def __init__(self, prefix: str, stream: TextStream, call: Calling) -> None:
+        self._stream, self._call = stream, call
+        self._marks = marks_of((prefix + "</", prefix + "<"))
+        self._closing = prefix + "</"
+        self._root = call.schema if isinstance(call.schema, dict) else {}
+        self._pointers = Pointers(self._root)
+
+    def read(self) -> Reading[None]:
+        """Up to the end of the call."""
+        keys: set[str] = set()
+        while True:
+            mark = yield from self._stream.until(self._marks, _nowhere)
+            tag = yield from self._tag()
+            if not mark or tag is None:
+                return
+            if mark == self._closing:
+                self._call.argue("}" if keys else "{}")
+                return
+            say = self._call.argue if tag not in keys else _nowhere
+            say(f"{', ' if keys else '{'}{dumped(tag)}: ")
+            keys.add(tag)
+            schema = self._child(self._root, tag)
+            if self._types(schema) == TEXT:
+                whole = yield from self._text(say)
+            else:
+                value = yield from self._value(schema, 0)
+                whole = value is not None
+                say(value or "")
+            if not whole:
+                return
+
+    def _text(self, say: Any) -> Reading[bool]:
+        say('"')
+        mark = yield from self._stream.until(self._marks, lambda text: say(inner(text)))
+        tag = yield from self._tag()
+        if not mark or tag is None:
+            return False
+        say('"')
+        return True
+
+    def _tag(self) -> Reading[str | None]:
+        tag = yield from self._stream.word(_TAG, MOST_NAME)
+        return tag if (yield from self._stream.match(">")) else None
+
+    def _value(self, schema: Any, depth: int) -> Reading[str | None]:
+        """JSON of what stands between two tags; None where it is cut."""
+        parts: list[str] = []
+        children: list[tuple[str, str]] = []
+        while True:
+            mark = yield from self._stream.until(self._marks, parts.append)
+            tag = yield from self._tag()
+            if not mark or tag is None or depth > MOST_DEPTH:
+                return None
+            if mark == self._closing:
+                return self._made("".join(parts), children, self._types(schema))
+            child = yield from self._value(self._child(schema, tag), depth + 1)
+            if child is None:
+                return None
+            children.append((tag, child))
+
+    def _made(self, text: str, children: list[tuple[str, str]], types: frozenset[str]) -> str:
+        if "array" in types and all(tag == ITEM for tag, _ in children) and not text.strip():
+            return f"[{', '.join(value for _, value in children)}]"
+        if children or ("object" in types and not text.strip()):
+            return "{" + ", ".join(f"{dumped(tag)}: {value}" for tag, value in dict(children).items()) + "}"
+        return as_json(text, types)
+
+    def _child(self, schema: Any, tag: str) -> Any:
+        """The schema of a tag's value."""
+        waiting, seen = [schema], 0
+        while waiting and seen < MOST_DEPTH:
+            seen += 1
+            part = self._pointers.resolved(waiting.pop(0))
+            if not isinstance(part, dict):
+                continue
+            found = part.get("items") if tag == ITEM and "items" in part else (part.get("properties") or {}).get(tag)
+            if found is not None:
+                return found
+            waiting += [each for kind in ("anyOf", "oneOf", "allOf") for each in part.get(kind) or ()]
+        return {}
+
+    def _types(self, schema: Any) -> frozenset[str]:
+        return types_of({**self._root, "properties": {"": schema}}, "")
+
+
+def _nowhere(_text: str) -> None:
+    return

@@ -1,0 +1,181 @@
+"""Notation "object": name and arguments stand in one JSON object.
+
+    {"name": "hours", "arguments": {"day": "Mon"}}        {"hours": {"day": "Mon"}} where the name is the key
+
+The keys may come in any order, others are passed over.
+
+Knows: JSON objects.
+Must not know: the marks around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.talk.calling import NO_ARGUMENTS, Calling
+from twostroke.text.talk.lark import Lark
+from twostroke.text.talk.notations.json_text import dumped, read_string, read_value
+from twostroke.text.talk.stream import Reading, TextStream
+
+NAMES, ARGUMENTS = ("name", "tool_name"), ("arguments", "parameters", "args")
+_SCALAR = re.compile(r"[^,}\]\s{\[\"':]*")
+MOST_SCALAR = 4096
+
+
+class ObjectNotation(Struct, frozen=True):
+    """name, arguments, call_id: the keys. call_id: "" for none. keyed: the name is the key, its value the arguments.
+
+    textual: the arguments are JSON in a string. counts: the id is a number within the turn, and none of the client's.
+    A form with other ids waits for the id, which the client gets with the name.
+    """
+
+    name: str = "name"
+    arguments: str = "arguments"
+    call_id: str = ""
+    id_first: bool = False
+    counts: bool = False
+    keyed: bool = False
+    textual: bool = False
+
+    lead = ""
+    texts = ()
+
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """See Notation."""
+        return (yield from stream.starts("{"))
+
+    def read(self, stream: TextStream, call: Calling) -> Reading[None]:
+        """See Notation."""
+        if not (yield from stream.match("{")):
+            return
+        yield from _Object(self, stream, call).read()
+
+    def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
+        """See Notation."""
+        if self.keyed:
+            return dumped({name: arguments})
+        given = dumped(arguments)
+        pairs = [(self.name, name), (self.arguments, given if self.textual else arguments)]
+        if self.call_id:
+            own = call_id if call_id.isdecimal() or not self.counts else "0"
+            pairs.insert(0 if self.id_first else 2, (self.call_id, own))
+        return dumped(dict(pairs))
+
+    def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
+        """See Notation. A form with ids holds them as texts of letters and digits."""
+        if self.keyed:
+            return " ".join([lark.text("{" + dumped(name) + ": "), lark.json(schema), lark.text("}")])
+        call_id = f'{dumped(self.call_id)}: "' if self.call_id else ""
+        before = lark.text("{" + (call_id if self.id_first else ""))
+        between = lark.text(f'{dumped(self.name)}: {dumped(name)}, {dumped(self.arguments)}: ')
+        ids = "/[A-Za-z0-9]{1,24}/"
+        if not call_id:
+            return " ".join([before, between, lark.json(schema), lark.text("}")])
+        if self.id_first:
+            return " ".join([before, ids, lark.text('", '), between, lark.json(schema), lark.text("}")])
+        return " ".join([before, between, lark.json(schema), lark.text(", " + call_id), ids, lark.text('"}')])
+
+
+class _Object:
+    """What was read of one object so far."""
+
+    def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
+        self._notation, self._stream, self._call = notation, stream, call
+        self._early: list[str] = []  # arguments that came before the name
+        self._argued = False
+        self._cut = True
+        self._id = self._named = ""
+
+    def read(self) -> Reading[None]:
+        """All pairs."""
+        yield from self._pairs()
+        if self._named and not self._call.begun:
+            self._begin()
+            if not self._cut:
+                self._call.no_arguments()
+
+    def _pairs(self) -> Reading[None]:
+        stream, call = self._stream, self._call
+        while True:
+            yield from stream.space(",")
+            if (yield from stream.match("}")):
+                self._cut = False
+                if call.begun:
+                    call.no_arguments()
+                return
+            key = yield from self._string()
+            yield from stream.space()
+            if key is None or not (yield from stream.match(":")):
+                return
+            yield from stream.space()
+            if not (yield from self._value(key)):
+                return
+
+    def _value(self, key: str) -> Reading[bool]:
+        """True where the object may go on."""
+        stream, call = self._stream, self._call
+        first = yield from stream.peek()
+        if self._notation.keyed and not call.begun:
+            if not call.name(key):
+                return False
+            key = self._notation.arguments
+        is_arguments = key == self._notation.arguments or (key in ARGUMENTS and key != self._notation.name)
+        if is_arguments and not self._argued and first and first in "{[":
+            self._argued = True
+            return (yield from self._arguments())
+        if first in ("{", "["):
+            return (yield from read_value(stream, _nowhere))
+        if first not in ('"', "'"):
+            return (yield from self._scalar())
+        text = yield from self._string()
+        if text is None:
+            return False
+        if is_arguments and not self._argued:
+            self._argued = True
+            self._say(text if text.strip() else NO_ARGUMENTS)
+        elif key == self._notation.call_id:
+            self._id = "" if self._notation.counts else text
+            return not self._named or self._call.begun or self._begin()
+        elif (key == self._notation.name or key in NAMES) and not self._named:
+            return self._name(text)
+        return True
+
+    def _name(self, name: str) -> bool:
+        self._named = name
+        waits = self._notation.call_id and not self._notation.counts and not self._id
+        return self._call.knows(name) if waits else self._begin()
+
+    def _begin(self) -> bool:
+        """The call goes out, with the arguments that came before."""
+        if not self._named or not self._call.name(self._named, self._id):
+            return False
+        self._call.argue("".join(self._early))
+        return True
+
+    def _arguments(self) -> Reading[bool]:
+        return (yield from read_value(self._stream, self._say))
+
+    def _say(self, text: str) -> None:
+        if self._call.begun:
+            self._call.argue(text)
+        else:
+            self._early.append(text)
+
+    def _string(self) -> Reading[str | None]:
+        first = yield from self._stream.peek()
+        if first not in ('"', "'"):
+            return None
+        return (yield from read_string(self._stream))
+
+    def _scalar(self) -> Reading[bool]:
+        yield from self._stream.word(_SCALAR, MOST_SCALAR)
+        after = yield from self._stream.peek()
+        return after in (",", "}") or after.isspace()
+
+
+def _nowhere(_text: str) -> None:
+    return

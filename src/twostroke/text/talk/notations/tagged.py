@@ -1,0 +1,213 @@
+"""Notation "tagged": keys and values are text between tags, and a tool's schema says what a value is.
+
+    <function=shelf> <parameter=title> Emma </parameter> </function>            flat
+    <invoke name="shelf"><parameter name="title">Emma</parameter></invoke>      with attributes
+
+A text streams as it comes; any other value comes out when it is whole. There are no escapes: a value goes up to the
+first place where it may end.
+
+Knows: the tags of a call.
+Must not know: the marks around it, how schemas name types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.talk.calling import Calling
+from twostroke.text.talk.lark import ANY_KEY, Lark, quoted
+from twostroke.text.talk.notations.json_text import dumped, inner
+from twostroke.text.talk.notations.named import MOST_NAME, NAME
+from twostroke.text.talk.stream import Marks, Reading, TextStream, marks_of
+from twostroke.text.talk.typed_text import TEXT, as_json, types_of
+
+_ATTRIBUTES = re.compile(r"[^<>|\n]*")
+_TYPE = re.compile(r'(?:string|type)="([^"]*)"')
+_TEXTUAL = ("true", "string")
+
+
+class TaggedNotation(Struct, frozen=True):
+    """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
+
+    lead: begins name_open, where a mark in front is forgotten at times. pad: a line end that is the form's. typed: the
+    key's tag says whether the value is a text; {type} in key_close stands for that.
+    """
+
+    name_open: str
+    name_close: str
+    key_open: str
+    key_close: str
+    value_close: str
+    closing: str = ""
+    value_open: str = ""
+    pad: str = ""
+    between: str = ""
+    lead: str = ""
+    typed: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """See Notation."""
+        found = (self.name_open, self.key_open, self.value_close, self.closing, self.value_open, self.key_close)
+        return tuple(text.partition("{")[0] for text in found)
+
+    def fits(self, stream: TextStream) -> Reading[bool]:
+        """See Notation."""
+        if self.name_open.strip():
+            return (yield from stream.starts(self.name_open.strip().rstrip('"')))
+        first = yield from stream.peek()
+        return bool(first) and bool(NAME.fullmatch(first))
+
+    def read(self, stream: TextStream, call: Calling) -> Reading[None]:
+        """See Notation."""
+        if not (yield from stream.match(self.name_open.strip().rstrip('"'))):
+            return
+        yield from stream.match('"')
+        name = yield from stream.word(NAME, MOST_NAME)
+        if not name or not (yield from self._named(stream)):
+            return
+        if call.name(name):
+            yield from _Arguments(self, stream, call).read()
+
+    def _named(self, stream: TextStream) -> Reading[bool]:
+        """True behind a name that is whole."""
+        if not self.name_close.strip():
+            return bool((yield from stream.peek()))
+        yield from stream.match('"')
+        while (yield from stream.peek()) == " ":
+            yield from stream.space()
+            yield from stream.word(_ATTRIBUTES, MOST_NAME)  # an index
+        return (yield from stream.match(self.name_close.rpartition('"')[2].strip()))
+
+    def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
+        """See Notation."""
+        parts = [self.name_open, name, self.name_close.replace("{index}", "1")]
+        for key, value in arguments.items():
+            written = value if isinstance(value, str) else dumped(value)
+            close = self.key_close.format(type=self._type_of(value)) if self.typed else self.key_close
+            parts += [self.key_open, key, close, self.value_open, self.pad, written, self.pad, self.value_close]
+            parts.append(self.between)
+        return "".join([*parts, self.closing])
+
+    def _type_of(self, value: Any) -> str:
+        if self.typed == "string":
+            return "true" if isinstance(value, str) else "false"
+        names = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+        return names.get(type(value), "null")
+
+    def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
+        """See Notation."""
+        before, indexed, behind = self.name_close.partition("{index}")
+        head = lark.text(self.name_open + name + before) + (f" /[0-9]{{1,3}}/ {lark.text(behind)}" if indexed else "")
+        last = lark.text(self.closing)
+        return " ".join(part for part in (head, lark.pairs(schema, self._pair, ""), last) if part)
+
+    def _pair(self, key: str, schema: Mapping[str, Any], lark: Lark) -> str:
+        types = types_of({"properties": {"": schema}, **_shared(schema)}, "")
+        textual = "string" in types
+        close = self.key_close
+        if self.typed:
+            close = close.format(type=_TEXTUAL[self.typed != "string"] if textual else self._type_word(types))
+        opening = lark.text(close + self.value_open + self.pad)
+        ending = self.pad + self.value_close
+        choices = [value for value in schema.get("enum", ()) if isinstance(value, str)]
+        if textual and choices and types == TEXT:
+            value = f"({' | '.join(quoted(choice) for choice in choices)}) {lark.text(ending)}"
+        elif textual:
+            value = lark.up_to(ending)
+        else:
+            value = f"{lark.json(schema)} {lark.text(ending)}"
+        named = lark.text(self.key_open + key) if key else f"{lark.text(self.key_open)} {ANY_KEY}"
+        return " ".join(part for part in (named, opening, value, lark.text(self.between)) if part)
+
+    def _type_word(self, types: frozenset[str]) -> str:
+        return "false" if self.typed == "string" else min(types)
+
+
+def _shared(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+
+
+class _Arguments:
+    """The arguments of one call. A key that comes twice counts once."""
+
+    def __init__(self, notation: TaggedNotation, stream: TextStream, call: Calling) -> None:
+        self._notation, self._stream, self._call = notation, stream, call
+        self._keys: set[str] = set()
+        close, next_key = notation.value_close.strip(), notation.key_open.strip().rstrip('"')
+        over = tuple(text for text in (notation.closing.strip(), *call.ends) if text)
+        self._next = marks_of((next_key, *over))
+        pad = notation.pad
+        forgotten = tuple("\n" + text for text in (next_key, *over)) if pad else (next_key, *over)
+        self._ends: Marks = marks_of((pad + close, close, *forgotten))
+        self._over = {*over, *(pad + text for text in over)}
+        self._again = {next_key, pad + next_key}
+
+    def read(self) -> Reading[None]:
+        """Up to the end of the call, which is taken; other text between the tags is dropped."""
+        mark = yield from self._stream.until(self._next, _nowhere)
+        while mark in self._again:
+            mark = yield from self._argument()
+            if mark and mark not in self._over and mark not in self._again:
+                mark = yield from self._stream.until(self._next, _nowhere)
+        if mark:
+            self._call.argue("}" if self._keys else "{}")
+            if mark.strip() in self._call.ends:
+                self._stream.back(mark)
+
+    def _argument(self) -> Reading[str]:
+        """One key and its value; the mark that ended it."""
+        notation, stream = self._notation, self._stream
+        yield from stream.match('"')
+        key = (yield from stream.word(_KEY, MOST_NAME)).strip()
+        types = types_of(self._call.schema, key)
+        if notation.typed:
+            yield from stream.match('"')
+            types = self._said((yield from stream.word(_ATTRIBUTES, MOST_NAME)), types)
+            yield from stream.match(notation.key_close.rpartition('"')[2].strip())
+        else:
+            yield from stream.match('"')
+            yield from stream.match(notation.key_close.lstrip('"').strip())
+        if notation.value_open.strip():
+            yield from stream.space()
+            yield from stream.match(notation.value_open.strip())
+        yield from stream.match(notation.pad)
+        shown = bool(key) and key not in self._keys
+        if shown:
+            self._call.argue(f"{', ' if self._keys else '{'}{dumped(key)}: ")
+            self._keys.add(key)
+        return (yield from self._value(types, self._call if shown else None))
+
+    def _value(self, types: frozenset[str], call: Calling | None) -> Reading[str]:
+        parts: list[str] = []
+        if types != TEXT or call is None:
+            mark = yield from self._stream.until(self._ends, parts.append)
+            if mark and call is not None:
+                call.argue(as_json("".join(parts), types))
+            return mark
+        call.argue('"')
+        mark = yield from self._stream.until(self._ends, lambda text: call.argue(inner(text)))
+        if mark:
+            call.argue('"')
+        return mark
+
+    def _said(self, attributes: str, types: frozenset[str]) -> frozenset[str]:
+        """What the tag says of the type: a text, or JSON of whatever type."""
+        found = _TYPE.search(attributes)
+        if found is None:
+            return types
+        return TEXT if found[1] in _TEXTUAL else _JSON
+
+
+_KEY = re.compile(r"[^<>\"\n]*")
+_JSON = frozenset(("object", "array", "integer", "number", "boolean", "null"))
+
+
+def _nowhere(_text: str) -> None:
+    return
+
+

@@ -1,0 +1,154 @@
+"""What a chat template writes for known messages: turns with words that no template holds.
+
+Knows: templates as functions from messages to text.
+Must not know: formats, vocabularies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os.path import commonprefix
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from twostroke.types.errors import InvalidRequest
+
+ASK, TEXT, THOUGHT = "Qzask", "Qztext qzend", "Qzthought qzend"
+NAME, OTHER = "qz_first", "qz_second"
+IDS = ("Qz0Qz0Qz0", "Qz1Qz1Qz1")
+THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
+
+
+class Renders(Protocol):
+    """A chat template."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that a request may give values for."""
+
+    def written(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The text of the messages. Raises InvalidRequest where the template refuses them."""
+
+
+class TurnCase(Struct, frozen=True):
+    """An assistant's turn. calls: (name, arguments)."""
+
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    content: str = ""
+    thought: str = ""
+
+
+FIRST = TurnCase(((NAME, {"qz_key": "qzvalue"}),))
+CHECKS = (
+    FIRST,
+    TurnCase(((NAME, {"qz_key": "qzvalue"}),), TEXT),
+    TurnCase(
+        (
+            (NAME, {"qz_key": 'a "b" [c] {d}', "qz_number": 7}),
+            (OTHER, {"qz_flag": True, "qz_list": [1, "x", {"y": 2}]}),
+        )
+    ),
+    TurnCase(((NAME, {"qz_key": "one\ntwo </x> 'q'"}),)),
+    TurnCase(((OTHER, {}),)),
+)
+SCHEMAS: dict[str, Any] = {
+    NAME: {
+        "type": "object",
+        "properties": {"qz_key": {"type": "string"}, "qz_number": {"type": "integer"}},
+    },
+    OTHER: {
+        "type": "object",
+        "properties": {"qz_flag": {"type": "boolean"}, "qz_list": {"type": "array"}},
+    },
+}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "description": "qz about", "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
+
+
+class TemplateProbe:
+    """Renders of one template. A case that the template refuses gives None."""
+
+    def __init__(self, template: Renders) -> None:
+        self._template = template
+        self._turns: dict[int, str | None] = {}
+
+    @cached_property
+    def prompt(self) -> str:
+        """The prompt of a question, "" where even that is refused."""
+        return self._text([_user()], True) or ""
+
+    @cached_property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompts with thinking as it is, on and off."""
+        made = [self.prompt]
+        for name in ("enable_thinking", "thinking"):
+            if name in self._template.variables:
+                made += [self._text([_user()], True, variables={name: value}) or "" for value in (True, False)]
+        return tuple(made)
+
+    @cached_property
+    def offer(self) -> str:
+        """A prompt that offers tools."""
+        return self._text([_user()], True, tools=TOOLS) or ""
+
+    def turn(self, case: TurnCase) -> str | None:
+        """What the template writes for this turn behind the prompt, and up to the end of the text."""
+        if id(case) not in self._turns:
+            self._turns[id(case)] = self._turn(case)
+        return self._turns[id(case)]
+
+    def _turn(self, case: TurnCase) -> str | None:
+        message = self._message(case)
+        for given in (message, _with_text_arguments(message)):
+            full = self._text([_user(), given], False, tools=TOOLS if case.calls else None)
+            if full is not None:
+                start = self._text([_user()], True, tools=TOOLS if case.calls else None) or ""
+                return full[len(commonprefix([full, start])) :]
+        return None
+
+    def drops_thought(self, opening: str, closing: str) -> bool:
+        """True where the template takes a thought out of an earlier answer's text."""
+        said = f"{opening}{THOUGHT}{closing}{TEXT}"
+        text = self._text([_user(), {"role": "assistant", "content": said}, _user()], True)
+        return text is not None and TEXT in text and THOUGHT not in text
+
+    def _message(self, case: TurnCase) -> dict[str, Any]:
+        made: dict[str, Any] = {"role": "assistant", "content": case.content}
+        if case.thought:
+            made |= dict.fromkeys(THOUGHT_KEYS, case.thought)
+        if case.calls:
+            made["tool_calls"] = [
+                {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for call_id, (name, arguments) in zip(IDS, case.calls, strict=False)
+            ]
+        return made
+
+    def _text(self, messages: list[dict[str, Any]], opens: bool, **more: Any) -> str | None:
+        try:
+            return self._template.written(messages, add_generation_prompt=opens, **more)
+        except InvalidRequest:
+            return None
+
+
+def _user() -> dict[str, Any]:
+    return {"role": "user", "content": ASK}
+
+
+def _with_text_arguments(message: Mapping[str, Any]) -> dict[str, Any]:
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
+        for call in message.get("tool_calls", ())
+    ]
+    return {**message, "tool_calls": calls} if calls else dict(message)

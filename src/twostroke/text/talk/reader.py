@@ -1,0 +1,253 @@
+"""One assistant's turn as it streams: thoughts, text and calls told apart. One machine for every format.
+
+    reader = TurnReader(form, tools, prompt_end)    pieces = reader.feed(text) ... reader.finish()
+
+Pieces joined are a property of the text alone: how it is cut does not matter.
+
+Knows: formats, streams.
+Must not know: tokens, JSON shapes of any API, any one mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+from twostroke.text.talk.calling import Calling, Tools
+from twostroke.text.talk.format import CallForm, Format
+from twostroke.text.talk.message_turn import read_messages
+from twostroke.text.talk.pieces import CallBegan, Piece, Said, Thought
+from twostroke.text.talk.stream import Reading, TextStream, marks_of
+from twostroke.text.talk.trimmed import Trimmed
+
+_FENCES = ("```json", "```python", "```")
+
+
+class TurnReader:
+    """prompt_end: the end of the prompt's text, which may have opened a thought."""
+
+    def __init__(self, form: Format, tools: Tools, prompt_end: str = "") -> None:
+        self.form = form
+        self.tools = tools
+        self.stream = TextStream()
+        self.out: list[Piece] = []
+        self.thinking = False
+        self.text = Trimmed(lambda text: self.out.append(Said(text)))
+        self._num_calls = self._accepted = 0
+        self._front = True  # nothing but white space stands between here and a beginning
+        self._thought = self._unclosed = False
+        self._forms = form.calls if tools else ()
+        self._bare = [call for call in self._forms if call.bare]
+        self.starts = tuple({text for call in self._forms for text in call.starts})
+        self._run: Generator[None, None, None] | None = self._turn(prompt_end)
+        if form.messages is not None:
+            self._run = read_messages(self, form.messages, prompt_end)
+        self._advance()
+
+    @property
+    def plain(self) -> bool:
+        """True where all text is for the user, as it comes."""
+        return not (self.form.messages or self.form.wraps or self.form.thought or self._forms)
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take more text; what is sure now."""
+        self.stream.add(text)
+        self._advance()
+        return self._taken()
+
+    def finish(self) -> list[Piece]:
+        """What was held back; a call that broke off stays as far as it came."""
+        self.stream.ended = True
+        self._advance()
+        self.text.finish()
+        return self._taken()
+
+    def call(self) -> Calling:
+        """A call that begins here."""
+        return Calling(self._num_calls, self.tools, self.form.silent, self.out, self._called)
+
+    def count(self, call: Calling) -> None:
+        """The call has ended."""
+        self._num_calls += call.counts
+
+    def thinker(self) -> Trimmed:
+        """Where a thought's text goes; white space at its ends is left out."""
+        return Trimmed(lambda text: self.out.append(Thought(text)), trim=True)
+
+    def _called(self) -> None:
+        self.stream.forget()
+        self.text.drop()
+        self._unclosed = self._unclosed or self.thinking
+        self.thinking = False
+        self._accepted += 1
+
+    def _advance(self) -> None:
+        if self._run is not None:
+            try:
+                next(self._run)
+            except StopIteration:
+                self._run = None
+
+    def _taken(self) -> list[Piece]:
+        made = [piece for piece in self.out if isinstance(piece, CallBegan) or piece.text]
+        self.out.clear()
+        return made
+
+    def _turn(self, prompt_end: str) -> Reading[None]:
+        thought = self.form.thought
+        if thought is not None and thought.opened_by(prompt_end):
+            yield from self._think(again=True)
+        while True:
+            if self._front:
+                yield from self._at_front()
+            if self._front:
+                continue
+            mark = yield from self.stream.until(marks_of(self._marks()), self.text.say)
+            if not mark:
+                return
+            yield from self._marked(mark)
+
+    def _marks(self) -> tuple[str, ...]:
+        """What is looked for in an answer's text."""
+        thought = self.form.thought
+        marks = [*self.form.wraps, *self.starts]
+        if thought is not None:
+            if thought.anywhere:
+                marks.append(thought.opening)
+            if thought.anywhere or self._unclosed or not self._thought:
+                marks.append(thought.closing)
+        if self._accepted:
+            marks += [text for call in self._forms for text in (call.close, call.end)]
+        return tuple(mark.strip() for mark in marks)
+
+    def _marked(self, mark: str) -> Reading[None]:
+        thought = self.form.thought
+        if mark in self.starts:
+            self._front = yield from self.calls(mark, self.text.say)
+        elif thought is not None and thought.anywhere and mark == thought.opening.strip():
+            yield from self._think()
+        elif not self.text.begun:
+            self._front = True
+            self.text.drop()
+        elif mark in self.form.wraps or self._accepted:
+            self.text.drop()
+        else:
+            self.text.trim()
+
+    def _at_front(self) -> Reading[None]:
+        """At the beginning, behind a thought and behind calls: white space, a thought, calls that no mark tells."""
+        stream, thought = self.stream, self.form.thought
+        self._front = False
+        between = "".join(call.between.strip() for call in self._bare) if self._accepted else ""
+        stream.keep("")
+        yield from stream.space(between)
+        if thought is not None and (yield from stream.match(thought.opening.strip())):
+            stream.forget()
+            yield from self._think()
+        elif self._bare:
+            yield from self._bare_calls()
+        if stream.kept is not None:
+            self.text.say(stream.forget())
+
+    def _bare_calls(self) -> Reading[None]:
+        stream = self.stream
+        fenced = False
+        for fence in _FENCES:
+            if not fenced:
+                fenced = yield from stream.match(fence)
+        if fenced:
+            yield from stream.space()
+        listed = any(call.listed for call in self._bare) and (yield from stream.match("["))
+        yield from stream.space()
+        for call in self._bare:
+            if call.listed == listed and (yield from call.notation.fits(stream)):
+                before = self._accepted
+                yield from self._run_of(call, False, listed)
+                self._front = self._accepted > before
+                break
+        if self._front and fenced:
+            yield from stream.space()
+            yield from stream.match("```")
+
+    def _think(self, again: bool = False) -> Reading[None]:
+        """again: a model may write once more the mark with which the prompt ended."""
+        marks, stream = self.form.thought, self.stream
+        if marks is None:
+            return
+        self.text.drop()
+        self.thinking = self._thought = True
+        if again:
+            yield from stream.space()
+            yield from stream.match(marks.opening.strip())
+        thinker, closing = self.thinker(), marks.closing.strip()
+        ends = marks_of((closing, *self.starts))
+        while True:
+            mark = yield from stream.until(ends, thinker.say)
+            if not mark or mark == closing or (yield from self.calls(mark, thinker.say)):
+                break
+        self.thinking = False
+        self._front = True
+
+    def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
+        """Read the calls that this mark may begin; what is none goes to `refuse` as it was written."""
+        stream, before = self.stream, self._accepted
+        stream.keep(mark)
+        sections = [call for call in self._forms if mark == call.begin.strip()]
+        if not (sections and (yield from self._sections(sections))):
+            for call in self._forms:
+                if mark == call.notation.lead:
+                    stream.back(mark)
+                elif mark == call.open.strip():
+                    yield from stream.space()
+                if mark in (call.open.strip(), call.notation.lead) and (yield from call.notation.fits(stream)):
+                    yield from self._run_of(call, False, False)
+                    break
+        if stream.kept is not None:
+            refuse(stream.forget() or stream.take(len(mark)))
+        return self._accepted > before
+
+    def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
+        """Read a section that has begun, in the form that fits; False where none does."""
+        stream = self.stream
+        yield from stream.space()
+        listed = any(form.listed for form in forms) and (yield from stream.match("["))
+        yield from stream.space()
+        for form in forms:
+            opening = form.open.strip()
+            fits = (yield from stream.starts(opening)) if opening else (yield from form.notation.fits(stream))
+            if fits and (form.listed or not listed):
+                yield from stream.match(opening)
+                yield from self._run_of(form, True, listed)
+                return True
+        return False
+
+    def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
+        """Calls, one after the other. section, listed: their opening was read."""
+        stream = self.stream
+        while True:
+            yield from stream.space()
+            call = self.call()
+            call.ends = tuple(text for text in (form.close.strip(), form.end.strip()) if text)
+            yield from form.notation.read(stream, call)
+            if not call.begun:
+                return
+            self.count(call)
+            yield from stream.space()
+            yield from stream.match(form.close.strip())
+            if not (section or listed):
+                return
+            stream.keep("")
+            yield from stream.space(form.between.strip() + ",")
+            if listed and (yield from stream.match("]")):
+                listed = False
+                yield from stream.space()
+            over = section and form.end.strip() and (yield from stream.match(form.end.strip()))
+            if over or not (yield from self._again(form, section, listed)):
+                stream.forget()
+                return
+
+    def _again(self, form: CallForm, section: bool, listed: bool) -> Reading[bool]:
+        if not (section or listed):
+            return False
+        if form.open.strip():
+            return (yield from self.stream.match(form.open.strip()))
+        return (yield from form.notation.fits(self.stream))

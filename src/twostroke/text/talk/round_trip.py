@@ -1,0 +1,125 @@
+"""A format is believed once it reads back what the model's own template writes, however the text is cut.
+
+Knows: probes, the reader.
+Must not know: where a format came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
+from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, TemplateProbe, TurnCase
+from twostroke.text.talk.reader import TurnReader
+
+Same = Callable[[Format, str], bool]
+"""Whether a turn gives the same message in pieces."""
+
+
+class Checked(Struct, frozen=True):
+    """right: cases that came back. wrong: turns that did not. refused: how many cases the template does not write."""
+
+    right: int = 0
+    wrong: tuple[str, ...] = ()
+    refused: int = 0
+
+
+class ReadTurn(Struct, frozen=True):
+    """A turn as a client gets it. calls: (name, the arguments' JSON text, id)."""
+
+    content: str
+    thought: str
+    calls: tuple[tuple[str, str, str], ...]
+
+
+def read_turn(form: Format, texts: Iterable[str], tools: Tools, prompt_end: str = "") -> ReadTurn:
+    """The texts, one after the other, through a reader."""
+    reader = TurnReader(form, tools, prompt_end)
+    pieces = [piece for text in texts for piece in reader.feed(text)]
+    return message_of([*pieces, *reader.finish()])
+
+
+def message_of(pieces: Iterable[Piece]) -> ReadTurn:
+    """The message that the pieces make."""
+    content: list[str] = []
+    thought: list[str] = []
+    calls: list[tuple[str, str, str]] = []
+    for piece in joined(pieces):
+        if isinstance(piece, Said):
+            content.append(piece.text)
+        elif isinstance(piece, Thought):
+            thought.append(piece.text)
+        elif isinstance(piece, CallBegan):
+            calls.append((piece.name, "", piece.call_id))
+        elif isinstance(piece, CallArguments):
+            name, arguments, call_id = calls[-1]
+            calls[-1] = (name, arguments + piece.text, call_id)
+    return ReadTurn("".join(content), "".join(thought), tuple(calls))
+
+
+def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase = FIRST) -> bool | None:
+    """True where the format reads this case back; None where the template does not write it."""
+    turn = probe.turn(case)
+    if turn is None or not all(name in turn for name, _ in case.calls) or case.content not in turn:
+        return None
+    return _came_back(form, without_end(turn, ends), case)
+
+
+def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
+    """Every case, whole and in the pieces that `same` makes."""
+    right = refused = 0
+    wrong: list[str] = []
+    for case in CHECKS:
+        found = fits(form, probe, ends, case)
+        turn = without_end(probe.turn(case) or "", ends)
+        if found is None:
+            refused += 1
+        elif found and same(form, turn):
+            right += 1
+        else:
+            wrong.append(turn)
+    return Checked(right, tuple(wrong), refused)
+
+
+def without_end(turn: str, ends: Sequence[str]) -> str:
+    """The turn without the tokens that end it."""
+    while True:
+        bare = turn.rstrip()
+        end = next((end for end in ends if end and bare.endswith(end)), None)
+        if end is None:
+            return turn
+        turn = bare[: -len(end)]
+
+
+def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
+    read = read_turn(form, [turn], Tools(SCHEMAS))
+    calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
+    told = (read.content.strip(), read.thought)
+    # A plan before a call is a thought in some formats.
+    planned = bool(case.calls) and told == ("", case.content)
+    return calls == list(case.calls) and (told == (case.content, case.thought) or planned)
+
+
+def same_at_every_cut(form: Format, turn: str) -> bool:
+    """True where the turn gives one message, however it is cut."""
+    tools = Tools(SCHEMAS)
+    whole = read_turn(form, [turn], tools)
+    return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
+
+
+def same_in_characters(form: Format, turn: str) -> bool:
+    """True where the turn gives one message, whole and one character at a time."""
+    return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

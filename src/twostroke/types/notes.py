@@ -1,0 +1,54 @@
+"""What was changed in one request so that it could be answered, in words for whoever sent it.
+
+    notes = Notes()
+    notes.add("max_tokens 32000 was cut to the 1990 tokens of room")
+    notes.texts == ("max_tokens 32000 was cut to the 1990 tokens of room",)
+
+Knows: short texts.
+Must not know: who collects them, where they are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_NOTES = 16
+MAX_NOTE_CHARACTERS = 200
+MAX_NAME_CHARACTERS = 48
+_UNSAFE = re.compile(r"[^ -:<-~]")  # what is not printable ASCII, and the semicolon, which parts the notes
+_UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.:/-]")
+
+
+class Notes:
+    """Each text once, safe to write into a header, and few of them. For one thread."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        """Remember a change. Names that a client chose go through `named` first."""
+        text = _UNSAFE.sub("?", text[:MAX_NOTE_CHARACTERS])
+        if text in self._texts:
+            return
+        if len(self._texts) < MAX_NOTES:
+            self._texts[text] = None
+        else:
+            self._left_out += 1
+
+    def add_all(self, texts: Iterable[str]) -> None:
+        """`add` for each."""
+        for text in texts:
+            self.add(text)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them in the order of `add`."""
+        more = (f"and {self._left_out} more",) if self._left_out else ()
+        return (*self._texts, *more)
+
+
+def named(value: object) -> str:
+    """A name that a client chose, as a note or an error may hold it."""
+    return _UNSAFE_NAME.sub("?", str(value)[:MAX_NAME_CHARACTERS]) or "?"

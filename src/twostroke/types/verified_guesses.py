@@ -1,0 +1,49 @@
+"""How many guesses steps verified, and how many of their tokens were right: sums that only rise.
+
+Knows: plans and results.
+Must not know: how guesses are made, who reads the sums.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+
+class VerifiedGuesses(Struct, frozen=True):
+    """guesses: of one or more tokens each. tokens: in all of them. accepted: those that were right. by_place: the
+    accepted ones by their place in the guess."""
+
+    guesses: int = 0
+    tokens: int = 0
+    accepted: int = 0
+    by_place: tuple[int, ...] = ()
+
+    def plus(self, other: VerifiedGuesses) -> VerifiedGuesses:
+        """The sums of both."""
+        if not other.guesses:
+            return self
+        places = zip_longest(self.by_place, other.by_place, fillvalue=0)
+        return VerifiedGuesses(
+            self.guesses + other.guesses,
+            self.tokens + other.tokens,
+            self.accepted + other.accepted,
+            tuple(map(sum, places)),
+        )
+
+
+NO_GUESSES = VerifiedGuesses()
+
+
+def guesses_of(plan: Plan, result: StepResult) -> VerifiedGuesses:
+    """What one step verified."""
+    total = NO_GUESSES
+    for sequence in plan.sequences if plan.num_draft_tokens else ():
+        if tokens := len(sequence.draft_token_ids):
+            accepted = max(0, len(result.sampled.get(sequence.request.request_id, ())) - 1)
+            total = total.plus(VerifiedGuesses(1, tokens, accepted, (1,) * accepted))
+    return total

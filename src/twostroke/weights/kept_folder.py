@@ -1,0 +1,60 @@
+"""A folder that stands for a model's files in another form: made once and kept, or made for this process alone.
+
+Knows: how a folder is written next to its place and moved there whole.
+Must not know: what its files mean.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+Members = Mapping[str, str | Path]
+"""File name -> its text, or the file that a link leads to. A name may begin with one folder."""
+
+
+def make_folder(parent: Path | None, name: str, proof: str, members: Callable[[], Members]) -> Path:
+    """The folder `parent`/`name`, made of `members` where its file `proof` is not there yet.
+
+    Where parent is None or cannot be written (a full or read-only disk), the folder lasts as long as this process.
+    """
+    if parent is not None and (parent / name / proof).is_file():
+        return parent / name
+    made = members()
+    if parent is not None:
+        try:
+            return _kept(parent, name, proof, made)
+        except OSError:
+            pass  # the folder is small and quick to make
+    folder = Path(tempfile.mkdtemp(prefix="twostroke-folder-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _write(folder, made)
+    return folder
+
+
+def _write(folder: Path, members: Members) -> None:
+    for name, text in members.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        if isinstance(text, Path):
+            os.symlink(text, folder / name)
+        else:
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def _kept(parent: Path, name: str, proof: str, members: Members) -> Path:
+    """Written next to its place and moved there whole; of two processes one wins, and both have written the same."""
+    parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    try:
+        _write(made, members)
+        os.chmod(made, 0o755)
+        os.rename(made, parent / name)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        if not (parent / name / proof).is_file():
+            raise
+    return parent / name

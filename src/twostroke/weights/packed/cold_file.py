@@ -1,0 +1,100 @@
+"""A start whose packed file is not in memory: the file is read first, in order and in large pieces, and the caller is
+told how far.
+
+Without it the first step reads the file page by page, in the order of its kernels, and nobody is told why it takes
+seconds.
+
+Knows: files, what the system keeps of them in memory.
+Must not know: what is in a file, how progress is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import U8Array
+
+PIECE_BYTES = 8 << 20
+"""Read at a time."""
+
+AHEAD_PIECES = 8
+"""Pieces that the system is asked to fetch before they are read, so that the disk always has work."""
+
+LEAST_BYTES = 100_000_000
+"""Less than this is read in a moment, by whoever needs it first."""
+
+READING = "from the disk"
+"""What `progress` is told of every piece."""
+
+Progress = Callable[[int, int, str], None]
+"""(done_bytes, total_bytes, what)"""
+InMemory = Callable[[U8Array], NDArray[np.bool_]]
+"""(mapped bytes) -> for each page of them, whether it is in memory."""
+
+IN_MEMORY = 1
+"""The bit of mincore's answer."""
+
+
+def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
+    """See InMemory; all of them where the system cannot tell. `mapped` begins at a page. Asking fetches nothing."""
+    found = np.full(-(-mapped.size // mmap.PAGESIZE), IN_MEMORY, np.uint8)
+    call = _mincore()
+    if call is not None and call(mapped.ctypes.data, mapped.size, found.ctypes.data) != 0:
+        found[:] = IN_MEMORY
+    return (found & IN_MEMORY).astype(bool)
+
+
+@functools.cache
+def _mincore() -> Callable[[int, int, int], int] | None:
+    try:
+        call = ctypes.CDLL(None).mincore
+    except (AttributeError, OSError):
+        return None
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    call.restype = ctypes.c_int
+    return call
+
+
+def read_cold(
+    path: Path, mapped: U8Array, progress: Progress, probe: InMemory = in_memory, least_bytes: int = LEAST_BYTES
+) -> int:
+    """Read the pieces of which pages are not in memory, where they are `least_bytes` or more; returns their bytes.
+
+    mapped: all of the file. A file that cannot be read is no error here: who needs its bytes meets the same trouble and
+    names it.
+    """
+    size, pages = mapped.size, PIECE_BYTES // mmap.PAGESIZE
+    there = probe(mapped)
+    cold = [place * PIECE_BYTES for place in range(-(-size // PIECE_BYTES)) if not there[place * pages :][:pages].all()]
+    total_bytes = sum(min(PIECE_BYTES, size - offset) for offset in cold)
+    if total_bytes < least_bytes:
+        return 0
+    with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
+        _read(file.fileno(), cold, lambda done_bytes: progress(done_bytes, total_bytes, READING))
+    return total_bytes
+
+
+def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None]) -> None:
+    """tell: called with the bytes that were read so far. Raises OSError."""
+    buffer, done_bytes, asked = bytearray(PIECE_BYTES), 0, 0
+    for place, offset in enumerate(offsets):
+        for later in offsets[max(asked, place + 1) : place + 1 + AHEAD_PIECES]:
+            _fetch(descriptor, later)
+        asked = place + 1 + AHEAD_PIECES
+        done_bytes += os.preadv(descriptor, [buffer], offset)
+        tell(done_bytes)
+
+
+def _fetch(descriptor: int, offset: int) -> None:
+    """Have the system read a piece while the program goes on."""
+    if hasattr(os, "posix_fadvise"):  # not on macOS
+        os.posix_fadvise(descriptor, offset, PIECE_BYTES, os.POSIX_FADV_WILLNEED)

@@ -1,0 +1,83 @@
+"""What lies in a checkpoint or beside it and is not read, in words: nothing is left out silently.
+
+Knows: names of tensors and of files.
+Must not know: which model it is, how numbers are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from twostroke.program.model import Model
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.gguf.file_names import ENDING, beside
+from twostroke.weights.tensor_source import ORDER
+from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
+
+MOST_NAMED = 4
+NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
+"""Tables that are computed anew, and a product behind encoders that embeddings are made without."""
+PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
+"""Tensors that predict further tokens; so do layers after the last one."""
+_LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
+TIED_HEADS = frozenset(
+    ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
+)
+"""A head that a model leaves out is its embedding: a second copy of what is read."""
+
+
+def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
+    """Reports `unread_sentence` and `beside_sentence` where there are such."""
+    for sentence in (unread_sentence(model, checkpoint, guesses), beside_sentence(checkpoint)):
+        if sentence is not None:
+            report(sentence)
+
+
+def unread_sentence(model: Model, checkpoint: Checkpoint, guesses: bool = False) -> str | None:
+    """A sentence that names the tensors that no call of the program reads; None without any. guesses: what predicts
+    further tokens is read by the part of the engine that guesses.
+
+    Buffers that are computed anew, second copies of an embedding and tensors of other ranks are not mentioned.
+    """
+    wanted = {tensor.name for tensor in wanted_tensors(model)}
+    twice = tuple(begin for begin, _ in model.copies)
+    left = sorted(with_prefix(checkpoint, model).names - wanted)
+    names = [name for name in left if not (_is_expected(name) or name.startswith(twice))]
+    names = [name for name in names if not (guesses and _predicts(name, model))]
+    if not names or model.part:
+        return None
+    groups = Counter(_group(name, model) for name in names)
+    shown = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in list(groups.items())[:MOST_NAMED])
+    more = f" and {len(groups) - MOST_NAMED} more kinds" if len(groups) > MOST_NAMED else ""
+    return f"Tensors of the checkpoint that {model.architecture} does not read here: {len(names)}: {shown}{more}."
+
+
+def beside_sentence(checkpoint: Checkpoint) -> str | None:
+    """A sentence that names projectors and calibration data next to a GGUF file; None without any."""
+    if not checkpoint.is_gguf:
+        return None
+    folder = next(iter(checkpoint.shards.values())).path.parent
+    try:
+        names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() == ENDING)
+    except OSError:
+        return None
+    found = [f"{name} ({beside(name)})" for name in names if beside(name)]
+    return f"Next to the model, and not read: {', '.join(found[:MOST_NAMED])}." if found else None
+
+
+def _group(name: str, model: Model) -> str:
+    """The beginning that the model leaves out, for a name under one."""
+    begins = [entry for entry in model.ignored if entry.endswith(".") and name.startswith(entry)]
+    return f"{max(begins, key=len)}*" if begins else name
+
+
+def _is_expected(name: str) -> bool:
+    known = HARMLESS.fullmatch(name) or NO_NEWS.fullmatch(name)
+    return bool(known) or name.endswith(ORDER) or name in TIED_HEADS
+
+
+def _predicts(name: str, model: Model) -> bool:
+    layer = _LAYER.fullmatch(name)
+    return bool(PREDICTION.fullmatch(name)) or (layer is not None and int(layer[1]) >= model.num_layers)

@@ -1,0 +1,59 @@
+"""/metrics of a front: preemptions and guesses are sums over its replicas, and do not fall when one leaves."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cluster.test_pages_travel import OPTIONS, served
+from tests.serve.harness import Live, serving, wait_until
+from twostroke.server.build_front import build_front
+
+SMALL = {**OPTIONS, "speculate": "ngram", "kv_memory": "1500kB", "context": "512"}
+PROMPTS = [f"{number} one two three four " * 10 for number in range(12)]
+"""Prompts that begin alike would go to one replica."""
+
+
+def figures(front: Live) -> dict[str, float]:
+    families = text_string_to_metric_families(front.get("/metrics").body.decode())
+    return {
+        sample.name + "".join(f"{{{each}}}" for each in sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(served("both", SMALL, name)) for name in ("one", "two")]
+        addresses = [address for _, address in replicas]
+        front = stack.enter_context(build_front("spark", {}, addresses, "s", lambda text: None))
+        live = stack.enter_context(serving(front.parts))
+        fleet = front.parts.engine._stepper.fleet
+        wait_until(lambda: len(fleet.members) == 2, "both replicas")
+        asked = {"model": "spark", "prompt": PROMPTS, "max_tokens": 150, "ignore_eos": True, "n": 2}
+        assert live.post("/v1/completions", asked).status == 200
+        loads = [built.replica._core.load() for built, _ in replicas]
+        guesses = [load.guesses for load in loads]
+        assert sum(load.preemptions for load in loads) > 0
+        assert sum(each.accepted for each in guesses) > 0
+
+        def agrees() -> bool:
+            """What a replica counts comes a little later than its tokens."""
+            now = figures(live)
+            return (
+                now["twostroke_preemptions_total"] == sum(load.preemptions for load in loads)
+                and now["twostroke_drafts_total"] == sum(each.guesses for each in guesses)
+                and now["twostroke_draft_tokens_total"] == sum(each.tokens for each in guesses)
+                and now["twostroke_accepted_draft_tokens_total"] == sum(each.accepted for each in guesses)
+            )
+
+        wait_until(agrees, "the sums")
+        before = figures(live)
+        places = [name for name in before if name.startswith("twostroke_accepted_draft_tokens_per_pos_total")]
+        assert sum(before[name] for name in places) == sum(each.accepted for each in guesses)
+        replicas[0][0].replica.stop()
+        wait_until(lambda: len(fleet.members) == 1, "one replica left")
+        after = figures(live)
+        assert all(after[name] >= before[name] for name in before if name.endswith("_total"))

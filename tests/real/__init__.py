@@ -1,0 +1,1 @@
+"""Published weights: what random ones and spark cannot show."""

@@ -1,0 +1,35 @@
+"""Fixtures with published weights. A test that asks for what is not here is skipped; the run's last lines say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.real.packages import GEMMA, MARK, MINILM, SMOL, NotHere, Published, file_of
+
+
+def had(model: Published) -> Path:
+    """Its checked file, or the end of the test."""
+    try:
+        return file_of(model)
+    except NotHere as error:
+        pytest.skip(f"{MARK}{error}")
+
+
+@pytest.fixture(scope="session")
+def smol_file() -> Path:
+    """SmolLM2-135M-Instruct as GGUF (Q4_1)."""
+    return had(SMOL)
+
+
+@pytest.fixture(scope="session")
+def gemma_file() -> Path:
+    """Gemma 3 270M as GGUF (Q4_K_M)."""
+    return had(GEMMA)
+
+
+@pytest.fixture(scope="session")
+def minilm_folder() -> Path:
+    """all-MiniLM-L6-v2 as a folder."""
+    return had(MINILM).parent

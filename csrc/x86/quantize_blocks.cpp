@@ -2,6 +2,7 @@
 // Knows: the rounding rule, how block_group reads a block. Must not know: which rows, threads.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/quantize_steps.h"
+#include "twostroke/rotate.h"
 #include "twostroke/vnni.h"
 
 namespace twostroke {
@@ -79,11 +80,8 @@ struct Step {
 };
 #endif
 
-}  // namespace
-
 // 64 columns of all rows before the next 64: stores follow each other in memory.
-void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to) {
-  const Source from(x, x_stride, rows, columns);
+void quantize_source(const Source& from, int64_t rows, int64_t columns, QuantizedRow to) {
   __m512 inverses[kRowBlock];
   __mmask16 on[kRowBlock];
   __m512i totals[kRowBlock];
@@ -105,6 +103,21 @@ void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t colu
     step.end(rows, to.q);
   }
   for (int64_t r = 0; r < rows; ++r) to.corrections[r] = -128 * _mm512_reduce_add_epi32(totals[r]);
+}
+
+// Rows are rotated one after the other, then rounded as they would be without.
+void quantize_rotated(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to) {
+  alignas(64) float rotated[kRowBlock * kMaxGroup];
+  const int64_t padded = round_up(columns, kStep);
+  for (int64_t r = 0; r < rows; ++r) rotate_columns(x + r * x_stride, columns, rotated + r * padded);
+  quantize_source(Source(rotated, padded, rows, padded), rows, padded, to);
+}
+
+}  // namespace
+
+void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, int64_t rotated, QuantizedRow to) {
+  if (rotated != 0) return quantize_rotated(x, x_stride, rows, columns, to);
+  quantize_source(Source(x, x_stride, rows, columns), rows, columns, to);
 }
 
 }  // namespace twostroke

@@ -17,7 +17,7 @@ from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.env import Machine
 from twostroke.options import ADAPTER_OPTIONS, BY_NAME, Option
 from twostroke.program.model import Model
-from twostroke.quant.formats import STORED, usual_kv_format
+from twostroke.quant.formats import usual_kv_format, usual_weights
 from twostroke.scheduler.limits.gap_limiter import GapRule
 from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
@@ -208,11 +208,8 @@ def _usual_step(spec: Model, context: int, promised: bool) -> tuple[int, str]:
 
 
 def _usual_weights(spec: Model) -> tuple[str, str]:
-    if any(weight.stored for weight in spec.program.weights):
-        return STORED, "as the file has them"
-    if spec.dtype == "float32":
-        return "f32", "the checkpoint is float32"
-    return "int8", f"default for a {spec.dtype} checkpoint on a CPU"
+    stored = any(weight.stored for weight in spec.program.weights)
+    return usual_weights(stored, spec.dtype, spec.task is Task.GENERATE)
 
 
 def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) -> tuple[str, str]:

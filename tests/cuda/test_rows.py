@@ -25,6 +25,9 @@ def test_rows(cpu: CpuOps, gpu: CudaDevice, width: int) -> None:
     same_bits(cpu, gpu, "gaussian_cut", (x, 1.2))
     same_bits(cpu, gpu, "match_rms", (x, like, 1e-5))
     same_bits(cpu, gpu, "round_rows", (np.zeros_like(x), unusual(x)), tolerance=None)
+    heads = unusual(x).reshape(7, 1, width)
+    for inverse in (0, 1):
+        same_bits(cpu, gpu, "rotate_heads", (np.zeros_like(heads), heads, inverse), tolerance=None)
     same_bits(cpu, gpu, "scale_columns", (x, numbers(width, seed=2)))
     same_bits(cpu, gpu, "scale_columns", (x, numbers(1, seed=3)))
     same_bits(cpu, gpu, "xielu", (3 * x, np.array([0.3, -0.2, 0.5, -1e-6], np.float32)))

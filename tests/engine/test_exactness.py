@@ -350,7 +350,7 @@ def test_a_grammar_survives_preemption(load, pools):
     loaded = load("llama3-grouped", "int8")
     params = SamplingParams(temperature=1.5, logprobs=2, grammar=Grammar.regex("[a-z]{60}(cab)*"))
     requests = [Request(str(i), str(i), (*range(20, 60), i), params, i, 70, frozenset({END_ID}), 0.0) for i in range(4)]
-    engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 16, SchedulerLimits(64, 4, 0))
+    engine = core(loaded, KVKind.BF16, pools[levels()[-1], 2], 12, SchedulerLimits(64, 4, 0))
     found, preemptions = drive(engine, [(3 * i, request) for i, request in enumerate(requests)], 199)
     assert preemptions > 0
     letters = Letters()

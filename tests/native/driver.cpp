@@ -48,15 +48,15 @@ static void weights(ts_context* context, int32_t kind, int32_t group) {
   float *source = draws(rows * columns), *x = draws(tokens * columns), *out = draws(tokens * rows), *bias = draws(rows);
   void* data = aligned(128 * columns * 4);
   uint16_t* scales = group ? (uint16_t*)aligned((size_t)(128 * ((columns + group - 1) / group) * 2)) : NULL;
-  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
-  ts_weight weight = {kind, group, rows, columns, data, scales, bias, 0};
+  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
+  ts_weight weight = {kind, group, rows, columns, data, scales, bias, 0, 0};
   must(ts_linear(context, &weight, x, columns, tokens, out, rows), "linear");
   must(ts_linear_add(context, &weight, x, columns, tokens, out, rows), "linear_add");
   say(out, tokens * rows);
   must(ts_linear_silu(context, &weight, x, columns, tokens, out, rows / 2), "linear_silu");
   say(out, tokens * rows / 2);
   if (group != 0) {  // as much of the same bytes as make a matrix for the way down
-    const ts_weight down = {kind, group, 64, rows / 2, data, scales, NULL, 0};
+    const ts_weight down = {kind, group, 64, rows / 2, data, scales, NULL, 0, 0};
     float* middle = draws(tokens * rows / 2);
     must(ts_feed_forward(context, &weight, &down, x, columns, tokens, middle, rows / 2, out, 64), "feed_forward");
     say(out, tokens * 64);
@@ -72,8 +72,8 @@ static void streamed(ts_context* context, int32_t kind, int32_t group) {
   float *source = draws(rows * columns), *x = draws(columns), *out = draws(rows);
   void* data = aligned(rows * columns);
   uint16_t* scales = (uint16_t*)aligned((size_t)(rows * ((columns + group - 1) / group) * 2));
-  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
-  ts_weight weight = {kind, group, rows, columns, data, scales, NULL, 0};
+  must(ts_pack(context, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
+  ts_weight weight = {kind, group, rows, columns, data, scales, NULL, 0, 0};
   must(ts_linear(context, &weight, x, columns, 1, out, rows), "linear");
   say(out, rows);
 }

@@ -69,7 +69,7 @@ static void feed_forward(ts_context* three, const char* name, const ts_weight* w
   int64_t rows = padded * ((w->rows + 63) / 64 * 64) / way / 64 * 64;
   if (rows > 64) rows = 64;
   if (rows == 0 || w->group > padded || w->group > way) return;
-  const ts_weight down = {w->kind, w->group, rows, half, w->data, w->scales, NULL, 0};
+  const ts_weight down = {w->kind, w->group, rows, half, w->data, w->scales, NULL, 0, 0};
   float *middle = (float*)room(kRows * half * 4), *out = draws(kRows * rows);
   must(ts_feed_forward(three, w, &down, x, w->columns, kRows, middle, half, out, rows), name);
   say(name, out, kRows * rows * 4);
@@ -91,10 +91,10 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
     for (int64_t i = 0; i < panels * groups * 64; ++i) scales[i] = (uint16_t)(0x3C00 + (draw_bits() >> 30) * 0x80);
   } else {
     float* source = draws(rows * columns);
-    must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+    must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
     free(source);
   }
-  const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL, 0};
+  const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL, 0, 0};
   const int how = snprintf(name, sizeof name, "kind%d groups%d group%d rows%d columns%d ", (int)kind, (int)groups, (int)group, (int)rows, (int)columns);
   snprintf(name + how, sizeof name - how, "linear");
   multiply(three, one, name, ts_linear, &w, x, rows);
@@ -131,8 +131,8 @@ static void strange(ts_context* three) {
   float *x = draws(7), *gated = (float*)room(7 * 64 * 4), *ones = (float*)room(128 * 4), *data = (float*)room(128 * 4);
   for (int i = 0; i < 128; ++i) ones[i] = 1.0f;
   for (int i = 0; i < 7; ++i) x[i] = values[i];
-  must(ts_pack(three, ones, 0, 1, 0, 128, TS_W_F32, 0, 128, 1, data, NULL), "pack");
-  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL, 0};
+  must(ts_pack(three, ones, 0, 1, 0, 128, TS_W_F32, 0, 128, 1, data, NULL, 0), "pack");
+  const ts_weight w = {TS_W_F32, 0, 128, 1, data, NULL, NULL, 0, 0};
   must(ts_linear_silu(three, &w, x, 1, 7, gated, 64), "silu");
   say("nan silu", gated, 7 * 64 * 4);
 }
@@ -146,8 +146,8 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   for (int64_t i = 0; i < columns; ++i) x[(kRows - 1) * columns + i] = i == 0 ? 127.0f : (float)(i % 250) / 2;  // halves to round
   uint8_t* data = (uint8_t*)room(rows * columns);
   uint16_t* scales = (uint16_t*)room(rows * 2);
-  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
-  const ts_weight w = {kind, group, rows, columns, data, scales, NULL, 0};
+  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
+  const ts_weight w = {kind, group, rows, columns, data, scales, NULL, 0, 0};
   char name[64];
   snprintf(name, sizeof name, "kind%d groups1 extreme %.0f %.0f linear", (int)kind, weight, activation);
   multiply(three, one, name, ts_linear, &w, x, rows);
@@ -172,7 +172,7 @@ static void packing(ts_context* three, int32_t kind, int32_t group) {
   const int64_t groups = group > 0 ? (256 + group - 1) / group : 0;
   uint8_t* data = (uint8_t*)room(192 * 256 * 4);
   uint16_t* scales = (uint16_t*)room(192 * (groups + 1) * 2);
-  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales), "pack");
+  must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
   char name[64];
   snprintf(name, sizeof name, "kind%d group%d pack data", (int)kind, (int)group);
   say(name, data, 192 * 256 * 4);

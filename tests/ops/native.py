@@ -23,14 +23,20 @@ from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 LEVELS = levels()
 INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
-FORMATS = [F32, BF16, *INTEGER_FORMATS]
+ROTATED_FORMATS = [
+    WeightFormat(WeightKind.INT8, 256, 64),
+    WeightFormat(WeightKind.INT4, 256, 64),
+    WeightFormat(WeightKind.INT8, 64, 64),
+]
+FORMATS = [F32, BF16, *INTEGER_FORMATS, *ROTATED_FORMATS]
 OUT_FEATURES = (1, 63, 64, 65, 200)
 IN_FEATURES = (1, 31, 64, 127, 300, 600)
 
 
 def format_id(weight_format: WeightFormat) -> str:
     """A short name for a test id."""
-    return weight_format.kind.name.lower() + (str(weight_format.group) if weight_format.group else "")
+    group = str(weight_format.group) if weight_format.group else ""
+    return weight_format.kind.name.lower() + group + (f"r{weight_format.rotated}" if weight_format.rotated else "")
 
 
 class Answers:

@@ -16,14 +16,15 @@ from tests.native import tiles
 from tests.ops import native
 from tests.ops import test_attention_native as attention
 from tests.ops import test_linear_native as linear
-from tests.ops.native import INTEGER_FORMATS, format_id, random_rows, random_weight
+from tests.ops.native import INTEGER_FORMATS, ROTATED_FORMATS, format_id, random_rows, random_weight
 from twostroke.backends.cpu import CpuOps
 from twostroke.program.values import ALL_AHEAD
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 
 SHAPES = ((1, 1), (2, 3))
-LINEAR = [weight_format for weight_format in INTEGER_FORMATS if weight_format.group != 128]
-integer_formats = pytest.mark.parametrize("weight_format", LINEAR, ids=format_id)
+PLAIN = [weight_format for weight_format in INTEGER_FORMATS if weight_format.group != 128]
+plain_formats = pytest.mark.parametrize("weight_format", PLAIN, ids=format_id)
+integer_formats = pytest.mark.parametrize("weight_format", [*PLAIN, *ROTATED_FORMATS], ids=format_id)
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +103,13 @@ def test_every_number_of_rows(weight_format: WeightFormat, one_thread: CpuOps, o
     linear.test_every_number_of_rows(300, weight_format, one_thread, ops)
 
 
-@integer_formats
+@plain_formats
 @pytest.mark.parametrize(("sign", "end"), itertools.product((1, -1), (0, 1)))
 def test_extreme_integers_are_exact(weight_format: WeightFormat, sign: int, end: int, one_thread: CpuOps) -> None:
     linear.test_extreme_integers_are_exact(weight_format, sign, end, 40, one_thread)
 
 
-@integer_formats
+@plain_formats
 @pytest.mark.parametrize("rows", [17, 50])
 def test_every_weight_value_is_multiplied_exactly(weight_format: WeightFormat, rows: int, one_thread: CpuOps) -> None:
     linear.test_every_weight_value_is_multiplied_exactly(weight_format, rows, one_thread)

@@ -35,9 +35,9 @@ def test_two_ranks_send_what_can_be_counted_by_hand() -> None:
     assert [part.name for part in found.parts] == ["rank 0", "rank 1"]
     hidden, inner, layers, vocab = 256, 512, 4, 1024
     for part in found.parts:
-        # Half of attended, o and down, in float32, to one other rank; of activated codes and a scale: whole groups.
-        assert (hidden // 2) % INT8.group and inner // 2 == INT8.group
-        assert part.row_bytes == layers * (4 * (3 * hidden // 2) + inner // 2 + 4)
+        # Half of attended, o, activated and down to one other rank, in float32: codes of rotated columns do not travel.
+        assert INT8.rotated
+        assert part.row_bytes == layers * 4 * (3 * hidden // 2 + inner // 2)
         assert part.logit_row_bytes == 4 * vocab // 2
         assert part.meetings == 4 * layers + 1
         assert part.kv_bytes_per_token == layers * 2 * 1 * 64 * 2  # one of two K and V heads

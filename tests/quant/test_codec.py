@@ -122,7 +122,7 @@ def test_representable_values_come_back_exactly() -> None:
     steps = np.tile(np.arange(-8, 8, dtype=np.float32), (3, 4)) * np.float32(15 / 64)
     np.testing.assert_array_equal(unpack(pack_weight(steps, WeightFormat(WeightKind.INT4, 64))), steps)
     bytes_ = np.tile(np.arange(-127, 129, 1, dtype=np.float32).clip(-127, 127), (3, 1)) * np.float32(0.5)
-    np.testing.assert_array_equal(unpack(pack_weight(bytes_, INT8)), bytes_)
+    np.testing.assert_array_equal(unpack(pack_weight(bytes_, WeightFormat(WeightKind.INT8, 256))), bytes_)
 
 
 @pytest.mark.parametrize("weight_format", [F32, BF16, *INTEGER_FORMATS], ids=str)

@@ -96,7 +96,7 @@ def test_row_ranges_make_the_whole(weight_format: WeightFormat, level: str) -> N
     library = load_library(level)
     context = library.ts_context_create(2)
     scales_at = None if scales is None else scales.ctypes.data
-    shape = (int(weight_format.kind), weight_format.group, 200, 96, data.ctypes.data, scales_at)
+    shape = (int(weight_format.kind), weight_format.group, 200, 96, data.ctypes.data, scales_at, weight_format.rotated)
     for first, count in ((128, 72), (0, 64), (64, 64)):
         source = np.ascontiguousarray(values[first : first + count])
         assert library.ts_pack(context, source.ctypes.data, 0, 96, first, count, *shape) == 0
@@ -112,6 +112,6 @@ def test_a_short_stride_is_refused() -> None:
     library = load_library("generic")
     context = library.ts_context_create(1)
     values, data = np.zeros((64, 8), np.float32), np.zeros(64 * 8 * 4, np.uint8)
-    arguments = (0, 7, 0, 64, int(F32.kind), 0, 64, 8, data.ctypes.data, None)
+    arguments = (0, 7, 0, 64, int(F32.kind), 0, 64, 8, data.ctypes.data, None, 0)
     assert library.ts_pack(context, values.ctypes.data, *arguments) == -1
     library.ts_context_destroy(context)

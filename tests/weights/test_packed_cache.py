@@ -105,6 +105,7 @@ def test_a_new_layout_does_not_read_old_files(model, cache, monkeypatch):
     monkeypatch.setattr(packed_cache, "LAYOUT", "next")
     new = Start(model, cache)
     assert new.entry.path != old.path and new.packed_bytes > 0
+    assert len(new.warnings) == 1 and str(old.path) in new.warnings[0] and "packed anew" in new.warnings[0]
     shutil.copy(old.path, new.entry.path)
     again = Start(model, cache)
     assert again.packed_bytes > 0 and "made anew" in again.warnings[0]

@@ -117,6 +117,8 @@ def _rows() -> Iterator[OpCase]:
         yield OpCase("gaussian_cut", f"{width}", (x.copy(), 1.2))
         yield OpCase("match_rms", f"{width}", (x.copy(), like, 1e-5))
         yield OpCase("round_rows", f"{width}", (np.zeros_like(x), x))
+        heads = x.reshape(len(x), 1, -1)
+        yield OpCase("rotate_heads", f"{width}", (np.zeros_like(heads), heads, 1))
         yield OpCase("scale_columns", f"{width}", (x.copy(), numbers(width, seed=2)))
         yield OpCase("xielu", f"{width}", (3 * x, np.array([0.3, -0.2, 0.5, -1e-6], np.float32)))
         base, read, weights = numbers(5, 4, width), numbers(5, 3, width, seed=1), numbers(5, 12, seed=2)

@@ -147,6 +147,13 @@ int32_t launch(ts_context& device, const ts_gaussian_cut_args& a) {
   return start(device, kKernel_gaussian_cut, a.out.rows, row_threads(args.columns), &args);
 }
 
+int32_t launch(ts_context& device, const ts_rotate_heads_args& a) {
+  if (!same_shape(a.out, a.x) || a.out.dim > kMostRotatedDims) return TS_BAD_SHAPE;
+  const NormArgs args = {a.out.data, a.x.data,  nullptr,     nullptr, a.out.stride, a.x.stride, a.out.rows, a.out.heads, a.out.dim,
+                         0.0f,       a.inverse};
+  return start(device, kKernel_rotate_heads, a.out.rows * a.out.heads, kThreads, &args);
+}
+
 int32_t launch(ts_context& device, const ts_round_rows_args& a) {
   if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
   const NormArgs args = {a.out.data, a.x.data, nullptr, nullptr, a.out.stride, a.x.stride, a.out.rows, 1, width_of(a.out), 0.0f};
@@ -178,7 +185,7 @@ int32_t launch(ts_context& device, const ts_embed_args& a) {
   if (!in_range(a.token_ids, w.rows)) return TS_BAD_INDEX;
   const int64_t padded = padded_columns(w.kind, w.columns);
   const EmbedArgs args = {a.out.data,   static_cast<const uint8_t*>(w.data), w.scales, ids,    a.out.stride,         w.columns, padded,
-                          panel_bytes(w.kind, padded), 0,  w.kind,   w.group, stored_layout(w.kind)};
+                          panel_bytes(w.kind, padded), 0,  w.kind,   w.group, stored_layout(w.kind), w.rotated};
   return start_fours(device, kKernel_embed, a.out.rows, w.columns, args);
 }
 

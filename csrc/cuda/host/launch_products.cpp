@@ -38,6 +38,7 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   args.columns = w.columns;
   args.padded = rounded.padded;
   args.group = w.group;
+  args.rotated = w.rotated;
   args.groups = rounded.groups;
   args.panels = divide_up(w.rows, kPanel);
   args.panel_bytes = panel_bytes(w.kind, rounded.padded);
@@ -125,6 +126,7 @@ int32_t start_quantize(ts_context& device, const ts_weight& w, const Rounded& ro
   quantize.columns = w.columns;
   quantize.padded = rounded.padded;
   quantize.group = w.group;
+  quantize.rotated = w.rotated;
   quantize.groups = rounded.groups;
   quantize.parts = divide_up(rounded.groups, groups_at_once(w.group) * (kQuantizeThreads / kWarp));
   args.q = quantize.q;

@@ -68,6 +68,7 @@ RoundArgs round_args(const ts_weight& w, uint64_t scratch, const TileRoom& room,
   args.columns = w.columns;
   args.padded = room.padded;
   args.group = w.group;
+  args.rotated = w.rotated;
   args.groups = room.groups;
   args.added = w.group <= kSmallGroup ? kSmallBits : 0;
   if (!is_stored_kind(w.kind)) return args;

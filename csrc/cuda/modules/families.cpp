@@ -15,6 +15,7 @@
 #include "../kernels/rows/gaussian_cut.cpp"
 #include "../kernels/rows/match_rms.cpp"
 #include "../kernels/rows/mix_streams.cpp"
+#include "../kernels/rows/rotate_heads.cpp"
 #include "../kernels/rows/round_rows.cpp"
 #include "../kernels/rows/scale_columns.cpp"
 #include "../kernels/rows/stream_shares.cpp"

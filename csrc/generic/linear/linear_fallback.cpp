@@ -50,7 +50,7 @@ StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
 #if !defined(TS_LEVEL_AVX512)
 void blocks_begin() {}
 void blocks_end() {}
-void quantize_block(const float*, int64_t, int64_t, int64_t, QuantizedRow) {}  // never: kBlockedRows
+void quantize_block(const float*, int64_t, int64_t, int64_t, int64_t, QuantizedRow) {}  // never: kBlockedRows
 #endif
 #if defined(TS_LEVEL_AMX) || !defined(TS_LEVEL_AVX512)
 TileKernel several_rows_kernel(int32_t, int64_t) { return nullptr; }

@@ -2,6 +2,7 @@
 // Knows: the rounding rule. Must not know: weights, threads.
 #include "twostroke/linear.h"
 #include "twostroke/quantize_steps.h"
+#include "twostroke/rotate.h"
 
 namespace twostroke {
 namespace {
@@ -134,11 +135,15 @@ void unround_group(const int8_t* q, float amax, int64_t columns, float* x) {
   }
 }
 
-void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to) {
+void quantize_row(const float* x, int64_t columns, Rounding8 how, QuantizedRow to) {
+  const int64_t group = how.group;
   if (group == kFineColumns) return quantize_fine_row(x, columns, to);
   int32_t unasked[kMaxGroup / kSubgroup];
+  alignas(64) float rotated[kMaxGroup];
   for (int64_t begin = 0; begin < columns; begin += group) {
-    const Steps steps(x + begin, columns - begin < group ? columns - begin : group);
+    const int64_t width = columns - begin < group ? columns - begin : group;
+    if (how.rotated != 0) rotate_columns(x + begin, width, rotated);
+    const Steps steps = how.rotated != 0 ? Steps(rotated, round_up(width, kStep)) : Steps(x + begin, width);
     const float amax = largest_magnitude(steps);
     const int64_t subgroups = steps.all() * kStep / kSubgroup;
     int32_t* sub_corrections = to.sub_corrections == nullptr ? unasked : to.sub_corrections;

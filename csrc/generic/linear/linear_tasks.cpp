@@ -13,7 +13,7 @@ int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / pa
 
 void quantize_one(const Job& job, int64_t row) {
   const int64_t first = job.first_group * job.w.group, left = job.w.columns - first, most = job.slice_groups * job.w.group;
-  quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, activation_columns(job.w), quantized_row(job.xq, row));
+  quantize_row(job.x + row * job.x_stride + first, left < most ? left : most, rounding_for(job.w), quantized_row(job.xq, row));
 }
 
 void quantize_task(void* arg, int64_t row, int32_t) { quantize_one(*static_cast<const Job*>(arg), row); }
@@ -25,7 +25,7 @@ void quantize_block_task(void* arg, int64_t index, int32_t) {
   const int64_t rows = job.tokens - row < kRowBlock ? job.tokens - row : kRowBlock;
   const int64_t first = (job.first_group + group) * job.w.group, left = job.w.columns - first;
   const int64_t columns = left < job.w.group ? left : job.w.group;
-  quantize_block(job.x + row * job.x_stride + first, job.x_stride, rows, columns, quantized_group(job.xq, row, group));
+  quantize_block(job.x + row * job.x_stride + first, job.x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
 }
 
 // Rows in tiles of nearly equal height: calls tile(first row, rows).

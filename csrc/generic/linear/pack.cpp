@@ -2,6 +2,7 @@
 // Knows: packed layouts, the rounding rules of codec.py. Must not know: files, kernels.
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
+#include "twostroke/rotate.h"
 
 namespace twostroke {
 namespace {
@@ -15,7 +16,7 @@ struct PackJob {
   int32_t source_kind;
   int64_t source_stride, first_row, count, columns, padded;
   int32_t kind;
-  int64_t group;
+  int64_t group, rotated;
   uint8_t* data;
   uint16_t* scales;
   float* blocks;        // a (group, 64) block for each thread
@@ -44,6 +45,12 @@ bool load_block(const PackJob& job, int64_t row, int64_t first, int64_t width, f
     }
   }
   return largest < kLimitBits;
+}
+
+// Each 64 columns of block (width, 64), by H / 64.
+void rotate_block(float* block, int64_t width) {
+  for (int64_t k = 0; k < width; k += kRotatedColumns) rotate_lanes(block + k * kPanel, kPanel);
+  for (int64_t i = 0; i < width * kPanel; ++i) block[i] *= 1.0f / kRotatedColumns;
 }
 
 uint16_t f32_to_bf16(float value) {
@@ -235,6 +242,7 @@ void pack_task(void* arg, int64_t index, int32_t thread) {
   for (int64_t first = 0; first < job.padded; first += width) {
     const int64_t columns = job.padded - first < width ? job.padded - first : width;
     if (!load_block(job, index * kPanel, first, columns, block)) job.refused[thread] = 1;
+    if (job.rotated != 0) rotate_block(block, columns);
     uint8_t* to = data + panel_bytes(job.kind, first);
     if (job.kind == TS_W_F32) {
       memcpy(to, block, static_cast<size_t>(columns * kPanel) * 4);
@@ -271,9 +279,9 @@ int32_t run(ts_context* context, PackJob& job) {
 
 extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t source_kind, int64_t source_stride,
                            int64_t first_row, int64_t count, int32_t kind, int32_t group, int64_t rows, int64_t columns,
-                           void* data, uint16_t* scales) {
+                           void* data, uint16_t* scales, int64_t rotated) {
   using namespace twostroke;
-  const ts_weight w = {kind, group, rows, columns, data, scales, nullptr, 0};
+  const ts_weight w = {kind, group, rows, columns, data, scales, nullptr, 0, rotated};
   const int32_t status = check_weight(&w);
   if (status != TS_OK) return status;
   if ((source_kind != 0 && source_kind != 1) || is_stored_kind(kind)) return TS_BAD_FORMAT;
@@ -292,6 +300,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
   job.padded = padded_columns(kind, columns);
   job.kind = kind;
   job.group = group > 0 ? group : 64;  // floats are packed 64 columns at a time
+  job.rotated = rotated;
   job.data = static_cast<uint8_t*>(data);
   job.scales = scales;
   return run(context, job);

@@ -2,6 +2,7 @@
 // Knows: packed layouts. Must not know: what the rows mean.
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
+#include "twostroke/rotate.h"
 #include "twostroke/stored.h"
 
 namespace twostroke {
@@ -26,22 +27,23 @@ void bf16_row(const uint8_t* panel, int64_t lane, int64_t columns, float* out) {
   }
 }
 
-void int8_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t columns, int64_t group, float* out) {
-  for (int64_t k = 0; k < columns; ++k) {
+// Columns [first, last) of one row.
+void int8_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t first, int64_t last, int64_t group, float* out) {
+  for (int64_t k = first; k < last; ++k) {
     const int32_t q = panel[(k / 4 * kPanel + lane) * 4 + k % 4] - 128;
-    out[k] = static_cast<float>(q) * bf16_to_f32(scales[k / group * kPanel + lane]);
+    out[k - first] = static_cast<float>(q) * bf16_to_f32(scales[k / group * kPanel + lane]);
   }
 }
 
-void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t columns, int64_t group, float* out) {
-  for (int64_t k = 0; k < columns; ++k) {
+void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_t first, int64_t last, int64_t group, float* out) {
+  for (int64_t k = first; k < last; ++k) {
     const uint8_t* step = panel + k / kStep * kInt4StepBytes;
     const int64_t at = k % kStep;
     const uint8_t pair = step[at / (2 * kSubgroup) * kPanel + lane];
     const int32_t multiplier = at % (2 * kSubgroup) < kSubgroup ? pair & 15 : pair >> 4;
     const uint8_t packed = step[kMultiplierBytes + (at / 8 * kPanel + lane) * 4 + at % 4];
     const int32_t q = (at % 8 < 4 ? packed & 15 : packed >> 4) - 8;
-    out[k] = static_cast<float>(q * multiplier) * bf16_to_f32(scales[k / group * kPanel + lane]);
+    out[k - first] = static_cast<float>(q * multiplier) * bf16_to_f32(scales[k / group * kPanel + lane]);
   }
 }
 
@@ -69,8 +71,15 @@ void embed_task(void* arg, int64_t index, int32_t) {
   if (job.w.kind == TS_W_BF16) return bf16_row(panel, lane, job.w.columns, out);
   if (is_stored_kind(job.w.kind)) return stored_row(job.w.kind, panel, lane, job.w.columns, job.padded, out);
   const uint16_t* scales = job.w.scales + panel_index * ((job.padded + job.w.group - 1) / job.w.group) * kPanel;
-  if (job.w.kind == TS_W_INT8) return int8_row(panel, scales, lane, job.w.columns, job.w.group, out);
-  int4_row(panel, scales, lane, job.w.columns, job.w.group, out);
+  const auto row = job.w.kind == TS_W_INT8 ? int8_row : int4_row;
+  if (job.w.rotated == 0) return row(panel, scales, lane, 0, job.w.columns, job.w.group, out);
+  for (int64_t first = 0; first < job.w.columns; first += kRotatedColumns) {
+    alignas(64) float step[kRotatedColumns];
+    const int64_t left = job.w.columns - first;
+    row(panel, scales, lane, first, first + kRotatedColumns, job.w.group, step);
+    rotate_step(step, step);
+    memcpy(out + first, step, static_cast<size_t>(left < kRotatedColumns ? left : kRotatedColumns) * 4);
+  }
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ int64_t row_bytes(int64_t width, int64_t group) { return group == 0 ? 4 * width 
 bool is_form(int64_t width, int64_t group) { return width >= 1 && group >= 0 && group <= kMaxGroup && group % kFineColumns == 0; }
 
 int64_t rounded_group(const ts_weight* reader, int64_t first, int64_t width) {
-  if (reader == nullptr || reader->group == 0 || first < 0 || first + width > reader->columns) return 0;
+  if (reader == nullptr || reader->group == 0 || reader->rotated != 0 || first < 0 || first + width > reader->columns) return 0;
   const int64_t group = activation_columns(*reader);
   const bool whole = width % group == 0 || first + width == reader->columns;
   return first % group == 0 && whole ? group : 0;

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)  // only what stands here leaves the library
 
-#define TS_ABI_VERSION 24
+#define TS_ABI_VERSION 25
 #define TS_PANEL_ROWS 64
 #define TS_PAGE_TOKENS 16
 
@@ -39,6 +39,7 @@ typedef struct {
   const uint16_t* scales;   // bf16 bits, packed, or NULL
   const float* bias;        // (rows,) or NULL
   int64_t experts;          // of a bank: how many such matrices lie one after the other in data, scales and bias; 0 for one alone
+  int64_t rotated;          // columns that were multiplied together by a Hadamard matrix: 64 (rotate.h), or 0 for none
 } ts_weight;
 
 typedef struct {
@@ -134,7 +135,7 @@ int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, 
 // TS_BAD_VALUE (and unspecified data) where a source value is NaN, infinite or of magnitude 2^60 and more. count is a multiple of
 // TS_PANEL_ROWS unless the range ends at `rows`.
 int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,
-                int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales);
+                int32_t kind, int32_t group, int64_t rows, int64_t columns, void* data, uint16_t* scales, int64_t rotated);
 // Rows of blocks as GGUF files have them, to a stored kind that holds them as they are: ops/stored_layout.py. type: ggml's number. raw:
 // (rows, row bytes). data: whole panels of these rows. Of the calling thread alone. TS_BAD_FORMAT for a type that is not here or that the
 // kind does not hold; TS_BAD_SHAPE where the bytes of either side are not those of rows and columns; TS_BAD_VALUE (and unspecified data)

@@ -139,13 +139,19 @@ struct QuantizedRow {
 // A group below or above these counts as zeros: 127 / amax would overflow, or amax is no number.
 constexpr float kLeastMagnitude = 0x1p-120f, kMostMagnitude = 0x1.fffffep127f;
 
-// One row to int8, as ops/products/linear.py quantize_rows; zeros and scales of 0 up to whole steps. group: kFineColumns, or whole steps.
-void quantize_row(const float* x, int64_t columns, int64_t group, QuantizedRow to);
+// How a weight wants rows of activations rounded. group: columns that share a scale, kFineColumns or whole steps. rotated: as ts_weight.
+struct Rounding8 {
+  int64_t group, rotated;
+};
+inline Rounding8 rounding_for(const ts_weight& w) { return {activation_columns(w), w.rotated}; }
+
+// One row to int8, as ops/products/linear.py quantize_rows; zeros and scales of 0 up to whole steps.
+void quantize_row(const float* x, int64_t columns, Rounding8 how, QuantizedRow to);
 // One group of columns, at most kMaxGroup: its codes into q, and the largest magnitude, of which the scale is a 127th.
 float round_group(const float* x, int64_t columns, int8_t* q);
 // Floats that round to these codes and this largest magnitude, and so to the same scale.
 void unround_group(const int8_t* q, float amax, int64_t columns, float* x);
-// One group of up to 16 rows, x_stride apart, into the block that begins at `to`.
-void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, QuantizedRow to);
+// One group of up to 16 rows, x_stride apart, into the block that begins at `to`; rotated: as ts_weight.
+void quantize_block(const float* x, int64_t x_stride, int64_t rows, int64_t columns, int64_t rotated, QuantizedRow to);
 
 }  // namespace twostroke

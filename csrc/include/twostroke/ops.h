@@ -99,6 +99,7 @@ typedef int64_t ts_integer;
   OP(rg_lru, F(value, out) F(value, x) F(value, input_gate) F(value, recurrent_gate) F(vector, rates) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
+  OP(rotate_heads, F(value, out) F(value, x) F(integer, inverse)) \
   OP(round_rows, F(value, out) F(value, x)) \
   OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor) F(vector, shares)) \
   OP(route_by_token, F(value, out) F(value, logits) F(indices, token_ids) F(vector, table) F(integer, scores) F(number, added) F(number, factor)) \

@@ -39,6 +39,7 @@ inline int32_t check_weight(const ts_weight* w) {
   if (w->kind < TS_W_F32 || w->kind > TS_W_LAST) return TS_BAD_FORMAT;
   if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
   if (reinterpret_cast<uintptr_t>(w->data) % 4 != 0) return TS_BAD_POINTER;
+  if (w->rotated != 0 && (w->rotated != kStep || !is_integer_kind(w->kind) || is_stored_kind(w->kind))) return TS_BAD_FORMAT;
   if (!is_integer_kind(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
   if (is_stored_kind(w->kind)) {
     if (w->group != kStoredGroup || w->scales != nullptr) return TS_BAD_FORMAT;

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from twostroke.assembly.weights import NOT_PACKED
 from twostroke.config import Resolver, kv_kind
+from twostroke.ops.passes.rotated_heads import with_rotated_heads
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
 from twostroke.program.model import Model
 from twostroke.spec.formats import KVKind
@@ -31,9 +32,16 @@ def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model
         name = kind.name.lower()
         reason = f"no {NAME} beside the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
         resolver.put(SETTING, NO_FACTORS, reason)
-        return spec
+        return with_rotation(spec, kind)
     resolver.put(SETTING, found.digest(kind), f"{folder / NAME}: keys are calibrated for {kind.name.lower()}")
-    return with_factors(spec, found, kind)
+    return with_rotation(with_factors(spec, found, kind), kind)
+
+
+def with_rotation(spec: Model, kind: KVKind) -> Model:
+    """The model whose K and V are rotated before they are kept in int8 or int4."""
+    if not kind.is_integer:
+        return spec
+    return replace(spec, plain=with_rotated_heads(spec.plain), program=with_rotated_heads(spec.program))
 
 
 def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None:

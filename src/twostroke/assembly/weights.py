@@ -21,7 +21,7 @@ from twostroke.config import Resolved
 from twostroke.env import Machine
 from twostroke.program.model import Model
 from twostroke.program.values import Vector
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.quant.formats import STORED, format_choice, kv_warning
 from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
@@ -66,6 +66,9 @@ def load(
             if resolved["weights"] == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
+            warning = kv_warning(resolved["kv_format"])
+            if warning is not None:
+                report(warning)
             tell_unread(spec, checkpoint, resolved["speculate"] in INSIDE, report)
             scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
             if scales is not None:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.device_memory import HOST, DeviceMemory
+from twostroke.ops.rotation import rotated_columns
 from twostroke.spec.formats import (
     PAGE_TOKENS,
     PANEL_ROWS,
@@ -262,6 +263,7 @@ def unpack(weight: PackedWeight) -> F32Array:
     else:
         values, scales = unpack_integers(weight)
         full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]
+        full = rotated_columns(full) if weight.format.rotated else full
     return np.ascontiguousarray(full[: weight.rows, : weight.columns])
 
 

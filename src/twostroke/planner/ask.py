@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from twostroke.program.model import Model
 from twostroke.program.values import Weight
 from twostroke.quant.formats import STORED, format_choice, usual_kv_format, weight_format
+from twostroke.quant.formats import usual_weights as usual_format
 from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
 from twostroke.types.errors import ConfigError
+from twostroke.types.pooling import Task
 
 DEFAULT_CONTEXT = 2048
 DEFAULT_OUTPUT_SHARE, DEFAULT_OUTPUT_TOKENS = 4, 512
@@ -78,9 +80,8 @@ class Ask:
 
 def usual_weights(spec: Model) -> str:
     """What the engine takes where nothing is asked for."""
-    if any(weight.stored for weight in spec.program.weights):
-        return STORED
-    return "f32" if spec.dtype == "float32" else "int8"
+    stored = any(weight.stored for weight in spec.program.weights)
+    return usual_format(stored, spec.dtype, spec.task is Task.GENERATE)[0]
 
 
 def make_ask(

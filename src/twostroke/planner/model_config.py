@@ -18,7 +18,7 @@ from twostroke.env import hub_offline, read_machine
 from twostroke.models.common.registry import read_model as read_config
 from twostroke.ops.passes.scaled_keys import scalable_caches
 from twostroke.program.model import Model
-from twostroke.runner.folder import read_folder
+from twostroke.runner.folder import read_folder, with_stored_dtype
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.weights.checkpoint import INDEX_NAME, SINGLE_NAME, Checkpoint
 from twostroke.weights.gguf.unfold import unfold
@@ -58,7 +58,9 @@ def read_model(
         found = _planned(model, path, gguf)
         if not gguf and not _has_weights(path.parent):
             return found
-        return replace(found, keys=read_key_factors(path.parent, scalable_caches(found.spec.plain)))
+        keys = read_key_factors(path.parent, scalable_caches(found.spec.plain))
+        spec = found.spec if gguf else with_stored_dtype(path.parent, found.spec)
+        return replace(found, spec=spec, keys=keys)
     except ModelNotFound:
         raise
     except ModelError as error:

@@ -14,6 +14,8 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
+Formats whose columns are rotated round what ops/rotation.py makes of the matrix.
+
 Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make
 it.
 
@@ -37,6 +39,7 @@ from twostroke.ops.operands import (
     pack_floats,
     pack_integers,
 )
+from twostroke.ops.rotation import rotated_weights
 from twostroke.spec.formats import STEP_COLUMNS, SUBGROUP_COLUMNS, WeightFormat, WeightKind
 
 ALIGNMENT_BYTES = 64
@@ -67,6 +70,7 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
         q, scales = quantize_columns(values)
         return PackedWeight(weight_format, rows, columns, _aligned(pack_columns(q)), scales, bias)
     multipliers = None
+    values = rotated_weights(values) if weight_format.rotated else values
     if weight_format.kind is WeightKind.INT8:
         q, scales = quantize_int8(values, weight_format.group)
     else:

@@ -7,6 +7,7 @@ Must not know: settings, the cache of packed weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stored import column_orders, stored_formats
+from twostroke.weights.stored_dtype import stored_dtype
 from twostroke.weights.tensors import with_prefix
 from twostroke.weights.tied import HEAD, has_other_head
 
@@ -46,10 +48,20 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
         return _read_quantized(folder, config, kept, asked)
     model = read_model(config, apart=apart)
     if model.task is not Task.GENERATE:
-        return read_model(config, asked=asked)
+        return with_stored_dtype(folder, read_model(config, asked=asked))
     if HEAD in model.ignored and _has_other_head(folder, model, kept):
         config = with_own_head(config)
-    return read_model(config, asked=asked, apart=apart)
+    return with_stored_dtype(folder, read_model(config, asked=asked, apart=apart))
+
+
+def with_stored_dtype(folder: Path, model: Model) -> Model:
+    """The model with the dtype that its matrices have. config.json may name none, or another one. Unchanged where they
+    cannot be read: loading them later raises the error."""
+    try:
+        with Checkpoint.open(folder) as checkpoint:
+            return replace(model, dtype=stored_dtype(checkpoint, model.dtype))
+    except ModelError:
+        return model
 
 
 def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:

@@ -182,11 +182,13 @@ class WeightFormat(Struct, frozen=True):
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
     shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
-    are so.
+    are so. rotated: of INT8 and INT4 in groups, how many columns are multiplied together by a Hadamard matrix before
+    they are rounded, activations as well (ops/rotation.py); 0 for none.
     """
 
     kind: WeightKind
     group: int = 0
+    rotated: int = 0
 
     @property
     def padding(self) -> int:

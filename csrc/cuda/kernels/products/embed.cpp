@@ -1,6 +1,7 @@
 // embed: rows of a packed table as float32, a thread four elements. Layouts: src/twostroke/ops/operands.py.
 // Knows: packed layouts. Must not know: what the rows mean.
 #include "twostroke/cuda/machine/fours.h"
+#include "twostroke/cuda/products/rotate_four.h"
 #include "twostroke/cuda/products/stored.h"
 
 namespace twostroke {
@@ -59,14 +60,20 @@ TS_DEVICE_INLINE Four stored_at(const EmbedArgs& args, const uint8_t* panel, int
 
 TS_KERNEL(embed, EmbedArgs) {
   const FourPlace e = four_place(args.parts, args.columns);
-  if (e.count == 0) return;
+  if (args.rotated == 0 && e.count == 0) return;  // threads of a warp rotate together
   const int32_t id = args.token_ids[e.row];
   const int64_t index = id / kPanel, lane = id % kPanel, k = e.at;
   const uint8_t* panel = args.data + index * args.panel_bytes;
   Four found;
   if (args.kind >= TS_W_FLAT8) found = stored_at(args, panel, lane, k);
   else if (args.kind == TS_W_F32 || args.kind == TS_W_BF16) found = floats_at(args, panel, lane, k, e.count);
-  else found = whole_at(args, panel, index, lane, k);
+  else if (k < args.padded) found = whole_at(args, panel, index, lane, k);
+  else found = {{0.0f, 0.0f, 0.0f, 0.0f}};
+  if (args.rotated != 0) {
+    const Words4 own = {bits_of(found.v[0]), bits_of(found.v[1]), bits_of(found.v[2]), bits_of(found.v[3])}, turned = rotated_four(own);
+    TS_EACH_OF_FOUR found.v[i] = float_of(turned[i]);
+  }
+  if (e.count == 0) return;
   store_four(args.out + e.row * args.out_stride + k, found, e.count);
 }
 

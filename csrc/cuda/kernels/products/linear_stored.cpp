@@ -36,7 +36,7 @@ TS_DEVICE_INLINE void hold_row(const LinearArgs& args, int64_t token, int32_t fi
   StoredHeld held;
   if (args.stored.fine == 0) return hold_groups<kBetween>(args, token, first, kStoredGroups, kStoredGroup, kStoredWarps, held);
   const int64_t begin = first * kStoredGroup, left = args.padded - begin, columns = args.columns > begin ? args.columns - begin : 0;
-  const FloatRow row(args.x + token * args.x_stride + begin, columns, left < kStoredColumns ? left : kStoredColumns, kFineColumns, 0);
+  const FloatRow row(args.x + token * args.x_stride + begin, columns, left < kStoredColumns ? left : kStoredColumns, kFineColumns, 0, false);
   for (int32_t k = warp_index() * kWarpColumns; k < row.padded; k += kStoredWarps * kWarpColumns) round_fine(row, k, held);
   barrier();
 }

@@ -23,7 +23,7 @@ struct RoundedRow {
 TS_KERNEL(quantize, QuantizeArgs) {
   const int64_t row = block_index() / args.parts;
   const int32_t warps = kQuantizeThreads / kWarp, part = static_cast<int32_t>(block_index() % args.parts);
-  const FloatRow from(args.x + row * args.x_stride, args.columns, args.padded, args.group, args.groups);
+  const FloatRow from(args.x + row * args.x_stride, args.columns, args.padded, args.group, args.groups, args.rotated != 0);
   RoundedRow to = {reinterpret_cast<uint32_t*>(args.q + row * args.padded), args.scales + row * args.groups, args.corrections + row * args.groups};
   round_row(from, part * warps + warp_index(), static_cast<int32_t>(args.parts) * warps, to);
 }

@@ -26,7 +26,7 @@ struct SourceRow {
   }
   // Columns k .. k + 3 of RoundArgs.
   TS_MEMBER_INLINE Words4 four(const RoundArgs& args, int64_t k) const {
-    const FloatRow row(x, args.columns, args.padded, args.group, args.groups);
+    const FloatRow row(x, args.columns, args.padded, args.group, args.groups, false);
     Words4 found = row.four(static_cast<int32_t>(k));
     if (!weighed) return found;
     TS_EVERY_LANE
@@ -43,16 +43,20 @@ TS_KERNEL(quantize_tiles, RoundArgs) {
   const int64_t end = first + args.group < args.padded ? first + args.group : args.padded;
   const SourceRow x(args, row);
   if (x.x == nullptr) return;
-  Words4 four = {0, 0, 0, 0};
-  uint32_t most = 0;
-  for (int64_t k = own + kWarpColumns; k < end; k += kWarpColumns) most = most_of(x.four(args, k), most);
-  if (own < end) four = x.four(args, own);
-  const GroupRounding rounding(most_of_threads(most_of(four, most), kWarp));
+  const auto four_at = [&](int64_t k) {
+    const Words4 found = k < end ? x.four(args, k) : Words4{0, 0, 0, 0};
+    return args.rotated != 0 ? rotated_four(found) : found;
+  };
+  Words4 four = four_at(own);
+  uint32_t most = most_of(four, 0);
+  for (int64_t turn = first + kWarpColumns; turn < end; turn += kWarpColumns) most = most_of(four_at(own + turn - first), most);
+  const GroupRounding rounding(most_of_threads(most, kWarp));
   int32_t sum = 0;
-  for (int64_t k = own; k < end; k += kWarpColumns) {
-    if (k != own) four = x.four(args, k);
+  for (int64_t turn = first; turn < end; turn += kWarpColumns) {
+    const int64_t k = own + turn - first;
+    if (turn != first) four = four_at(k);
     const uint32_t word = rounding.rounded(four);
-    *place_of(args, row, k) = word;
+    if (k < end) *place_of(args, row, k) = word;
     sum = dot4(0x01010101u, static_cast<int32_t>(word), sum);
   }
   sum = sum_of_threads(sum, kWarp);

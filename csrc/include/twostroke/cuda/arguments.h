@@ -73,6 +73,7 @@ struct EmbedArgs {
   int64_t out_stride, columns, padded, panel_bytes, parts;
   int32_t kind, group;
   StoredLayout stored;
+  int64_t rotated;  // as ts_weight
 };
 
 struct NormArgs {  // rms_norm, layer_norm; of head_norm and head_layer_norm, each of `rows` rows is `vectors` vectors, one after another
@@ -82,6 +83,8 @@ struct NormArgs {  // rms_norm, layer_norm; of head_norm and head_layer_norm, ea
   float eps;
   int64_t weight_step = 0;  // of head_layer_norm: from the weights of a vector to those of the next
 };
+
+constexpr int32_t kMostRotatedDims = 1024;  // of a head of rotate_heads
 
 struct RopeArgs {
   float* x;
@@ -103,6 +106,7 @@ struct QuantizeArgs {  // rows (rows, columns) to q (rows, padded), scales and c
   float* scales;
   int32_t* corrections;
   int64_t x_stride, columns, padded, group, groups, parts;
+  int64_t rotated;  // as ts_weight
 };
 
 // Groups that one warp rounds at once: as many as registers hold.
@@ -123,6 +127,7 @@ struct LinearArgs {  // out = or += x @ W.T + bias
   int32_t kind, add, gated;  // gated: out = silu of the matrix' first rows' products times its last rows'
   int32_t aligned;           // of products with floats: rows of x are whole fours at multiples of 16 bytes
   StoredLayout stored;
+  int64_t rotated;           // as ts_weight
 };
 
 // Rows of x of a block of linear_float, _some and _more, of 32 rows of the matrix; of _many and _wide, of 64 and 128 rows of it.
@@ -256,6 +261,7 @@ struct FollowArgs {
   K(rg_lru, RgLruArgs)                \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
+  K(rotate_heads, NormArgs)           \
   K(round_rows, NormArgs)             \
   K(route, RouteArgs)                 \
   K(route_by_token, RouteArgs)        \

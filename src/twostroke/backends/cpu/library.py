@@ -18,7 +18,7 @@ from twostroke.ops.registry import op_named
 from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
-ABI_VERSION = 24
+ABI_VERSION = 25
 BUILD = "python src/twostroke/backends/cpu/build.py"
 LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avxvnni", "avx512", "amx"),
@@ -52,6 +52,7 @@ class WeightStruct(Structure):
         ("scales", c_void_p),
         ("bias", c_void_p),
         ("experts", c_int64),
+        ("rotated", c_int64),
     ]
 
 
@@ -96,7 +97,7 @@ _SIGNATURES: Signatures = {
     "ts_limit_spread": (_I, [_P]),
     "ts_limit_read": (_L, [_P, _P, _L]),
     "ts_limit_rate": (_L, [_P, _I, _L]),
-    "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P]),
+    "ts_pack": (_I, [_P, _P, _I, _L, _L, _L, _I, _I, _L, _L, _P, _P, _L]),
     "ts_pack_blocks": (_I, [_I, _P, _L, _L, _L, _I, _P, _L]),
 }
 

@@ -44,7 +44,7 @@ class NativePacker(NativeContext):
         where = (source.ctypes.data, source_kind, columns, 0, rows)
         what = (int(weight_format.kind), weight_format.group, rows, columns)
         scales_at = None if scales is None else scales.ctypes.data
-        status = self._library.ts_pack(self._context, *where, *what, data.ctypes.data, scales_at)
+        status = self._library.ts_pack(self._context, *where, *what, data.ctypes.data, scales_at, weight_format.rotated)
         if status == BAD_VALUE:
             raise CorruptModel("A weight is not finite or absurdly large.", fix="Download the checkpoint again.")
         if status:

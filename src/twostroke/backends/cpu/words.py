@@ -56,7 +56,7 @@ class Structs:
             bias = None if weight.bias is None else weight.bias.ctypes.data
             kind, group = int(weight.format.kind), weight.format.group
             sizes, data = (weight.rows, weight.columns), weight.data.ctypes.data
-            found = WeightStruct(kind, group, *sizes, data, scales, bias, weight.experts)
+            found = WeightStruct(kind, group, *sizes, data, scales, bias, weight.experts, weight.format.rotated)
             self._weights[weight] = found
         return address_of(found)
 

@@ -2,10 +2,11 @@
 
     out (T, rows) float32 = x (T, columns) float32 @ W.T + bias.
 
-Float weights: float32 arithmetic in a fixed order over k. Integer weights: each group of `activation_columns` of x is
-first rounded to int8 (`quantize_rows`), products are summed exactly in int32, and each group is folded into a float32
-sum, in the order of the groups: sum = fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a
-file's codes: ops/stored_layout.py. One row's result depends on that row alone.
+Float weights: float32 arithmetic in a fixed order over k. Integer weights: x is rotated where the weight's columns are
+(ops/rotation.py). Each group of `activation_columns` of it is rounded to int8 (`quantize_rows`), products are summed
+exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum = fma(float(integer),
+x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py. One row's result depends
+on that row alone.
 
 Knows: the contract, the reference, the cost. Must not know: implementations.
 """
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
 from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.program.values import Value, Weight
@@ -57,6 +59,7 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
     group = weight.format.group
     padded = weight.format.padded_columns(weight.columns)
+    x = rotated_columns(x) if weight.format.rotated else x
     x_q, x_scales = quantize_rows(x, weight.format.activation_columns, padded)
     if weight.format.kind.is_stored:
         return stored_product(x_q, x_scales, weight)

@@ -6,7 +6,7 @@ Where a product with `reader` is all that reads `out`, and that matrix is of an 
 group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then ranks may exchange the codes and the
 largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
 and scales, so the product's bits are the same. A rank does so where its columns, from column `first` of the product's
-on, are whole groups.
+on, are whole groups. Where the matrix's columns are rotated, no floats round to given codes: floats are exchanged.
 
 The reference is that of a rank alone: its part is the whole. Ranks meet in the cpu backend's exchange.
 
@@ -46,7 +46,8 @@ class Gather(Op):
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
         """The bytes of one row of the part, as it is sent to each other rank."""
-        group = 0 if self.reader is None else format_for(self.reader).activation_columns
+        reader = None if self.reader is None else format_for(self.reader)
+        group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width
         whole = group and self.first % group == 0
         if self.reader is None or not whole or (width % group and self.first + width != self.reader.columns):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,20 +25,21 @@ from msgspec import Struct
 from twostroke.program.model import Model
 from twostroke.program.op import FormatChoice
 from twostroke.program.values import Weight
+from twostroke.spec.formats import WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, Progress, pack_into
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
 from twostroke.weights.packed.cold_file import read_cold
-from twostroke.weights.packed.file import PartialFile, map_file, new_file, remove_abandoned
+from twostroke.weights.packed.file import PartialFile, header_of, map_file, new_file, remove_abandoned
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.fresh_file import FreshFile, PackedImage
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
 from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.tensors import check_tensors
 
-LAYOUT = "3"
+LAYOUT = "4"
 """Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
 
 NO_CACHE = "off"
@@ -78,9 +79,13 @@ def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: 
 def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> Key:
     """Everything that the packed bytes depend on."""
     formats = [(weight, format_for(weight)) for weight in model.program.weights]
-    words = list(dict.fromkeys(f"{_role(weight)}={chosen.kind.name}/{chosen.group}" for weight, chosen in formats))
+    words = list(dict.fromkeys(f"{_role(weight)}={_words(chosen)}" for weight, chosen in formats))
     part = {"part": model.part} if model.part else {}
     return {"fingerprint": fingerprint(checkpoint), "formats": " ".join(words), "layout": LAYOUT, **part}
+
+
+def _words(chosen: WeightFormat) -> str:
+    return f"{chosen.kind.name}/{chosen.group}" + (f" rotated by {chosen.rotated}" if chosen.rotated else "")
 
 
 def _role(weight: Weight) -> str:
@@ -112,6 +117,8 @@ def cached_weights(
             return CachedWeights(replace(weights, mapped=mapped.whole), mapped)
         except StaleFile as reason:
             warn(f"The packed weights in {entry.path} are made anew: {reason}.")
+    else:
+        _tell_older(folder.path, entry, warn)
     with ExitStack() as closing:
         file = _new_file(folder, entry, checkpoint.origin, warn, closing)
         image = PackedImage(entry.plan, None if file is None else file.whole)
@@ -120,6 +127,18 @@ def cached_weights(
         weights = weights_from_blobs(model, format_for, entry.plan.blobs(image.whole).__getitem__)
         fresh = None if file is None else FreshFile(file, image.whole, warn, closing.pop_all())
     return CachedWeights(weights, fresh)
+
+
+def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) -> None:
+    """Name the files of this checkpoint that were packed in another layout: why a start after an update packs again."""
+    for path in sorted(folder.glob(f"{entry.plan.key['fingerprint']}-*.pack")):
+        with suppress(StaleFile, OSError):
+            layout = header_of(path).key.get("layout")
+            if layout != LAYOUT:
+                warn(
+                    f"The packed weights in {path} have layout {layout}; this version packs layout {LAYOUT}. They are"
+                    " packed anew, and the old file goes when its room is needed."
+                )
 
 
 def _new_file(

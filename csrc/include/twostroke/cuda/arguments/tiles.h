@@ -41,6 +41,7 @@ struct RoundArgs {
   const int32_t* order;
   const float* weights;  // of pairs, that x is multiplied by; NULL for none
   int64_t chosen;
+  int64_t rotated;  // as ts_weight
 };
 
 struct TileArgs {  // out = or += x @ W.T + bias

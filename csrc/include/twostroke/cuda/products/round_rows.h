@@ -4,6 +4,7 @@
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
+#include "twostroke/cuda/products/rotate_four.h"
 
 namespace twostroke {
 namespace cuda {
@@ -16,10 +17,12 @@ struct FloatRow {
   const float* x;
   int32_t columns, padded, group, groups;
   bool aligned;  // to 16 bytes
+  bool rotated;
 
-  TS_MEMBER_INLINE FloatRow(const float* row, int64_t of_columns, int64_t of_padded, int64_t of_group, int64_t of_groups)
+  TS_MEMBER_INLINE FloatRow(const float* row, int64_t of_columns, int64_t of_padded, int64_t of_group, int64_t of_groups, bool is_rotated)
       : x(row), columns(static_cast<int32_t>(of_columns)), padded(static_cast<int32_t>(of_padded)), group(static_cast<int32_t>(of_group)),
-        groups(static_cast<int32_t>(of_groups)), aligned(reinterpret_cast<uint64_t>(row) % 16 == 0) {}
+        groups(static_cast<int32_t>(of_groups)), aligned(reinterpret_cast<uint64_t>(row) % 16 == 0),
+        rotated(is_rotated) {}
 
   // Columns k .. k + 3.
   TS_MEMBER_INLINE Words4 four(int32_t k) const {
@@ -30,6 +33,8 @@ struct FloatRow {
       if (k + i < columns) found[i] = bits_of(x[k + i]);
     return found;
   }
+  // The same, rotated where the row is. A warp calls it for 128 columns, four a thread.
+  TS_MEMBER_INLINE Words4 turn(Words4 own) const { return rotated ? rotated_four(own) : own; }
 };
 
 // The bits of the largest magnitude among `most` and four floats.
@@ -75,7 +80,7 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
     TS_EVERY_LANE
     for (int i = 0; i < kQuads; ++i) {
       const int32_t at = 4 * lane + kWarpColumns * i, k = (first + g) * row.group + at;
-      floats[g][i] = at < row.group ? row.four(k) : Words4{0, 0, 0, 0};
+      floats[g][i] = row.turn(at < row.group ? row.four(k) : Words4{0, 0, 0, 0});
     }
   }
   TS_EVERY_LANE
@@ -115,14 +120,17 @@ TS_DEVICE_INLINE void round_groups(const FloatRow& row, int32_t first, To& to) {
 template <class To>
 TS_DEVICE_INLINE void round_wide_group(const FloatRow& row, int32_t group, To& to) {
   const int32_t first = group * row.group, end = first + row.group < row.padded ? first + row.group : row.padded;
+  const int32_t own = 4 * warp_lane();
+  const auto four_at = [&](int32_t k) { return row.turn(k < end ? row.four(k) : Words4{0, 0, 0, 0}); };
   uint32_t most = 0;
-  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) most = most_of(row.four(k), most);
+  for (int32_t turn = first; turn < end; turn += kWarpColumns) most = most_of(four_at(turn + own), most);
   const GroupRounding rounding(most_of_threads(most, kWarp));
   int32_t total = 0;
-  for (int32_t k = first + 4 * warp_lane(); k < end; k += kWarpColumns) {
-    const uint32_t word = rounding.rounded(row.four(k));
+  for (int32_t turn = first; turn < end; turn += kWarpColumns) {
+    const int32_t k = turn + own;
+    const uint32_t word = rounding.rounded(four_at(k));
     total = dot4(0x01010101u, static_cast<int32_t>(word), total);
-    to.word(k / 4, word);
+    if (k < end) to.word(k / 4, word);
   }
   total = sum_of_threads(total, kWarp);
   if (warp_lane() == 0) to.group(group, rounding.scale, -128 * total);
@@ -159,7 +167,7 @@ template <bool kBetween, class To>
 TS_DEVICE_INLINE void hold_groups(const LinearArgs& args, int64_t token, int64_t first, int64_t most, int64_t group, int32_t warps, To& to) {
   const int64_t begin = first * group, rest = args.groups - first;
   const int64_t columns = args.columns > begin ? args.columns - begin : 0;
-  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, group, most < rest ? most : rest);
+  const FloatRow x(args.x + token * args.x_stride + begin, columns, args.padded - begin, group, most < rest ? most : rest, args.rotated != 0);
   if (kBetween) {
     for (int32_t g = warp_index(); g < x.groups; g += warps) round_wide_group(x, g, to);
   } else {

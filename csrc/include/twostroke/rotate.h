@@ -1,0 +1,104 @@
+// Columns rotated: each 64 multiplied by the Hadamard matrix of order 64, whose element (i, j) is -1 where i and j share an odd number of
+// bits, else 1. One large number is spread over all 64, so that the others are rounded by a finer scale. H * H is 64 times the identity:
+// weights are multiplied by H / 64 when they are packed, activations by H before they are rounded, and products stay what they were.
+//
+// The law is rotated_columns of ops/rotation.py: additions and subtractions of floats 1, 2, 4, 8, 16 and then 32 apart. The bits are the
+// same at every level.
+// Knows: additions. Must not know: rows, weights, rounding.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#include <utility>
+
+#include "twostroke/unrolled.h"
+
+namespace twostroke {
+
+constexpr int64_t kRotatedColumns = 64;
+
+// Elements i and i + half of x (count, lanes): their sum, and the first less the second.
+inline void add_apart(float* x, int64_t count, int64_t half, int64_t lanes) {
+  for (int64_t from = 0; from < count; from += 2 * half) {
+    for (int64_t i = from * lanes; i < (from + half) * lanes; ++i) {
+      const float a = x[i], b = x[i + half * lanes];
+      x[i] = a + b;
+      x[i + half * lanes] = a - b;
+    }
+  }
+}
+
+// x (64, lanes) in place: of many rows at once, an element of each side by side.
+inline void rotate_lanes(float* x, int64_t lanes) {
+  for (int64_t half = 1; half < kRotatedColumns; half *= 2) add_apart(x, kRotatedColumns, half, lanes);
+}
+
+#if defined(TS_LEVEL_AVX512)
+constexpr int kRotatedLanes = 16;
+#elif defined(TS_LEVEL_AVX2)
+constexpr int kRotatedLanes = 8;
+#else
+constexpr int kRotatedLanes = 4;
+#endif
+constexpr int kRotatedVectors = kRotatedColumns / kRotatedLanes;
+typedef float RotatedVector __attribute__((vector_size(kRotatedLanes * 4)));
+typedef int32_t RotatedBits __attribute__((vector_size(kRotatedLanes * 4)));
+
+// Lanes `half` apart. Taking a number away is adding it with the other sign.
+template <int kHalf, int... kLane>
+TS_INLINE void add_within(RotatedVector (&x)[kRotatedVectors], std::integer_sequence<int, kLane...>) {
+  const RotatedBits signs = {((kLane & kHalf) != 0 ? INT32_MIN : 0)...};
+  TS_UNROLL
+  for (int v = 0; v < kRotatedVectors; ++v) {
+    const RotatedVector others = __builtin_shufflevector(x[v], x[v], (kLane ^ kHalf)...);
+    x[v] = others + reinterpret_cast<RotatedVector>(reinterpret_cast<RotatedBits>(x[v]) ^ signs);
+  }
+}
+
+template <int kHalf>
+TS_INLINE void add_across(RotatedVector (&x)[kRotatedVectors]) {
+  constexpr int kApart = kHalf / kRotatedLanes;
+  TS_UNROLL
+  for (int v = 0; v < kRotatedVectors; ++v) {
+    if ((v & kApart) != 0) continue;
+    const RotatedVector a = x[v], b = x[v + kApart];
+    x[v] = a + b;
+    x[v + kApart] = a - b;
+  }
+}
+
+template <int kHalf>
+TS_INLINE void add_stage(RotatedVector (&x)[kRotatedVectors]) {
+  if constexpr (kHalf < kRotatedLanes) {
+    add_within<kHalf>(x, std::make_integer_sequence<int, kRotatedLanes>());
+  } else {
+    add_across<kHalf>(x);
+  }
+}
+
+// 64 columns of one row; x and to may be the same.
+TS_INLINE void rotate_step(const float* x, float* to) {
+  RotatedVector vectors[kRotatedVectors];
+  TS_UNROLL
+  for (int v = 0; v < kRotatedVectors; ++v) memcpy(&vectors[v], x + v * kRotatedLanes, sizeof(RotatedVector));
+  add_stage<1>(vectors);
+  add_stage<2>(vectors);
+  add_stage<4>(vectors);
+  add_stage<8>(vectors);
+  add_stage<16>(vectors);
+  add_stage<32>(vectors);
+  TS_UNROLL
+  for (int v = 0; v < kRotatedVectors; ++v) memcpy(to + v * kRotatedLanes, &vectors[v], sizeof(RotatedVector));
+}
+
+// All columns of one row, taken as zeros up to whole 64; `to` has as many.
+inline void rotate_columns(const float* x, int64_t columns, float* to) {
+  const int64_t whole = columns / kRotatedColumns * kRotatedColumns;
+  for (int64_t k = 0; k < whole; k += kRotatedColumns) rotate_step(x + k, to + k);
+  if (whole == columns) return;
+  alignas(64) float last[kRotatedColumns] = {};
+  memcpy(last, x + whole, static_cast<size_t>(columns - whole) * 4);
+  rotate_step(last, to + whole);
+}
+
+}  // namespace twostroke

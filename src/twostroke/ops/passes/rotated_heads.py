@@ -1,0 +1,51 @@
+"""rotated_heads: the program whose K and V are rotated before they are kept in int8 or int4.
+
+K and V have one scale for each position and head there, so one large channel takes the precision of all others.
+Rotation spreads it over the head (QuaRot; Ashkboos et al. 2024). Queries are rotated by the inverse, so that scores
+stay the same; what attention has seen is rotated back. The calls stand next to kv_write and attention, after rotary
+positions.
+
+Take the program before it is divided among ranks: heads do not meet.
+
+Knows: attention, kv_write, rotate_heads. Must not know: formats, files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.ops.attention.attention import Attention
+from twostroke.ops.attention.kv_write import KVWrite
+from twostroke.ops.passes.scaled_keys import scalable_caches
+from twostroke.ops.rows.rotate_heads import RotateHeads
+from twostroke.program.check import check
+from twostroke.program.op import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Value
+
+FORTH, BACK = 0, 1
+
+
+def with_rotated_heads(program: Program) -> Program:
+    """Add the calls, for each cache that kv_write writes and attention alone reads."""
+    kinds = scalable_caches(program)
+    calls: list[Op] = []
+
+    def turned(x: Value, inverse: int) -> Value:
+        out = x.fresh()
+        calls.append(RotateHeads(out, x, inverse))
+        return out
+
+    for call in program.calls:
+        if isinstance(call, KVWrite) and call.layer.index in kinds:
+            calls.append(replace(call, k=turned(call.k, FORTH), v=turned(call.v, FORTH)))
+        elif isinstance(call, Attention) and call.layer.index in kinds:
+            seen = call.out.fresh()
+            q = turned(call.q, BACK)
+            calls.append(replace(call, out=seen, q=q))
+            calls.append(RotateHeads(call.out, seen, BACK))
+        else:
+            calls.append(call)
+    made = Program.of(tuple(calls), program.logits, program.given, program.kept)
+    check(made)
+    return made

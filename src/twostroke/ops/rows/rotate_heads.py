@@ -1,0 +1,60 @@
+"""rotate_heads: each head's vector times Hadamard matrices, so that its numbers are of one size.
+
+    x (T, H, D), out (T, H, D) float32. The first 256 dimensions of a head are multiplied by the Hadamard matrix of that
+    order, and so are the next ones; what is left is taken in blocks of 128, 64 .. 1, the largest that fit first. Where
+    inverse is 1, each block is divided by its order too: one call after another without it gives x back. Arithmetic and
+    order of the additions: ops/rotation.py.
+
+Knows: the contract, the reference, the cost. Must not know: implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array
+from twostroke.ops.rotation import times_hadamard
+from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.program.values import Value
+
+LARGEST_BLOCK = 256
+
+
+def blocks_of(dim: int) -> list[tuple[int, int]]:
+    """The first dimension and the order of each block of a head."""
+    found, first = [], 0
+    while first < dim:
+        order = min(LARGEST_BLOCK, 1 << ((dim - first).bit_length() - 1))
+        found.append((first, order))
+        first += order
+    return found
+
+
+def reference(out: F32Array, x: F32Array, inverse: int) -> None:
+    """See the module."""
+    for first, order in blocks_of(x.shape[-1]):
+        block = times_hadamard(x[..., first : first + order])
+        out[..., first : first + order] = block * np.float32(1 / order) if inverse else block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RotateHeads(Op):
+    """Each head's numbers spread over one another."""
+
+    NAME: ClassVar[str] = "rotate_heads"
+    SHAPES: ClassVar[Shapes] = {"out": "T H D", "x": "T H D"}
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    inverse: int
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """An addition for each element and factor two of a block; read once, written once."""
+        width, dim = self.out.width, self.out.shape[-1]
+        return OpCost(per_row=Work(width * (min(dim, LARGEST_BLOCK).bit_length() - 1), activation_bytes=8 * width))

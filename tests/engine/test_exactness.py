@@ -95,6 +95,9 @@ class Letters:
         first = bytes([32 + token_id % 95])
         return first if token_id < 96 else first + bytes([97 + token_id % 26])
 
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        return [self.token_bytes(token_id) for token_id in range(num_rows)]
+
 
 @pytest.fixture(scope="module", autouse=True)
 def compilers() -> Iterator[None]:

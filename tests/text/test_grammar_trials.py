@@ -159,3 +159,20 @@ def test_a_cancelled_compilation_frees_its_place_and_leaves_others_theirs() -> N
             assert len(future.result(60)) == 2
     finally:
         compiler.close()
+
+
+class Unready(Gated):
+    """A lane whose start fails in a way that nobody thought of."""
+
+    def start(self) -> None:
+        raise AttributeError("no such thing")
+
+
+def test_a_lane_that_cannot_start_leaves_no_request_waiting() -> None:
+    quick, slow = Unready(last=False), Unready(last=True)
+    trials = Trials((quick, slow), waiting=2, retry_s=1.0)
+    quick.gate.set()
+    slow.gate.set()
+    assert trials.join(FIRST).result(20) == ("source of first",)
+    assert trials.join(HARD).result(20) == ("source of hard",)
+    trials.close()

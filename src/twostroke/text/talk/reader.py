@@ -23,7 +23,10 @@ _FENCES = ("```json", "```python", "```")
 
 
 class TurnReader:
-    """prompt_end: the end of the prompt's text, which may have opened a thought."""
+    """prompt_end: the end of the prompt's text, which may have opened a thought.
+
+    plain: True where all text is for the user, as it comes.
+    """
 
     def __init__(self, form: Format, tools: Tools, prompt_end: str = "") -> None:
         self.form = form
@@ -36,6 +39,7 @@ class TurnReader:
         self._front = True  # nothing but white space stands between here and a beginning
         self._thought = self._unclosed = False
         self._forms = form.calls if tools else ()
+        self.plain = not (form.messages or form.wraps or form.thought or self._forms)
         self._bare = [call for call in self._forms if call.bare]
         self.starts = tuple({text for call in self._forms for text in call.starts})
         self._run: Generator[None, None, None] | None = self._turn(prompt_end)
@@ -43,13 +47,10 @@ class TurnReader:
             self._run = read_messages(self, form.messages, prompt_end)
         self._advance()
 
-    @property
-    def plain(self) -> bool:
-        """True where all text is for the user, as it comes."""
-        return not (self.form.messages or self.form.wraps or self.form.thought or self._forms)
-
     def feed(self, text: str) -> list[Piece]:
         """Take more text; what is sure now."""
+        if self.plain:
+            return [Said(text)] if text else []
         self.stream.add(text)
         self._advance()
         return self._taken()

@@ -7,9 +7,12 @@ import json
 import pytest
 import transformers
 
+from tests.weights.gguf.files import number, raw, string
 from twostroke.types.errors import CorruptModel
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
+from twostroke.weights.gguf.container import open_split
+from twostroke.weights.gguf.sampling import sampling_of
 
 
 def read(folder, **members):
@@ -55,3 +58,18 @@ def test_what_transformers_writes(tmp_path):
 def test_impossible_values_name_the_field(members, tmp_path):
     with pytest.raises(CorruptModel, match=r"generation_config\.json"):
         read(tmp_path, **members)
+
+
+def test_a_gguf_file_says_it_by_keys_of_its_own(tmp_path):
+    numbers = {"temp": (6, 0.6), "top_k": (5, 20), "top_p": (6, 0.95), "min_p": (6, 0.0), "penalty_repeat": (6, 1.05)}
+    keys = [(f"general.sampling.{name}", number(*value)) for name, value in numbers.items()]
+    keys += [("general.sampling.mirostat", number(5, 2)), ("general.name", string("m"))]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(raw(keys))
+    (file,) = open_split(path).values()
+    asked = sampling_of(file.values)
+    file.close()
+    expected = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.05}
+    assert asked == expected
+    assert dict(read(tmp_path, eos_token_id=2, **asked).sampling) == expected
+    assert sampling_of({"general.sampling.temp": "warm", "general.sampling.top_k": True}) == {}

@@ -78,6 +78,7 @@ from twostroke.speculate.guesser import Guesser
 from twostroke.speculate.proposer import Proposer
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
+from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
@@ -243,6 +244,7 @@ def build_heart(
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)

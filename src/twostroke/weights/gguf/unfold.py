@@ -28,6 +28,7 @@ from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.header import Value
 from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
 from twostroke.weights.gguf.pooling import sentence_files
+from twostroke.weights.gguf.sampling import sampling_of
 from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
@@ -37,7 +38,7 @@ from twostroke.weights.kept_folder import make_folder
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "6"
+VERSION = "7"
 
 
 class Unfolded(Struct, frozen=True):
@@ -113,7 +114,7 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
         "config.json": as_json(config),
         "tokenizer.json": as_json(tokenizer_json(vocabulary)),
         "tokenizer_config.json": as_json(said),
-        "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids}),
+        "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids, **sampling_of(values)}),
         **sentence_files(family.task, keys),
         NAME_FILE: as_json({"file": str(path)}),
     }

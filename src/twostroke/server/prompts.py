@@ -36,6 +36,7 @@ from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.history.legal_ids import with_legal_ids
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.offer import with_tools
@@ -145,6 +146,7 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     asked, thinks = request.chat_template_kwargs, parts.format.thinks
     variables = with_effort(asked, request.reasoning_effort, template, notes, thinks=thinks)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
+    messages = with_legal_ids(messages, parts.format.ids)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
     if template.knows_tools:

@@ -1,0 +1,57 @@
+"""Ids of calls in a history, as the model's format writes them.
+
+A format may own the form of ids: Kimi K2 prints `functions.NAME:COUNT` and learns the tool's name from it. A client
+that kept ids of its own, or the ids of another model, would hide the names.
+
+Knows: calls and results in the OpenAI shape, forms of ids.
+Must not know: templates, requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from twostroke.text.talk.ids import CallIds
+
+
+def with_legal_ids(messages: Sequence[Mapping[str, Any]], ids: CallIds) -> Sequence[Mapping[str, Any]]:
+    """Copies in which calls, counted over the conversation, and their results have ids of this form.
+
+    What is no call with a name and an id stays as it is. The messages themselves come back where any id will do.
+    """
+    if not (ids.template or ids.exact):
+        return messages
+    made, legal, count = list[Mapping[str, Any]](), dict[str, str](), 0
+    for message in messages:
+        calls, result = _calls_and_result(message)
+        if calls:
+            written = []
+            for call in calls:
+                named = _named(call)
+                if named is not None:
+                    legal[named[1]] = ids.legal(named[1], named[0], count)
+                    call = {**call, "id": legal[named[1]]}
+                written.append(call)
+                count += 1
+            message = {**message, "tool_calls": written}
+        elif result in legal:
+            message = {**message, "tool_call_id": legal[result]}
+        made.append(message)
+    return made
+
+
+def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
+    """The calls of a message, and the id of the call whose result it is; nothing for a message of another shape."""
+    if not isinstance(message, Mapping):
+        return (), ""
+    calls, result = message.get("tool_calls"), message.get("tool_call_id")
+    return calls if isinstance(calls, list | tuple) else (), result if isinstance(result, str) else ""
+
+
+def _named(call: Any) -> tuple[str, str] | None:
+    """The name and the id of a call."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    call_id = call.get("id") if isinstance(call, Mapping) else None
+    return (name, call_id) if isinstance(name, str) and isinstance(call_id, str) else None

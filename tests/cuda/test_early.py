@@ -56,7 +56,7 @@ def test_early_steps_change_no_bit() -> None:
         assert answers(llm) == expected
         after = [getattr(controls(), f"fake_copies_{way}")() for way in ("up", "down")]
         runner, steps = early_runner(llm._built), llm._built.session.ledger.num_steps
-    assert runner.kept >= 12 and runner.dropped <= 3
+    assert runner.kept >= steps > 0 and runner.dropped <= 3, "how many steps there are follows from the answers"
     copies = [b - a for a, b in zip(before, after, strict=True)]
     assert copies[0] == copies[1] <= steps + 3, "one up and one down a step, whatever was begun early"
     assert controls().fake_used() == 0

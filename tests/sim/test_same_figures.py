@@ -55,8 +55,8 @@ def digest(outcome: FleetOutcome, recorder: Recorder | None) -> str:
         text.append(repr((seen.times_s, seen.ended_s, seen.cached_tokens, seen.preemptions, seen.error)))
     for member in outcome.members:
         replica = member.replica
-        gauges = asdict(replica.scheduler.gauges()).items()  # names of adapters are no figures
-        counts = {name: value for name, value in gauges if not isinstance(value, frozenset)}
+        gauges = asdict(replica.scheduler.gauges()).items()  # names of adapters are no figures, no guesses either
+        counts = {name: value for name, value in gauges if not isinstance(value, frozenset) and name != "guesses"}
         text.append(repr((replica.steps, replica.busy_s, counts)))
     for records in recorder.records.values() if recorder is not None else ():
         text += map(record_line, records)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from twostroke.assembly.calibrated_keys import factors_beside, with_factors
+from twostroke.assembly.calibrated_keys import factors_beside, with_factors, with_rotation
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.optional import heads
 from twostroke.assembly.place import RunPlace
@@ -151,7 +151,7 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
         return None
     found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
     own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
-    draft = DraftModel(found, with_factors(own, factors_beside(own, found.path, kind), kind))
+    draft = DraftModel(found, with_rotation(with_factors(own, factors_beside(own, found.path, kind), kind), kind))
     check_draft(draft, spec, folder.path)
     return draft
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.ranks.gather import Gather
+from twostroke.ops.rows.rotate_heads import RotateHeads
 from twostroke.program.check import check
 from twostroke.program.fuse import fuse
 from twostroke.program.model import Model
@@ -67,7 +68,10 @@ class _Division:
         """Begin with all that could be divided, and take away what some call needs whole, until nothing changes."""
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
-        attended = {value.root for call in program.calls if call.BY_HEADS and _caches(call) for value in _values(call)}
+        attended: set[Value] = set()
+        for call in reversed(program.calls):  # what is rotated before attention reads it is read by attention, too
+            if call.BY_HEADS and (_caches(call) or (isinstance(call, RotateHeads) and call.out.root in attended)):
+                attended |= {value.root for value in _values(call)}
         before = -1
         while before != len(roots) + len(caches):
             before = len(roots) + len(caches)

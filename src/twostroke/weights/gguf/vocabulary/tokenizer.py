@@ -34,7 +34,7 @@ from twostroke.weights.gguf.vocabulary.token_list import (
     TokenList,
 )
 from twostroke.weights.json_file import parse_object
-from twostroke.weights.vocabularies.members import bpe, sequence, split
+from twostroke.weights.vocabularies.members import added, bpe, sequence, split
 
 
 def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
@@ -83,15 +83,7 @@ def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
     """Tokens that are found before a text is split."""
     pieces = vocabulary.values.get(PREFIX + "model") == "bert"
     return [
-        {
-            "id": index,
-            "content": piece_of(vocabulary, index) if pieces else text,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": kind != USER_DEFINED,
-        }
+        added(index, piece_of(vocabulary, index) if pieces else text, special=kind != USER_DEFINED)
         for index, (text, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True))
         if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
     ]

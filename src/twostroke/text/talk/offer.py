@@ -1,8 +1,4 @@
-"""Tools for models whose chat template knows of none: described in a system message, called in the Hermes style.
-
-Knows: messages in the OpenAI shape, the Hermes marks.
-Must not know: templates, requests.
-"""
+"""Tools for models whose chat template knows of none: described in a system message, called in the Hermes style."""
 
 from __future__ import annotations
 

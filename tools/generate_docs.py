@@ -1,4 +1,4 @@
-"""Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md, docs/models.md, docs/quantization.md and the table of model files.
+"""Write the generated pages of docs/, the table of rooms in docs/ARCHITECTURE.md and the table of model files.
 
 `--check` fails where they differ.
 """
@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ an
 from tools.pages.homes import homes_module
 from tools.pages.models import models_page
 from tools.pages.quantization import quantization_page
+from tools.pages.rooms import architecture_page
 
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 from twostroke.cli.main import VERBS, main
@@ -83,7 +84,7 @@ def ops_page() -> str:
     ]
     for name, op in registry().items():
         module = importlib.import_module(op.__module__)
-        contract = inspect.cleandoc(module.__doc__ or "").split("\n\nKnows:")[0]
+        contract = inspect.cleandoc(module.__doc__ or "")
         cost = inspect.cleandoc(op.cost.__doc__ or "")
         parts.append(f"## {name}\n\n```\n{contract}\n```\n\nCost: {cost}\n")
     return "\n".join(parts)
@@ -94,6 +95,7 @@ PAGES = {
     "docs/CLI.md": cli_page,
     "docs/OPS.md": ops_page,
     "docs/models.md": lambda: NOTE + models_page(),
+    "docs/ARCHITECTURE.md": architecture_page,
     "docs/quantization.md": lambda: NOTE + quantization_page(),
     "src/twostroke/models/common/homes.py": homes_module,
 }

@@ -1,4 +1,4 @@
-"""The pages that explain the code name files that exist, and say of them what they say of themselves."""
+"""The pages that explain the code name files that exist."""
 
 from __future__ import annotations
 
@@ -20,14 +20,3 @@ def test_files_that_a_page_names_are_there(page: str) -> None:
     assert len(named) > 5 and missing == set()
     for target in re.findall(r"\]\(([\w/.-]+\.md)\)", text):
         assert ((ROOT / "docs" / page).parent / target).exists(), target
-
-
-def test_what_the_files_of_one_token_know_is_what_they_say_themselves() -> None:
-    rows = re.findall(
-        r"^\| `([\w/.]+)` \| (.*?) \| (.*?) \|$", (ROOT / "docs" / "START-HERE.md").read_text(), re.MULTILINE
-    )
-    assert len(rows) == 12
-    for name, knows, must_not_know in rows:
-        path = ROOT / "src/twostroke" / name
-        opening = " ".join((path if path.exists() else ROOT / name).read_text()[:2000].replace("//", " ").split())
-        assert f"Knows: {knows}. Must not know: {must_not_know}." in opening, name

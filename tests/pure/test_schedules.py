@@ -192,7 +192,8 @@ def test_kv_waste_stays_under_four_percent() -> None:
 
 def test_the_pure_rooms_load_no_numpy() -> None:
     rooms = (
-        "types.plan spec.rope program.program cost.memory cache.manager scheduler.scheduler engine.core engine.executor"
+        "types.plan types.spec.rope ops.program.program cost.memory engine.cache.manager engine.scheduler.scheduler "
+        "engine.core engine.executor"
     ).split()
     code = "import sys\n" + "".join(f"import twostroke.{room}\n" for room in rooms)
     code += "sys.exit('numpy' in sys.modules or 'asyncio' in sys.modules)"

@@ -14,9 +14,6 @@ PACKAGE = "twostroke.models."
 OPENING = '''"""Which file in `models/` registers an architecture, so that a start imports that one file and no other.
 
 Written by tools/generate_docs.py from the model files; do not edit.
-
-Knows: names.
-Must not know: what a model file holds.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The one composition root: every object is built here."""
+"""The one composition root: it resolves the settings and builds every engine."""

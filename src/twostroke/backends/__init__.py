@@ -1,1 +1,1 @@
-"""Implementations of the ops."""
+"""Implementations of the ops: `cpu` and `cuda`."""

@@ -1,1 +1,1 @@
-"""One model in several processes: fronts, replicas and ranks, and the messages between them."""
+"""One model, or several copies of it, in several processes: fronts, replicas and ranks."""

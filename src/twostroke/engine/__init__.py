@@ -1,1 +1,1 @@
-"""The loop: core and executor are pure; the shells around them add text, threads and event loops."""
+"""Which tokens come next: the pure core, scheduler, cache and guesses, and the shells with threads and event loops."""

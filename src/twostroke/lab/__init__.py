@@ -1,1 +1,1 @@
-"""Measuring, predicting and simulating: what a machine can do and what the engine does with it."""
+"""Measuring, predicting and simulating: `bench`, `planner`, `sim` and the workloads that they share."""

@@ -1,1 +1,1 @@
-"""Models: one file each, which reads the config of an architecture and says its program over the ops."""
+"""Models: one file for each architecture, which reads its config and traces its program of ops."""

@@ -1,1 +1,1 @@
-"""Plan to batch to model to tokens; owns the KV memory."""
+"""One step on real arrays: from a plan to a batch, through the model, to tokens. It owns the KV memory."""

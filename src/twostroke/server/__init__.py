@@ -1,1 +1,1 @@
-"""The HTTP server: OpenAI's chat completions and completions, models, health, metrics."""
+"""The HTTP server: the APIs of OpenAI and Anthropic, the page, metrics and health."""

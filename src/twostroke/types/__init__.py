@@ -1,1 +1,1 @@
-"""The words all rooms use: requests, plans, results, events, errors."""
+"""The words that all rooms use: requests, plans, results, events, errors, model and machine descriptions."""

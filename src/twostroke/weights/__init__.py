@@ -1,1 +1,1 @@
-"""From files to packed weights: safetensors, names, packing at load, the cache on disk, the hub."""
+"""From files to packed weights: safetensors, GGUF, names, packing, the cache on disk, the hub."""

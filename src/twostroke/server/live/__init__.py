@@ -1,0 +1,1 @@
+"""Routes that show the running engine: steps, the trace, explanations."""

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from twostroke.ops.operands import F32Array, unpack
+from twostroke.ops.operands import F32Array
 from twostroke.ops.products import linear
 from twostroke.ops.quant.codec import pack_weight
+from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 GROUPS = (64, 128, 256, 512)

@@ -156,7 +156,7 @@ def test_serve_answers_and_stops_cleanly():
 
 
 def test_the_line_to_try_has_a_key_where_one_is_needed() -> None:
-    from twostroke.cli.server.serve import KEY_HEADER, try_text
+    from twostroke.cli.server.run_built import KEY_HEADER, try_text
 
     assert "Authorization" not in try_text("http://127.0.0.1:1", "spark", "")
     line = try_text("http://127.0.0.1:1", "spark", KEY_HEADER).splitlines()[-1]

@@ -10,7 +10,7 @@ from tools.gpu.stored_values import CODES, KINDS, random_values
 
 from tests.ops.native import LEVELS, linear, random_rows
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.ops.operands import PackedWeight
 from twostroke.ops.products import embed as embed_contract
 from twostroke.ops.products import linear as contract
 from twostroke.ops.quant.codec import _aligned
@@ -21,6 +21,7 @@ from twostroke.ops.stored_layout import (
     pack_stored,
     stored_values,
 )
+from twostroke.ops.unpack import unpack
 from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 

@@ -10,7 +10,6 @@ import pytest
 
 from twostroke.assets import spark_medusa_path, spark_path
 from twostroke.models.common.blocks.medusa import MedusaConfig, medusa_program, read_medusa
-from twostroke.ops.operands import unpack
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.check import check
 from twostroke.ops.program.hidden import last_hidden, with_hidden_kept
@@ -22,6 +21,7 @@ from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.step_memory import StepSizes
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
 from twostroke.runner.medusa import medusa_memory

@@ -15,7 +15,7 @@ from tests.models.families.whole import FAMILIES, by_architecture
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
-from twostroke.ops.operands import F32Array, PackedWeight, unpack
+from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.with_adapters import AdaptedProgram, AdapterSpec, linear_tensors, with_adapters
 from twostroke.ops.products.linear import Linear
@@ -28,6 +28,7 @@ from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory
+from twostroke.ops.unpack import unpack
 from twostroke.runner.adapters.bank import AdapterBank
 from twostroke.runner.adapters.lora_folder import LoraModule
 from twostroke.runner.forward import OpByOp

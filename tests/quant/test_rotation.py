@@ -7,11 +7,12 @@ import pytest
 
 from tests.ops.native import LEVELS
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops.operands import F32Array, unpack
+from twostroke.ops.operands import F32Array
 from twostroke.ops.products.linear import reference
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.quant.formats import FORMATS
 from twostroke.ops.rotation import ROTATED_COLUMNS, rotated_columns, rotated_weights
+from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 PLAIN, ROTATED = WeightFormat(WeightKind.INT8, 256), WeightFormat(WeightKind.INT8, 256, ROTATED_COLUMNS)

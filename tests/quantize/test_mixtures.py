@@ -12,7 +12,7 @@ import transformers
 
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
-from twostroke.ops.operands import unpack
+from twostroke.ops.unpack import unpack
 from twostroke.quantize.driver.calibrate import quantize_folder
 from twostroke.quantize.driver.methods import FEW, METHODS, ROUNDING
 from twostroke.quantize.driver.report import make_report

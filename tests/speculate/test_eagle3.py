@@ -17,10 +17,10 @@ from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM
 from twostroke.assembly.eagle import find_eagle, with_places_kept
 from twostroke.assets import spark_path
-from twostroke.ops.operands import unpack
 from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
 from twostroke.types.errors import ConfigError

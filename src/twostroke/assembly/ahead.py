@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twostroke.assembly.guesses import needs_with
 from twostroke.assembly.heads_files import load_heads
+from twostroke.assembly.needs import needs_with
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import Resolved, kv_kind
 from twostroke.cost.memory import MemoryNeeds

@@ -29,7 +29,8 @@ from twostroke.assembly.guesses import (
     find_guessing,
     ways_of,
 )
-from twostroke.assembly.optional import advice, ahead, heads, objective_policy, verdict
+from twostroke.assembly.optional import advice, objective_policy, verdict
+from twostroke.assembly.optional_heads import ahead, heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import (
     GAP_LIMITER,

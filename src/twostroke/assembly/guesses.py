@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import structs
-
 from twostroke.assembly.calibrated_keys import factors_beside, with_factors, with_rotation
 from twostroke.assembly.folders import compared_heads_folder, locate
-from twostroke.assembly.optional import heads
+from twostroke.assembly.needs import draft_slots, needs_with
+from twostroke.assembly.optional_heads import heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import Resolved, Resolver, kv_kind
 from twostroke.assembly.settings.env import Machine
@@ -30,10 +29,9 @@ from twostroke.engine.speculate.suffix import SuffixProposer
 from twostroke.engine.speculate.timed import TimedProposer
 from twostroke.engine.speculate.verify_time import VerifyTime
 from twostroke.ops.program.model import Model
-from twostroke.ops.program.place import place as placement
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import format_choice
-from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
+from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.cache_pools import CachePools
@@ -44,9 +42,6 @@ from twostroke.types.speculate import DRAFT, LOADED, NO_WAYS, WAYS
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.cache import kept_folder
-
-SLOTS_A_SEQUENCE = 3
-"""A sequence of a draft takes three state slots: its state, a copy while it reads its own guesses, a snapshot."""
 
 
 class GuessingModel(Protocol):
@@ -97,30 +92,6 @@ class DraftModel:
         cache groups come behind the model's."""
         weight_bytes = self.spec.weight_bytes(format_choice(settings["weights"]))
         return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
-
-
-def needs_with(
-    needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
-) -> MemoryNeeds:
-    """What a model needs together with a second one, whose cache groups come behind its own. rows, context: of a step
-    of the second."""
-    sequences = settings["max_sequences"]
-    own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
-    tables = len(own.groups) * page_table_bytes(context, sequences)
-    state_bytes = own.state_bytes * draft_slots(spec, sequences)
-    return structs.replace(
-        needs,
-        weight_bytes=needs.weight_bytes + weight_bytes,
-        buffer_bytes=needs.buffer_bytes + placement(spec.program, rows, sequences).num_bytes + state_bytes,
-        caches=structs.replace(needs.caches, groups=needs.caches.groups + own.groups),
-        table_bytes=needs.table_bytes + spec.rope_bytes(context) + tables,
-    )
-
-
-def draft_slots(spec: Model, sequences: int) -> int:
-    """How many slots the states of a draft need. Pages are shared with the model and slots are not, so there are as
-    many as can be of use."""
-    return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0
 
 
 def draft_name(settings: Resolved) -> str | None:

@@ -1,7 +1,7 @@
 """Parts of an engine that only some models and settings need: each is imported with its first use.
 
 A start pays for every module that it imports, so a part that most starts do without is named here and used by its
-module: `heads.find_heads(...)`. `tests/cli/test_start.py` holds that a usual start imports none of them.
+module: `shelf.AdapterShelf(...)`. `tests/cli/test_start.py` holds that a usual start imports none of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import ahead, heads
     from twostroke.backends import cuda
     from twostroke.backends.cuda import health as cuda_health
     from twostroke.backends.cuda import limits as cuda_limits
@@ -30,8 +29,6 @@ else:
     bank = LazyModule("twostroke.runner.adapters.bank")
     lora_folder = LazyModule("twostroke.runner.adapters.lora_folder")
     shelf = LazyModule("twostroke.runner.adapters.shelf")
-    ahead = LazyModule("twostroke.assembly.ahead")
-    heads = LazyModule("twostroke.assembly.heads")
     cuda = LazyModule("twostroke.backends.cuda")
     cuda_health = LazyModule("twostroke.backends.cuda.health")
     cuda_limits = LazyModule("twostroke.backends.cuda.limits")
@@ -54,7 +51,6 @@ else:
 
 __all__ = [
     "advice",
-    "ahead",
     "bank",
     "chat_template",
     "cuda",
@@ -65,7 +61,6 @@ __all__ = [
     "early_runner",
     "embedder",
     "frames",
-    "heads",
     "kept_result",
     "leader",
     "link",

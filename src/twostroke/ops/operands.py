@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.device_memory import HOST, DeviceMemory
-from twostroke.ops.rotation import rotated_columns
 from twostroke.types.spec.formats import (
     PAGE_TOKENS,
     PANEL_ROWS,
@@ -239,29 +238,6 @@ def unpack_integers(weight: PackedWeight) -> tuple[NDArray[np.int8], F32Array]:
     groups = weight.format.num_groups(weight.columns)
     scales = weight.scales.reshape(-1, groups, PANEL_ROWS).transpose(0, 2, 1).reshape(-1, groups)
     return values[: weight.rows].astype(np.int8), bf16_to_f32(scales)[: weight.rows]
-
-
-def unpack(weight: PackedWeight) -> F32Array:
-    """-> (rows, columns) float32, what the packed matrix stands for."""
-    columns = weight.format.padded_columns(weight.columns)
-    if weight.format.kind is WeightKind.F32:
-        panels = weight.data.view(np.float32).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
-        full = panels.reshape(-1, columns)
-    elif weight.format.kind is WeightKind.BF16:
-        pairs = weight.data.view(np.uint16).reshape(-1, columns // 2, PANEL_ROWS, 2).transpose(0, 2, 1, 3)
-        full = bf16_to_f32(pairs.reshape(-1, columns))
-    elif weight.format.has_column_scales and weight.scales is not None:
-        numbers = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
-        full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
-    elif weight.format.kind.is_stored:
-        from twostroke.ops.stored_layout import unpack_stored
-
-        return unpack_stored(weight)
-    else:
-        values, scales = unpack_integers(weight)
-        full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]
-        full = rotated_columns(full) if weight.format.rotated else full
-    return np.ascontiguousarray(full[: weight.rows, : weight.columns])
 
 
 def new_kv_layer(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twostroke.types.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from twostroke.types.sampling_params import SamplingParams
 
 MAX_BEAMS = 64
 NEVER = "never"
@@ -23,13 +20,41 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
 0 asks for nothing, and one of 1 is that of the scores."""
 
 
+class AnswersAsked(Protocol):
+    """What these rules read of `SamplingParams`, which calls them."""
+
+    @property
+    def n(self) -> int:
+        """How many answers are given."""
+
+    @property
+    def best_of(self) -> int | None:
+        """How many answers are made; None for n."""
+
+    @property
+    def num_answers(self) -> int:
+        """best_of, or n."""
+
+    @property
+    def use_beam_search(self) -> bool:
+        """Whether the answers are beams."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens of an answer."""
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Stop strings."""
+
+
 def num_looked_at(width: int, num_ends: int) -> int:
     """The continuations of all beams that a search looks at, best first: with up to `num_ends` end tokens, at least
     `width` of them do not end by one. As in transformers, the number is the same with stop strings."""
     return max(2, 1 + num_ends) * width
 
 
-def num_offered(params: SamplingParams, num_ends: int) -> int:
+def num_offered(params: AnswersAsked, num_ends: int) -> int:
     """The tokens that a search needs of each beam. All that it looks at may be those of one beam; where only end tokens
     end an answer, `width` that do not end are enough."""
     width = params.num_answers
@@ -44,7 +69,7 @@ def early_stopping(name: str, value: Any) -> bool | str:
     raise InvalidRequest(f'{name} must be true, false or "never", not {str(value)[:80]!r}.', param=name)
 
 
-def check_many_answers(params: SamplingParams) -> None:
+def check_many_answers(params: AnswersAsked) -> None:
     """Raises InvalidRequest for answers that cannot be chosen from."""
     if params.best_of is not None and params.best_of < params.n:
         raise InvalidRequest(
@@ -60,7 +85,7 @@ def check_many_answers(params: SamplingParams) -> None:
             raise InvalidRequest(f"{name} is a field of beam search.", param=name, fix="Set use_beam_search, too.")
 
 
-def _check_beams(params: SamplingParams) -> None:
+def _check_beams(params: AnswersAsked) -> None:
     if not 2 <= params.num_answers <= MAX_BEAMS:
         raise InvalidRequest(
             f"A beam search needs 2 to {MAX_BEAMS} beams, not {params.num_answers}.",

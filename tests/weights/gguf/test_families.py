@@ -19,10 +19,10 @@ from tests.weights.gguf.variants import VARIANTS, changed
 from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
-from twostroke.ops.operands import unpack
 from twostroke.ops.quant.formats import STORED as STORED_AS_IS
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.formats import WeightKind

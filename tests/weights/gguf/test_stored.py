@@ -18,9 +18,10 @@ from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
 from twostroke.lab.planner.model_config import read_model
-from twostroke.ops.operands import bf16_to_f32, unpack
+from twostroke.ops.operands import bf16_to_f32
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.spec.formats import BF16, F32, WeightKind
 from twostroke.weights import stored_packing

@@ -24,8 +24,8 @@ from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import Loaded, relative_error
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
-from twostroke.ops.operands import unpack
 from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.spec.formats import WeightKind

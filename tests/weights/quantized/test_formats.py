@@ -14,8 +14,8 @@ from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized.formats import WAYS, Way
 from twostroke.backends.cpu import CpuOps
 from twostroke.lab.planner.model_config import read_model
-from twostroke.ops.operands import unpack
 from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.spec.formats import BF16
 from twostroke.weights.checkpoint import Checkpoint

@@ -20,9 +20,10 @@ from tests.weights.quantized import packers
 from tests.weights.quantized.formats import WAYS, Way
 from tests.weights.quantized.packers import Packed
 from tests.weights.quantized.test_formats import LLAMA, logits, make
-from twostroke.ops.operands import PackedWeight, unpack
+from twostroke.ops.operands import PackedWeight
 from twostroke.ops.program.values import HeadRows, Tensor, Weight
 from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.spec.formats import BF16

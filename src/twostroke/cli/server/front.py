@@ -9,7 +9,7 @@ import click
 
 from twostroke.assembly.settings.options import CLUSTER_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
-from twostroke.cli.server.serve import serve_built
+from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
 

@@ -11,10 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack
+from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Indices, Value, Weight
+from twostroke.ops.unpack import unpack
 
 
 def reference(out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
-from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.ops.operands import F32Array, PackedWeight, unpack_integers
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
+from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import WeightKind
 
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from twostroke.types.spec.formats import KVKind, WeightFormat
 from twostroke.types.spec.rope import RopeSpec
-
-if TYPE_CHECKING:
-    from twostroke.ops.program.trace import Tracer
 
 
 class Size(enum.Enum):
@@ -29,6 +26,19 @@ class Size(enum.Enum):
     LOGIT_ROWS = "R"
 
 
+class Recorder(Protocol):
+    """What a value knows of the trace that made it: ops of its values record themselves there."""
+
+    def record(self, call: Any) -> Any:
+        """Keep one call, an `Op`."""
+
+    def rows(self, count: Size, *shape: int) -> Value:
+        """A new value for the result of an op."""
+
+    def state(self, elements: int) -> StateCache:
+        """A state of this many numbers for each sequence."""
+
+
 class Value(Struct, frozen=True, eq=False):
     """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: of one row, (columns,) or (heads, head_dim).
 
@@ -37,7 +47,7 @@ class Value(Struct, frozen=True, eq=False):
     joined to this view.
     """
 
-    trace: Tracer
+    trace: Recorder
     rows: Size
     shape: tuple[int, ...]
     base: Value | None = None

@@ -1,0 +1,38 @@
+"""The memory that a second model, or layers that guess, need next to the model whose tokens they guess."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from twostroke.assembly.settings.config import Resolved, kv_kind
+from twostroke.cost.memory import MemoryNeeds
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place as placement
+from twostroke.ops.step_memory import page_table_bytes
+
+SLOTS_A_SEQUENCE = 3
+"""A sequence of a draft takes three state slots: its state, a copy while it reads its own guesses, a snapshot."""
+
+
+def needs_with(
+    needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
+) -> MemoryNeeds:
+    """What a model needs together with a second one, whose cache groups come behind its own. rows, context: of a step
+    of the second."""
+    sequences = settings["max_sequences"]
+    own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
+    tables = len(own.groups) * page_table_bytes(context, sequences)
+    state_bytes = own.state_bytes * draft_slots(spec, sequences)
+    return structs.replace(
+        needs,
+        weight_bytes=needs.weight_bytes + weight_bytes,
+        buffer_bytes=needs.buffer_bytes + placement(spec.program, rows, sequences).num_bytes + state_bytes,
+        caches=structs.replace(needs.caches, groups=needs.caches.groups + own.groups),
+        table_bytes=needs.table_bytes + spec.rope_bytes(context) + tables,
+    )
+
+
+def draft_slots(spec: Model, sequences: int) -> int:
+    """How many slots the states of a draft need. Pages are shared with the model and slots are not, so there are as
+    many as can be of use."""
+    return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0

@@ -1,0 +1,18 @@
+"""The parts of this room that guess with heads or layers, imported with their first use.
+
+They stand apart from `optional`, which they use themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twostroke.types.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from twostroke.assembly import ahead, heads
+else:
+    ahead = LazyModule("twostroke.assembly.ahead")
+    heads = LazyModule("twostroke.assembly.heads")
+
+__all__ = ["ahead", "heads"]

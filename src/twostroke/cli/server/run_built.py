@@ -1,0 +1,114 @@
+"""Serves what is built until a signal: the socket, the service manager, the log, the lines that a start prints."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.server.collector import lasting_heap
+from twostroke.cli.shared.command import print_json
+from twostroke.cli.shared.interrupt import finish_undisturbed
+
+if TYPE_CHECKING:
+    from twostroke.assembly.settings.config import Resolved
+    from twostroke.server.built import BuiltServer
+    from twostroke.server.gate.door import Door
+    from twostroke.server.process.worker import Line
+
+BEAT_S = 1.0
+KEY_HEADER = ' -H "Authorization: Bearer $TWOSTROKE_API_KEY"'
+
+
+def serve_built(
+    built: BuiltServer,
+    words: str,
+    as_json: bool,
+    verbose: bool,
+    line: Line | None = None,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until a signal. words: what a start says of the model, above a line to try. verbose: the access log."""
+    from twostroke.server.serve import run
+
+    def announce(url: str) -> None:
+        if as_json:
+            print_json({"url": url, **built.facts})
+        else:
+            key_header = "" if built.resolved["api_key"] is None else KEY_HEADER
+            click.echo(words + try_text(url, built.facts["served_name"], key_header))
+        tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
+
+    with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap(), ExitStack() as sockets:
+        listener = listener or sockets.enter_context(listening(built.resolved))
+        tell, watch = watching(built.parts.door, line)
+        try:
+            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+        finally:
+            finish_undisturbed()  # nothing is left but to close what is open
+
+
+def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
+    """The socket that settings ask for, listening: a port's or a file's."""
+    from twostroke.server.serve import bind
+    from twostroke.server.socket_file import socket_file
+
+    if resolved["uds"] is not None:
+        return socket_file(resolved["uds"], int(resolved["uds_mode"], 8))
+    return bind(resolved["host"], resolved["port"])
+
+
+def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
+    """The notifier, and what the serving loop calls."""
+    from twostroke.assembly.settings.env import notify_address, watchdog_s
+    from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
+
+    if line is not None:
+        return line, Watch(line, BEAT_S, lambda: door.draining, time.monotonic, line.gone)
+    notifier, limit_s = SystemdNotifier(notify_address()), watchdog_s()
+    every_s = None if limit_s is None else limit_s / BEATS
+    return notifier, Watch(notifier, every_s, lambda: door.draining, time.monotonic)
+
+
+@contextmanager
+def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
+    """Requests' lines are written as JSON, or as text where that is asked for."""
+    from twostroke.server.telemetry.logs import JsonLines, TextLines, set_up, tear_down
+
+    lines = JsonLines() if form == "json" else TextLines()
+    level = logging.INFO if verbose or form == "json" else logging.WARNING
+    handler = set_up(lines, level, sys.stderr)
+    try:
+        yield
+    finally:
+        tear_down(handler)
+
+
+def facts_text(facts: dict[str, Any]) -> str:
+    """What a first-time user needs to know of the model."""
+    on_cpu = f"{facts['threads']} threads, {facts['cpu_level']} kernels"
+    return (
+        f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
+        f"{on_cpu if facts['device'] == 'cpu' else facts['device']}\n"
+        f"{facts['room']}\n"
+    )
+
+
+def try_text(url: str, served_name: str, key_header: str) -> str:
+    """Where it serves, and a line to try. key_header: curl's words for the key; empty without one."""
+    messages = [{"role": "user", "content": "What is prefill?"}]
+    body = json.dumps({"model": served_name, "messages": messages})
+    path = url.removeprefix("unix:")
+    base, how = (url, "") if path == url else ("http://localhost", f" --unix-socket {shlex.quote(path)}")
+    return (
+        f"Serving on {url}  (OpenAI base URL: {base}/v1{' by that socket' if how else ''})\n\n"
+        f"Try:\n  curl{how} {base}/v1/chat/completions{key_header} -H 'Content-Type: application/json' -d '{body}'\n"
+    )

@@ -12,7 +12,7 @@ TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reo
 # Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test test-all test-daily lint docs clean
+.PHONY: serve test test-all test-daily lint docs site clean
 
 serve: $(VENV)/.runtime
 	$(BIN)/twostroke serve
@@ -32,6 +32,10 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_docs.py --check
+
+# The pages as a site in build/site; every page of the site's menu must be there.
+site: $(VENV)/.site
+	$(BIN)/mkdocs build --quiet
 
 docs: $(VENV)/.test
 	$(BIN)/python tools/generate_docs.py
@@ -53,6 +57,10 @@ $(VENV)/.runtime: $(BIN)/python $(NATIVE)
 
 # It asks for an older NumPy than the one that tests run with, and works with this one: what it needs is in `test`.
 JUDGE := mistral-common==1.13.1
+
+$(VENV)/.site: $(BIN)/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check 'mkdocs-material==9.8.2'
+	@touch $@
 
 # Tests compare all levels that this machine runs.
 $(VENV)/.test: $(BIN)/python $(NATIVE)

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ and tests/
 
+from tools.pages.decisions import decisions_page
 from tools.pages.homes import homes_module
 from tools.pages.models import models_page
 from tools.pages.quantization import quantization_page
@@ -96,6 +97,7 @@ PAGES = {
     "docs/OPS.md": ops_page,
     "docs/models.md": lambda: NOTE + models_page(),
     "docs/ARCHITECTURE.md": architecture_page,
+    "docs/adr/README.md": lambda: NOTE + decisions_page(),
     "docs/quantization.md": lambda: NOTE + quantization_page(),
     "src/twostroke/models/common/homes.py": homes_module,
 }

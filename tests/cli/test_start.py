@@ -1,4 +1,4 @@
-"""What importing costs: nothing heavy is loaded before it is used. (Times are measured, not asserted: docs/LOG.md.)"""
+"""What importing costs: nothing heavy is loaded before it is used. (Times are measured, not asserted.)"""
 
 from __future__ import annotations
 

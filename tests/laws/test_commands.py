@@ -12,8 +12,8 @@ import click
 from twostroke.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = ("LOG.md", "CLI.md")
-"""What once was; and what the program itself says of its options."""
+OTHERS = ("CLI.md",)
+"""What the program itself prints of its options."""
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.name not in OTHERS]
 OF_OTHER_PROGRAMS = set("--parts --gguf --seconds --network --init --out --speed --part --only --count".split())
 """Options of tools and of containers that stand alone in a page's text."""

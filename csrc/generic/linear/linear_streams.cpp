@@ -1,6 +1,6 @@
 // Few rows: the weights are read once and wait for memory, so that how they are read counts more than how they are multiplied.
 // On Intel's CPUs a thread reads several panels at once, a little of each in turn. Measured on 2 cores of a Xeon: four panels in steps
-// of 1 KiB come 12% faster than one after the other, two 8% (docs/LOG.md): each page that is being read has hardware of its own that
+// of 1 KiB come 12% faster than one after the other, two 8%: each page that is being read has hardware of its own that
 // fetches ahead. AMD's (Zen 4) read one stretch after the other, and lose time wherever it ends or the reader pauses: a kernel takes a
 // whole panel (a group of columns at a time, with what lay between: 4% slower where memory gives 31 GB/s, 5 to 10% where it gives 52),
 // and of a gated product a task takes several gate panels, which lie beside each other, and then the up panels, instead of going to

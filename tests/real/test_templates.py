@@ -1,6 +1,6 @@
-"""Chat templates of published models: which format is found, what of a conversation reaches the prompt, what ends a turn.
+"""Chat templates of published models: the format that is found, what reaches the prompt, what ends a turn.
 
-The templates are read from the wheel of trl, and nothing of it is run. The tables are floors: what stands in them holds.
+They are read from the wheel of trl, and nothing of it is run. The tables are floors: what stands in them holds.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "assistant", "content": "qzanswer"},
     {"role": "user", "content": "qzlast"},
 ]
-"""Two users in a row, parts, a text beside calls, two calls in a turn, foreign ids, an empty result, an empty answer."""
+"""Two users in a row, parts, a text next to calls, two calls in a turn, foreign ids, nothing as result and answer."""
 WORDS = "qzsystem qzone qztwo qzthree qzbeside qzMon qzTue qznine qzten qzbell qzanswer qzlast qzabout".split()
 ROOM = 60_000
 

@@ -1,8 +1,4 @@
-"""Server-sent events as bytes, and templates of events that differ from one another in a few values.
-
-Knows: the SSE format, JSON.
-Must not know: what events say.
-"""
+"""Server-sent events as bytes, and templates of events that differ from one another in a few values."""
 
 from __future__ import annotations
 

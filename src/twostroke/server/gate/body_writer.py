@@ -2,9 +2,6 @@
 
 `send` is a coroutine in every layer between an app and its server. A stream that sends each token as it is made spends
 more time in those calls than with its bytes, and no layer changes a body.
-
-Knows: ASGI scopes.
-Must not know: sockets, HTTP's framing, what is written.
 """
 
 from __future__ import annotations

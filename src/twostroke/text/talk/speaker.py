@@ -1,8 +1,4 @@
-"""A conversation made into a prompt: by the template where it shows everything, in the format's own words where not.
-
-Knows: what a template shows, formats.
-Must not know: HTTP, token ids.
-"""
+"""A conversation made into a prompt: by the template where it shows everything, in the format's own words where not."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from twostroke.scheduler.admission import PageAdmission, SiblingRule
 from twostroke.scheduler.drafts import Drafter, Drafts
 from twostroke.scheduler.ending import Ending
 from twostroke.scheduler.gauges import Gauges
+from twostroke.scheduler.heavy_masks import without_late_masks
 from twostroke.scheduler.limits.cache_limiters import cache_limiters
 from twostroke.scheduler.limits.limits import (
     Limiter,
@@ -126,6 +127,7 @@ class Scheduler:
         queues, held_calls = self._queues, self._places.make(self._queues, self._give_up)
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
+        all_decoding = without_late_masks(all_decoding, prompts_wait)
         decoding, share = self.under_way.turn(all_decoding)
         # What guesses learns from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)

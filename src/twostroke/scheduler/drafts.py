@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from twostroke.scheduler.heavy_masks import HEAVY_S, mask_s
+from twostroke.scheduler.limits.heavy_masks import HEAVY_S, mask_s
 from twostroke.scheduler.limits.limits import SchedulerLimits
 from twostroke.scheduler.sequence import Sequence as Decoding
 from twostroke.speculate.guess_limiter import StepShape

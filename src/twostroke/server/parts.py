@@ -53,8 +53,8 @@ class Limits(Struct, frozen=True):
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
-    nothing of an answer before its request is dropped; crowded_s: the same where its own buffer is full and others wait
-    for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    nothing of an answer before its request is dropped; crowded_s: the same, after which it rests where its client's own
+    buffer is full and others wait for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
@@ -64,7 +64,7 @@ class Limits(Struct, frozen=True):
     deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
-    crowded_s: float = 1.0
+    crowded_s: float = 0.25
     body_idle_s: float = 30.0
     body_s: float = 120.0
     header_s: float = 10.0

@@ -23,7 +23,7 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
@@ -58,7 +58,7 @@ class Limits(Struct, frozen=True):
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
-    body_bytes: int = 8 * 1024 * 1024
+    body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
     json_depth: int = 64
     choices: int = 512
     deadline_s: float | None = None

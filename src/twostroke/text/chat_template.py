@@ -24,7 +24,7 @@ from twostroke.text.template_files import read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.notes import Notes
 
-MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})

@@ -23,7 +23,7 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
@@ -53,18 +53,18 @@ class Limits(Struct, frozen=True):
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
-    nothing of an answer before its request is dropped; crowded_s: the same where its own buffer is full and others wait
-    for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    nothing of an answer before its request is dropped; crowded_s: the same, after which it rests where its client's own
+    buffer is full and others wait for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
-    body_bytes: int = 8 * 1024 * 1024
+    body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
     json_depth: int = 64
     choices: int = 512
     deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
-    crowded_s: float = 1.0
+    crowded_s: float = 0.25
     body_idle_s: float = 30.0
     body_s: float = 120.0
     header_s: float = 10.0

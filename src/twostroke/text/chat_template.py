@@ -26,7 +26,7 @@ from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
 
-MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})

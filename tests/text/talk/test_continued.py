@@ -21,7 +21,10 @@ TEMPLATES: dict[str, tuple[str, str]] = {
         "mistral_list",
         HEAD + "{{ (' ' if m.role == 'assistant' else '') + m.content | trim }}" + TAIL + "<assistant>{% endif %}",
     ),
-    "a thought that is written": ("hermes", HEAD + THOUGHT + "{{ m.content }}" + TAIL + "<assistant><think>\n{% endif %}"),
+    "a thought that is written": (
+        "hermes",
+        HEAD + THOUGHT + "{{ m.content }}" + TAIL + "<assistant><think>\n{% endif %}",
+    ),
     "marks around an answer": (
         "cohere",
         HEAD + "{% if m.role == 'assistant' %}<|START_RESPONSE|>{{ m.content }}<|END_RESPONSE|>{% else %}"

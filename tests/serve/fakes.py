@@ -94,6 +94,9 @@ class PlainTemplate:
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
+    def written(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> str:
+        return self.render(messages)
+
 
 class Turnstile(asyncio.Event):
     """A gate for FakeEngine that lets `tokens` pieces through, and as many more as `let` says. The rest waits.

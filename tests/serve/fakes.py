@@ -94,8 +94,8 @@ class PlainTemplate:
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
-    def written(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> str:
-        return self.render(messages)
+    def written(self, messages: Sequence[Mapping[str, Any]], *, variables: Any = None, **_: Any) -> str:
+        return f"{variables or ''}{self.render(messages)}"
 
 
 class Turnstile(asyncio.Event):

@@ -35,6 +35,7 @@ TEMPLATES: dict[str, tuple[str, str]] = {
     "low is off": ("solar", HEAD + "{% if reasoning_effort in ['low', 'minimal'] %}<|think|><|end|>{% endif %}"),
     "a text of the system": ("nemotron", SYSTEM),
     "none": ("hermes", HEAD),
+    "a variable of another meaning": ("hermes", HEAD + "{% if m is defined %}{{ thinking }}{% endif %}"),
 }
 CASES: list[tuple[str, Wish, dict[str, Any] | None]] = [
     ("enable_thinking", Wish("none"), {"enable_thinking": False}),
@@ -61,6 +62,7 @@ CASES: list[tuple[str, Wish, dict[str, Any] | None]] = [
     ("low is off", Wish("high"), {"reasoning_effort": "high"}),
     ("none", Wish("none"), None),
     ("none", Wish("high"), None),
+    ("a variable of another meaning", Wish("none"), None),
 ]
 
 

@@ -23,7 +23,7 @@ from twostroke.types.notes import Notes, named
 
 
 def wish_of(effort: str | None, thinking: Any = None) -> Wish:
-    """thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic names it, and others."""
+    """thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic and others name it."""
     found = thinking if isinstance(thinking, Mapping) else {}
     kind, budget = found.get("type"), found.get("budget_tokens")
     on = None if kind is None else kind != "disabled"

@@ -69,7 +69,7 @@ class Switches:
     def put(self, wish: Wish) -> Put | None:
         """The wish in this template's variables; None where it has no switch for it."""
         off = wish.off
-        made = {name: values[off] for name, values in VALUES.items() if name in self._known}
+        made = {name: values[off] for name, values in VALUES.items() if self._switches(name)}
         if wish.effort in (None, NONE) and wish.on is None and not off:
             made = {}
         for name in BUDGETS:
@@ -81,6 +81,11 @@ class Switches:
         if not made and off and self._closed({}, SYSTEM_SWITCH) and not self._closed({}):
             return Put({}, SYSTEM_SWITCH)
         return Put(made) if made else None
+
+    def _switches(self, name: str) -> bool:
+        """True where a prompt depends on this variable: it may bear the name and be about something else."""
+        on, off = VALUES[name]
+        return name in self._known and self._text({name: on}) != self._text({name: off})
 
     def _word_for(self, effort: str, *, off: bool, switched: bool) -> str | None:
         """What the variable for an effort gets; None for nothing. switched: another variable says it, too."""

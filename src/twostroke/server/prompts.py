@@ -112,7 +112,7 @@ def call_of_chat(
     form = grammar_of(request)
     notes.add_all(form.not_held)
     if thinks or prompt.text == before:
-        form = after_thought(form, parts.format.thought, before, special_id)
+        form = after_thought(form, parts.format, before, special_id)
     form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
     params = _params(request, logprobs, request.max_tokens, form, parts)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
@@ -196,7 +196,7 @@ def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
     """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
     if asked.grammar is None or tools.held is not None:
         return own
-    return structs.replace(PLAIN, thought=own.thought) if asked.grammar.thought else PLAIN
+    return structs.replace(own, calls=()) if asked.grammar.thought else PLAIN
 
 
 def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:

@@ -83,9 +83,12 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """True where a prompt depends on this variable: it may bear the name and be about something else."""
-        on, off = VALUES[name]
-        return name in self._known and self._text({name: on}) != self._text({name: off})
+        """True where a prompt depends on this variable: it may bear the name and be about something else. Where the
+        template refuses the trial, the name counts."""
+        if name not in self._known:
+            return False
+        on, off = (self._text({name: value}) for value in VALUES[name])
+        return on is None or on != off
 
     def _word_for(self, effort: str, *, off: bool, switched: bool) -> str | None:
         """What the variable for an effort gets; None for nothing. switched: another variable says it, too."""

@@ -94,6 +94,12 @@ class PlainTemplate:
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
 
+    def joint(self, _role: str) -> str:
+        return "\n"
+
+    def written(self, messages: Sequence[Mapping[str, Any]], *, variables: Any = None, **_: Any) -> str:
+        return f"{variables or ''}{self.render(messages)}"
+
 
 class Turnstile(asyncio.Event):
     """A gate for FakeEngine that lets `tokens` pieces through, and as many more as `let` says. The rest waits.

@@ -20,7 +20,7 @@ from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
-from twostroke.server.api.reasoning_effort import with_effort
+from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
@@ -41,6 +41,7 @@ from twostroke.text.history.parts import text_of
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.speaker import Speaker
+from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
@@ -111,7 +112,7 @@ def call_of_chat(
     form = grammar_of(request)
     notes.add_all(form.not_held)
     if thinks or prompt.text == before:
-        form = after_thought(form, parts.format.thought, before, special_id)
+        form = after_thought(form, parts.format, before, special_id)
     form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
     params = _params(request, logprobs, request.max_tokens, form, parts)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
@@ -148,12 +149,12 @@ def _render(
     request, notes = checked.request, checked.notes
     template = _template_for(request, parts)
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
-    asked, thinks = request.chat_template_kwargs, parts.format.thinks
-    variables = with_effort(asked, request.reasoning_effort, template, notes, thinks=thinks)
+    wish = wish_of(request.reasoning_effort, request.thinking)
+    put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
-    messages = with_legal_ids(messages, parts.format.ids)
+    messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
     speaker = Speaker(
-        template, parts.format, tools=tools.offered, variables=variables, hide=hide, notes=notes
+        template, parts.format, tools=tools.offered, variables=put.variables, hide=hide, notes=notes
     )
     if request.continue_final_message:
         last, messages = messages[-1], messages[:-1]
@@ -196,7 +197,7 @@ def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
     """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
     if asked.grammar is None or tools.held is not None:
         return own
-    return structs.replace(PLAIN, thought=own.thought) if asked.grammar.thought else PLAIN
+    return structs.replace(own, calls=()) if asked.grammar.thought else PLAIN
 
 
 def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:

@@ -93,7 +93,7 @@ class ChatTemplate:
         extra = dict(variables or {})
         self._check_variables(name, extra)
         notes = Notes() if notes is None else notes
-        made = self._roles(name, normalized(messages, notes))
+        made = self._roles(name, normalized(messages, notes, self._fits[name].joint))
         given = {**extra, "tools": list(tools) if tools else None, "documents": list(documents) if documents else None}
         names = {
             **self._special_texts,
@@ -160,6 +160,10 @@ class ChatTemplate:
                 param="messages",
                 why="They have a shape that the template was not written for.",
             ) from error
+
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
+        return self._fits[self._default_name()].joint(role)
 
     @made_once
     def abilities(self) -> Abilities:

@@ -33,6 +33,9 @@ class Template(Protocol):
     def abilities(self) -> Abilities:
         """What of a conversation with tools it shows."""
 
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -86,7 +89,8 @@ class Speaker:
         if self._all_shown(messages):
             return render(messages, tools=tools, each_text=self._hide, **more)
         abilities = self._template.abilities
-        made = with_own_words(normalized(messages, self._notes), tools or (), self._form, abilities, self._hide)
+        plain = normalized(messages, self._notes, self._template.joint)
+        made = with_own_words(plain, tools or (), self._form, abilities, self._hide)
         return render(made, tools=tools if abilities.offers else None, **more)
 
     def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> Begun:

@@ -36,7 +36,7 @@ from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
-from twostroke.text.history.legal_ids import with_legal_ids
+from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
@@ -127,6 +127,7 @@ def call_of_chat(
         tools=tools,
         rendered_end=rendered_end,
         earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
+        earlier_ids=call_ids_of(request.messages),
         asked=asked,
         warnings=notes.texts,
     )

@@ -77,6 +77,7 @@ class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
     knows_tools = True
+    source = "plain"
     variables: frozenset[str] = frozenset()
 
     def render(

@@ -264,7 +264,7 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         hint = f"Did you mean {inner[0]}?" if inner else "Give the folder that holds config.json, or a hub id."
         return ModelNotFound(f"{name} holds no config.json.", why="So it is not a model's folder.", fix=hint)
     hub_id = hub_id_of(name)
-    if hub_id is not None:
+    if hub_id is not None and not near_names(name):
         return ModelNotFound(
             f"{name} is no folder and no hub id.",
             why="Models come from the hub, under names that read publisher/model.",

@@ -78,6 +78,7 @@ class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
     abilities = Abilities()
+    source = "plain"
     variables: frozenset[str] = frozenset()
 
     def render(

@@ -208,7 +208,14 @@ def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]
 
 def completion_call(body: bytes, parts: ServerParts) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = read_completion(body, parts.limits.json_depth)
+    return call_of_completion(read_completion(body, parts.limits.json_depth), parts, "cmpl-")
+
+
+def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: str) -> Call:
+    """A checked completion request from whatever API. prefix: of the answer's id.
+
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
+    """
     asked_model(request.model, parts)
     given = _split_prompts(request.prompt)
     special = request.parse_special is not False
@@ -223,7 +230,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
-    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, asked, parts)
+    call = _call(request, prefix, lists, "prompt", request.logprobs, params, asked, parts)
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call

@@ -175,6 +175,11 @@ class ChatTemplate:
         """Names that a request may give the default template values for."""
         return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
 
+    @property
+    def source(self) -> str:
+        """The text of the template that conversations without tools are rendered by."""
+        return self._sources[self._default_name()]
+
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))
 

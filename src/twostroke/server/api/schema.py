@@ -236,7 +236,11 @@ def _check_continued(request: ChatRequest) -> None:
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    request = decode(body, CompletionRequest)
+    return checked_completion(decode(body, CompletionRequest), depth_limit)
+
+
+def checked_completion(request: CompletionRequest, depth_limit: int) -> CompletionRequest:
+    """All caps, for a completion request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from twostroke.server.api.shapes.reasoning_count import ReasoningCount
 from twostroke.server.api.shapes.text_calls import TextCalls
-from twostroke.server.api.sse import Event, EventTemplate
+from twostroke.server.api.sse import SSE, Event, EventTemplate, StreamForm
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -33,6 +33,7 @@ class Shape(Protocol):
     """One answer in one API's form, either streamed or whole."""
 
     heartbeat: bytes
+    written: StreamForm
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """What this piece of choice `index` lets one say."""
@@ -227,6 +228,7 @@ class TurnShape:
     """What the shapes of answers that are one turn have alike. See Shape."""
 
     heartbeat = HEARTBEAT
+    written = SSE
     closing = b""
 
     def __init__(self, call: Call, parts: ServerParts) -> None:

@@ -7,6 +7,7 @@ Must not know: the scheduler, text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from twostroke.runner.step_inputs import write_plan
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
+if TYPE_CHECKING:
+    from twostroke.runner.image_encoder import ImageRows
+
 
 def no_delay() -> float:
     """The delay for callers that do not ask the system: none."""
@@ -30,7 +34,7 @@ class ModelRunner:
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
     sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: of values of
-    each step.
+    each step. images: what writes rows of images; None for a model that does not see.
     """
 
     def __init__(
@@ -41,7 +45,9 @@ class ModelRunner:
         delay: Callable[[], float] = no_delay,
         sampler: StepSampler | None = None,
         readers: Sequence[StepReader] = (),
+        images: ImageRows | None = None,
     ) -> None:
+        self._images = images
         self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
         self._sampler = sampler or HostSampler(forward)
@@ -55,6 +61,8 @@ class ModelRunner:
         self._memory.copy_states(plan.state_copies)
         self._memory.copy_pages(plan.page_copies)
         sizes = write_plan(plan, self._memory)
+        if self._images is not None:
+            self._images.write(plan, sizes)
         found = self._sampler.forward(plan, sizes)
         model_end_s = self._clock()
         sampled, failed = self._sampler.choose(plan, found)

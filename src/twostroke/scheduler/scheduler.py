@@ -282,7 +282,7 @@ class Scheduler:
         if self._siblings.holds_back(sequence, self._queues.running):
             return Hold.SIBLING
         salt, known = sequence.request.cache_salt, sequence.known
-        matched = self._cache.match(salt, known) if sequence.may_skip else NOTHING_CACHED
+        matched = self._cache.match(salt, sequence.keys) if sequence.may_skip else NOTHING_CACHED
         if not self._pages.fits_now(sequence, matched, self._queues.running):
             return Hold.PAGES
         if not self._policy.may_run(sequence, self._queues):
@@ -330,7 +330,7 @@ class Scheduler:
         ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
         if planned.draft_token_ids:
             self._settle_guesses(sequence, planned)
-        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.known)
+        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.keys)
         if ending is not None:
             events.append(self._end(sequence, ending, now))
 

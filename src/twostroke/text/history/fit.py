@@ -29,6 +29,7 @@ class Fit:
         self._render = render
         self._helpful: dict[int, bool] = {}
         self._parts: bool | None = None
+        self._sees: bool | None = None
 
     def fitted(self, messages: Messages, notes: Notes) -> Messages:
         """The messages in shapes that the template takes. notes: of what a model sees in another way."""
@@ -80,6 +81,17 @@ class Fit:
         if self._parts is None:
             self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))
         return _as_parts(messages) if self._parts else messages
+
+    def sees(self, written: str) -> bool:
+        """Whether the template writes this for a part of the type image."""
+        if self._sees is None:
+            asked = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORD}]}]
+            try:
+                text = self._render(asked)
+            except InvalidRequest:
+                text = ""
+            self._sees = text.count(written) == 1 and _WORD in text
+        return self._sees
 
     def _says(self, messages: Messages) -> bool:
         try:

@@ -7,6 +7,7 @@ Must not know: how an engine is put together, servers.
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,7 +104,10 @@ def find_sight(
     resolver.pick("image_cache", IMAGE_CACHE, "default")
     if word == "on" and found is None:
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
-    return (spec, None) if found is None or word == "off" else (with_given_rows(spec), found)
+    if found is None or word == "off":
+        return spec, None
+    names = tuple(tensor.name for tensor in wanted_tensors(found.encoder.model))
+    return with_given_rows(replace(spec, read_elsewhere=names)), found
 
 
 def _plan(folder: Path, spec: Model, *, wanted: bool) -> tuple[SightPlan | None, str]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
 from twostroke.config import Resolved, resolve_overload, resolve_server, room_sentence
@@ -39,6 +41,9 @@ from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
 from twostroke.text.talk.find import find_format
 from twostroke.types.errors import ConfigError
+
+IMAGE_BODY_BYTES = 64 << 20
+"""The longest body of a request to a model that reads images."""
 
 
 def build_server(
@@ -92,6 +97,7 @@ def build_server(
         adapters=ServedAdapters(heart.adapters, folder),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
+        eyes=heart.eyes,
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,
@@ -120,6 +126,9 @@ def _forecast(found: assemble.Found) -> Forecast:
 
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
+    limits = Limits(deadline_s=resolved["deadline"])
+    if own.get("eyes") is not None:
+        limits = structs.replace(limits, body_bytes=IMAGE_BODY_BYTES)
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     if own.get("template") is not None:
         asked = (resolved["tool_format"], resolved["reasoning_format"])
@@ -131,7 +140,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=Limits(deadline_s=resolved["deadline"]),
+        limits=limits,
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),

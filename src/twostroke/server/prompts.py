@@ -118,9 +118,10 @@ def call_of_chat(
     params = within_room(params, parts.engine.room(len(token_ids)), notes)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(parts.format, tools, parts.tokenizer)
+    images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
     return replace(
         call,
-        prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
+        prompts=tuple(replace(own, shown_token_ids=shown, images=images) for own in call.prompts),
         form=_turn_form(parts.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
@@ -149,12 +150,21 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     messages = with_legal_ids(messages, parts.format.ids)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
-    if template.knows_tools:
-        text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide, notes=notes)
-    else:
-        all_messages = with_tools(messages, tools.offered or (), notes)
-        text = template.render(all_messages, variables=variables, each_text=hide, notes=notes)
-    return quoting.shown(text + hide(prefill))
+    pictures = None if parts.eyes is None else parts.eyes.look(messages)
+    messages = messages if pictures is None else pictures.messages
+    if not template.knows_tools:
+        messages = with_tools(messages, tools.offered or (), notes)
+    text = template.render(
+        messages,
+        tools=tools.offered if template.knows_tools else None,
+        variables=variables,
+        each_text=hide,
+        notes=notes,
+        pictures=None if pictures is None else pictures.marks,
+    )
+    if pictures is None:
+        return quoting.shown(text + hide(prefill))
+    return structs.replace(quoting.shown(pictures.expanded(text) + hide(prefill)), pictures=pictures)
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:

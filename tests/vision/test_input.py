@@ -79,6 +79,17 @@ def test_few_tiles_where_the_detail_is_low(live: Live) -> None:
     assert found["usage"]["prompt_tokens"] == len(wanted)
 
 
+def test_encodes_are_counted(live: Live) -> None:
+    def counted() -> float:
+        lines = live.get("/metrics").body.decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("twostroke_image_tiles_total"))
+
+    before, new = counted(), part(url_of(picture(32, 32, 9)))
+    for _ in range(2):
+        assert chat(live, [new]).status == 200
+    assert counted() - before == 10  # the second one found them
+
+
 def test_placeholders_in_a_users_text_are_text(live: Live) -> None:
     words = "<image> and <fake_token_around_image><global-img>"
     found = chat(live, [text(words), part(url_of(picture(40, 40))), text("<image>")])

@@ -6,6 +6,7 @@ Must not know: how an engine is put together, servers.
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -29,7 +30,7 @@ from twostroke.program.model import Model
 from twostroke.program.place import place
 from twostroke.program.program import Program
 from twostroke.quant.formats import format_choice
-from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, PatchLayout
+from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, PatchLayout, pieces_of
 from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.errors import ConfigError, ModelError
 from twostroke.types.pooling import Task
@@ -77,10 +78,11 @@ class SightPlan(Struct, frozen=True, eq=False):
         sizes = MemorySizes(pages, sight.patches, sight.patches, 1, max_draft_tokens=sight.rows)
         own = StepMemory(encoder.model.program, weights.matrices, weights.vectors, _kv_kind(settings), sizes)
         layout = PatchLayout(sight.patch, sight.grid, sight.merge, np.array(self.processor.values, np.float32))
-        made = ImageEncoder(where.ops.compile(encoder.model.program, own), own, encoder.pixels, layout, sight.rows)
+        pieces = [where.ops.compile(piece, own) for piece in pieces_of(encoder.model.program)]
+        made = ImageEncoder(pieces, own, encoder.pixels, layout, sight.rows)
         given = given_rows(program)
         assert given is not None, "the program was made with a place for given rows"
-        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given)
+        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given, time.perf_counter)
 
 
 def _kv_kind(settings: Resolved) -> KVKind:

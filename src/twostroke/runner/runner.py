@@ -17,6 +17,7 @@ from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.pool_rows import NOT_FINITE, pool_rows
 from twostroke.runner.samplers import HostSampler, StepSampler
 from twostroke.runner.step_inputs import write_plan
+from twostroke.types.images import NOTHING_ENCODED
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
 
@@ -61,8 +62,7 @@ class ModelRunner:
         self._memory.copy_states(plan.state_copies)
         self._memory.copy_pages(plan.page_copies)
         sizes = write_plan(plan, self._memory)
-        if self._images is not None:
-            self._images.write(plan, sizes)
+        done = NOTHING_ENCODED if self._images is None else self._images.write(plan, sizes)
         found = self._sampler.forward(plan, sizes)
         model_end_s = self._clock()
         sampled, failed = self._sampler.choose(plan, found)
@@ -74,7 +74,13 @@ class ModelRunner:
             name: NOT_FINITE for name, rows_sum in pooled.items() if not np.isfinite(np.frombuffer(rows_sum)).all()
         }
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
-        return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay(), pooled=pooled)
+        return StepResult(
+            *(sampled, failed, model_s, sampling_s, scored),
+            delayed_s=self._delay(),
+            pooled=pooled,
+            encoded=done.keys,
+            encode_s=done.seconds,
+        )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
         """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""

@@ -37,6 +37,16 @@ class ImageSpan(Struct, frozen=True, eq=False):
         return self.first + self.tile.rows
 
 
+class EncodedTiles(Struct, frozen=True):
+    """What a step encoded: keys of tiles whose rows were finished, and the seconds of all pieces."""
+
+    keys: frozenset[int] = frozenset()
+    seconds: float = 0.0
+
+
+NOTHING_ENCODED = EncodedTiles()
+
+
 def key_of(digest: bytes) -> int:
     """A digest as a number that no token has."""
     return -1 - int.from_bytes(digest, "big")

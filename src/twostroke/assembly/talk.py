@@ -1,8 +1,4 @@
-"""How a model writes its turns, without its weights: its template and its vocabulary are read.
-
-Knows: the model's folder, the options that name a format.
-Must not know: printing, servers.
-"""
+"""How a model writes its turns, without its weights: its template and its vocabulary are read."""
 
 from __future__ import annotations
 

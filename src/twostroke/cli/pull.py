@@ -1,8 +1,4 @@
-"""`twostroke pull`: download a model from the hub.
-
-Knows: weights.hub.
-Must not know: engines.
-"""
+"""`twostroke pull`: download a model from the hub."""
 
 from __future__ import annotations
 

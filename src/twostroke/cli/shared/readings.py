@@ -1,8 +1,4 @@
-"""Texts of flags as values: times, rates, formats.
-
-Knows: click's callbacks.
-Must not know: which verbs have which flags.
-"""
+"""Texts of flags as values: times, rates, formats."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 
 import click
 
-from twostroke.option_values import one_of, parse_count
+from twostroke.assembly.settings.option_values import one_of, parse_count
 
 FORMATS = ("f32", "bf16", "int8", "int4", "stored")
 UNITS = {"bit/s": 0.125, "B/s": 1.0}

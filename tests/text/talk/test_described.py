@@ -80,6 +80,8 @@ def test_what_cannot_be_translated_is_not_used(value: Any) -> None:
         (r"(?:<a>|<b>)\s*", ["<a>"]),
         (r"<a>(?P<name>\S+)\n?", ["<a>", "\n"]),
         (r"[ab]", None),
+        (r'\{"name":\s*"(?P<name>\w+)"', None),
+        (r"</k>\s*<v>", ["</k><v>"]),
         (r"a+", None),
         (7, None),
     ],

@@ -122,22 +122,30 @@ def _parts(field: Mapping[str, Any], name: str) -> list[str] | None:
 
 
 def literals(pattern: Any) -> list[str] | None:
-    """The literal texts of a pattern between its groups, white space as one line end or nothing; None for a pattern
-    that is more than that. Of alternatives the first one counts."""
+    """The literal texts of a pattern between its groups; None for a pattern that is more than that.
+
+    White space at the ends of a text, and between two tags, is a line end or nothing; elsewhere it is not translated.
+    Of alternatives the first one counts.
+    """
     if not isinstance(pattern, str):
         return None
-    made, place = [""], 0
+    made, place, spaced = [""], 0, False
     if pattern.startswith("(?:") and (end := pattern.find(")")) > 0:
         pattern = pattern[3:end].partition("|")[0] + pattern[end + 1 :]
     while place < len(pattern) and pattern[place] != "|":
         found = _TOKEN.match(pattern, place)
         if found is None:
             return None
+        character = found["escaped"] or found["plain"]
         if found["group"]:
             made.append("")
-        elif not found["space"]:
-            made[-1] += found["escaped"] or found["plain"]
+        elif character:
+            before = made[-1].rstrip("\n")
+            if spaced and before and not (before.endswith(">") and character == "<"):
+                return None
+            made[-1] += character
         elif found["space"].startswith("\\n") and not found["space"].endswith("*"):
             made[-1] += "\n"
+        spaced = bool(found["space"])
         place = found.end()
     return made

@@ -19,6 +19,7 @@ from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
+from twostroke.text.pictures import PictureMarks
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_response, read_sources
@@ -26,7 +27,7 @@ from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
 
-MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
@@ -87,9 +88,10 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
+        pictures: PictureMarks | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: of what had to be changed in the messages.
+        notes: of what had to be changed in the messages. pictures: the marks of images in them.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 
@@ -109,7 +111,10 @@ class ChatTemplate:
         }
 
         def text_of(conversation: Messages) -> str:
-            return self._rendered(name, {**names, "messages": _with_texts(conversation, each_text)})
+            shown = _with_texts(conversation, each_text)
+            if pictures is not None and self._fits[name].sees(pictures.written):
+                shown = pictures.as_parts(shown, self._fits[name].joint)
+            return self._rendered(name, {**names, "messages": shown})
 
         try:
             return text_of(self._fits[name].fitted(made, notes))
@@ -181,6 +186,11 @@ class ChatTemplate:
     def variables(self) -> frozenset[str]:
         """Names that a request may give the default template values for."""
         return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
+
+    @property
+    def source(self) -> str:
+        """The text of the template that conversations without tools are rendered by."""
+        return self._sources[self._default_name()]
 
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))

@@ -21,7 +21,8 @@ from twostroke.types.notes import Notes, named
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
 OTHER_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
 """Roles by the names that they have elsewhere."""
-MAX_MESSAGES = 2048
+MAX_MESSAGES = 16_384
+"""An agent's session of a million tokens has a few thousand."""
 
 
 def line_ends(_role: str) -> str:
@@ -40,7 +41,11 @@ def normalized(
     if not messages:
         raise InvalidRequest("messages is empty.", param="messages", fix="Send at least one message.")
     if len(messages) > MAX_MESSAGES:
-        raise InvalidRequest(f"{len(messages)} messages; at most {MAX_MESSAGES} are read.", param="messages")
+        raise InvalidRequest(
+            f"{len(messages):,} messages; at most {MAX_MESSAGES:,} are read.",
+            fix="Summarize the oldest of them.",
+            param="messages",
+        )
     for place, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise InvalidRequest(

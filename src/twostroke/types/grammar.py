@@ -141,6 +141,10 @@ class TokenMask(Protocol):
     def num_tokens(self) -> int:
         """Output tokens it has taken in."""
 
+    @property
+    def mask_s(self) -> float:
+        """About how many seconds of a processor its masks take, each."""
+
     def feed(self, token_id: int) -> None:
         """Take in the next output token."""
 

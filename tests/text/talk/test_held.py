@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,13 +15,16 @@ from msgspec import structs
 from tests.text.kinds import make
 from tests.text.talk.reading import TOOLS, read, valued, written
 from tests.text.test_grammar import allowed
+from twostroke.server.api.changed.kept_tools import text_tool
 from twostroke.server.api.grammar import AskedGrammar, after_thought
+from twostroke.text.grammar.check import checked_in_words
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes
 
 MOST_TOKENS = 900
 STRICT: dict[str, Any] = {
@@ -120,6 +124,29 @@ def test_what_a_format_writes_its_grammar_lets_through(
         strict_calls(form, STRICT, special, parallel=True),
     ):
         assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer), text
+
+
+@pytest.mark.parametrize("form", CALLING)
+def test_a_text_tool_is_held_to_its_regular_expression(
+    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    pattern = r"(add|sub) [0-9]{1,3}/x( \"é\n\\)?"
+    tool = text_tool("sum", None, {"type": "grammar", "syntax": "regex", "definition": pattern}, notes := Notes())
+    assert not notes.texts and tool.function.strict and tool.function.parameters
+    schemas = {"sum": checked_in_words(tool.function.parameters).schema}
+    for grammar in (
+        forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form)),
+        strict_calls(form, schemas, special, parallel=False),
+    ):
+        text = written(form, [("sum", {"input": "add 12/x"})])
+        wrong = written(form, [("sum", {"input": "add twelve/x"})])
+        assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer)
+        assert not passes(grammar, wrong.lstrip("\n") if form.messages else wrong, compiler, tokenizer)
+    forced = forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form))
+    for seed in range(2):
+        text = walked(forced, compiler, tokenizer, seed) or text
+        ((_, arguments, _),) = valued(read(form, [text], closed(form), schemas)).calls
+        assert re.fullmatch(pattern, arguments["input"]), text
 
 
 THINKING = [form for form in FORMATS.values() if form.thought and form.calls]

@@ -27,7 +27,7 @@ MAX_CHAT_TOP_LOGPROBS = 20
 MAX_COMPLETION_LOGPROBS = 5
 MAX_SALT_CHARACTERS = 256
 MAX_STOP_TOKEN_IDS = 1024
-MAX_TOOLS = 128
+MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
@@ -236,7 +236,11 @@ def _check_continued(request: ChatRequest) -> None:
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    request = decode(body, CompletionRequest)
+    return checked_completion(decode(body, CompletionRequest), depth_limit)
+
+
+def checked_completion(request: CompletionRequest, depth_limit: int) -> CompletionRequest:
+    """All caps, for a completion request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1

@@ -24,7 +24,7 @@ from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.forecast import Forecast, Listeners, Room
 from twostroke.server.gate.quarantine import Quarantine
@@ -38,7 +38,7 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.find import find_format
+from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
 
 
@@ -94,6 +94,7 @@ def build_server(
         card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
+        eyes=heart.eyes,
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,
@@ -133,7 +134,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=Limits(deadline_s=resolved["deadline"]),
+        limits=Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),

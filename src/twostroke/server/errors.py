@@ -124,7 +124,21 @@ def refused(error: Overloaded) -> Problem:
 
 def body_too_large(limit_bytes: int) -> Problem:
     """The problem with status 413 that states the limit."""
-    return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
+    return Problem(
+        413,
+        f"The request's body is larger than {limit_bytes:,} bytes. Shorten it, or start the server with a larger "
+        "--body-memory: one body may take a quarter of it.",
+        code="request_too_large",
+    )
+
+
+def too_many_values(most: int) -> Problem:
+    """The problem with status 413 of a body whose values would take many times its size."""
+    return Problem(
+        413,
+        f"The request's JSON has more than {most:,} commas and brackets. Send it in several requests.",
+        code="request_too_large",
+    )
 
 
 def too_long(error: ContextLengthExceeded) -> Problem:

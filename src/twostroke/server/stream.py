@@ -26,7 +26,7 @@ from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
-from twostroke.server.gate.body_writer import BodyWriter, body_writer_of
+from twostroke.server.gate.body_writer import BodyWriter, Park, body_writer_of, give_park
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.telemetry.progress import PROGRESS_S, PromptProgress
@@ -54,6 +54,7 @@ class Answer(Response):
         self._parts = parts
         self._visit = Visit()
         self._facts = RequestFacts("", "", "", 0.0)
+        self._can_rest: Callable[[Park], None] = lambda park: None
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +62,7 @@ class Answer(Response):
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
+        self._can_rest = partial(give_park, scope)
         if self._call.stream:
             body = self._stream(
                 EventWriter(
@@ -105,6 +107,7 @@ class Answer(Response):
         """Send all pieces. -> the events behind them, or those of what ended them."""
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
+                self._can_rest(generation.park)
                 send_now = partial(self._send_now, generation, events)
                 while (piece := await self._next(generation, events)) is not None:
                     generation.listen(send_now)  # from the first piece on: before it, progress may be reported

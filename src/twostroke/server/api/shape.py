@@ -102,10 +102,12 @@ Step = Opened | Grew | Closed
 @dataclass(slots=True)
 class Blocks:
     """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool. text_tools: names
-    of the tools that take a text."""
+    of the tools that take a text. taken: ids of calls so far; one that the model writes again is replaced, so that a
+    result belongs to one call."""
 
     new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
+    taken: set[str] = field(default_factory=set)
     blocks: list[Block] = field(default_factory=list)
     _open: bool = False
 
@@ -114,8 +116,7 @@ class Blocks:
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
-                call_id = piece.call_id or self.new_call_id(piece.name)
-                block = Block("call", len(self.blocks), piece.name, call_id)
+                block = Block("call", len(self.blocks), piece.name, self._id_of(piece))
                 block.takes_text = piece.name in self.text_tools
                 steps += self._begin(block)
                 continue
@@ -146,6 +147,12 @@ class Blocks:
         """The blocks of calls in the turn."""
         return [block for block in self.blocks if block.kind == "call"]
 
+    def _id_of(self, piece: CallBegan) -> str:
+        own = piece.call_id
+        made = own if own and own not in self.taken else self.new_call_id(piece.name)
+        self.taken.add(made)
+        return made
+
     def _begin(self, block: Block) -> list[Step]:
         steps = self.close()
         self.blocks.append(block)
@@ -167,9 +174,16 @@ class ChatTurn:
         self._plain = self._turn.plain and not self._calls_only
         self._texts = TextCalls(call.tools.texts)
         self._count = ReasoningCount(call.new_counting_turn(), token_text)
-        self.made = Blocks(lambda name: call.new_call_id(new_id(), name, len(self.made.calls)), call.tools.texts)
+        self._call, self._new_id = call, new_id
+        self.made = Blocks(self._new_call_id, call.tools.texts, taken=set(call.earlier_ids))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
+
+    def _new_call_id(self, name: str) -> str:
+        """One that no call of the conversation has."""
+        begin, taken = len(self.made.calls), self.made.taken
+        tries = (self._call.new_call_id(self._new_id(), name, begin + more) for more in range(len(taken) + 1))
+        return next((each for each in tries if each not in taken), self._new_id())
 
     @property
     def reasoning_tokens(self) -> int:

@@ -33,7 +33,7 @@ def props(parts: ServerParts) -> dict[str, Any]:
         "total_slots": settings.get("max_sequences", 1),
         "model_path": parts.served_name,
         "chat_template": "" if template is None else template.source,
-        "chat_template_caps": {"supports_tools": template is not None and template.knows_tools},
+        "chat_template_caps": {"supports_tools": template is not None},
         "modalities": {"vision": False, "audio": False},
         "build_info": f"twostroke {parts.version}",
         "is_sleeping": False,

@@ -4,9 +4,6 @@
     def idefics3(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]: ...
 
 A start imports the one file that a config names: ENCODERS says which file it is.
-
-Knows: the outer model_type, the files of encoders.
-Must not know: pixels, requests, which backend runs.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from msgspec import Struct
 
 from twostroke.models.common.registry import CommonFacts, ProgramText
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
 
 ENCODERS: Mapping[str, str] = {"idefics3": "idefics3", "smolvlm": "idefics3"}
 """Outer model_type -> the file in models/vision."""

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
+from twostroke.text.history.abilities import Abilities
 from twostroke.text.messages import normalized
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.talk.catalog import FORMATS
@@ -76,7 +77,8 @@ class ByteTokenizer:
 class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
-    knows_tools = True
+    abilities = Abilities()
+    source = "plain"
     variables: frozenset[str] = frozenset()
 
     def render(
@@ -92,6 +94,12 @@ class PlainTemplate:
         messages = normalized(messages, notes)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
+
+    def joint(self, _role: str) -> str:
+        return "\n"
+
+    def written(self, messages: Sequence[Mapping[str, Any]], *, variables: Any = None, **_: Any) -> str:
+        return f"{variables or ''}{self.render(messages)}"
 
 
 class Turnstile(asyncio.Event):

@@ -22,6 +22,7 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
+from twostroke.server.card import card_of
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door, DoorRules
@@ -37,7 +38,7 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.find import find_format
+from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
 
 
@@ -90,6 +91,7 @@ def build_server(
         work=heart.session.ledger.history.work,
         listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
+        card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         view=EngineView(

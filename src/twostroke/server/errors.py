@@ -30,6 +30,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 
 MESSAGES_PATH = "/v1/messages"
+OLLAMA_PATH = "/api/"
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 
@@ -58,6 +59,8 @@ class Problem:
     def response(self, path: str = "") -> Response:
         """The problem as an HTTP response, in the form of the API at this path."""
         body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
+        if path.startswith(OLLAMA_PATH):
+            body = line_json({"error": self.message})
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 

@@ -22,6 +22,7 @@ from twostroke.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.card import ModelCard
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door
@@ -92,7 +93,7 @@ class ServerParts:
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
-    other_names: further names of the model. format: how the model writes its turns.
+    other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
     """
 
     engine: AsyncEngine
@@ -129,6 +130,7 @@ class ServerParts:
     format: Format = FORMATS["hermes"]
     reach: Reach = field(default_factory=Reach)
     other_names: tuple[str, ...] = ()
+    card: ModelCard = field(default_factory=ModelCard)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.shape import Counts, Shape
-from twostroke.server.api.sse import Event, line_json, raw_event
+from twostroke.server.api.sse import SSE, Event, StreamForm, line_json
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
@@ -36,7 +36,6 @@ from twostroke.types.output import Delta
 
 log = logging.getLogger("twostroke.server")
 _STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -66,7 +65,13 @@ class Answer(Response):
         self._can_rest = partial(give_park, scope)
         if self._call.stream:
             body = self._stream(
-                EventWriter(send, self._parts.limits.stalled_s, self._more_headers(), body_writer_of(scope))
+                EventWriter(
+                    send,
+                    self._parts.limits.stalled_s,
+                    self._more_headers(),
+                    body_writer_of(scope),
+                    self._shape.written,
+                )
             )
         else:
             body = self._whole(scope, receive, send)
@@ -94,7 +99,7 @@ class Answer(Response):
     async def _stream(self, events: EventWriter) -> None:
         try:
             last = await self._pieces(events)
-            await events.finish(b"".join(map(raw_event, last)) + self._shape.closing)
+            await events.finish(b"".join(map(self._shape.written.raw, last)) + self._shape.closing)
         except SlowReader:
             log.warning("dropped: its client stopped reading", extra=self._ids())
 
@@ -140,7 +145,9 @@ class Answer(Response):
 
     def _raw(self, piece: tuple[int, Delta], generation: Generation) -> bytes:
         raw = self._shape.text_event(*piece)
-        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation)))) if raw is None else raw
+        if raw is not None:
+            return raw
+        return b"".join(map(self._shape.written.raw, self._shape.events(*piece, _counts(generation))))
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
         return said_of(self._call.ignored_fields, self._call.warnings)
@@ -186,17 +193,19 @@ class EventWriter:
         stalled_s: float,
         more_headers: Sequence[tuple[bytes, bytes]] = (),
         body_writer: BodyWriter | None = None,
+        written: StreamForm = SSE,
     ) -> None:
         self.started = False
         self._body_writer = body_writer
-        self._headers = [*_STREAM_HEADERS, *more_headers]
+        self._raw = written.raw
+        self._headers = [(b"content-type", written.media_type), *_STREAM_HEADERS, *more_headers]
         self._send = send
         self._stalled_s = stalled_s
 
     async def send(self, events: Sequence[Event]) -> None:
         """All of them in one write."""
         if events:
-            await self.write(b"".join(map(raw_event, events)))
+            await self.write(b"".join(map(self._raw, events)))
 
     async def finish(self, raw: bytes) -> None:
         """The last bytes and the end of the response, in one write."""

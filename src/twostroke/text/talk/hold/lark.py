@@ -32,9 +32,10 @@ ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
 
 class Lark:
-    """Rules with names of their own. marks: texts that may be special tokens."""
+    """Rules with names of their own. marks: texts that may be special tokens. prefix: of the rules' names."""
 
-    def __init__(self, marks: Iterable[str], special_id: SpecialId) -> None:
+    def __init__(self, marks: Iterable[str], special_id: SpecialId, prefix: str = "part") -> None:
+        self._prefix = prefix
         found = {mark: special_id(mark) for mark in marks}
         self._tokens = {mark: token_id for mark, token_id in found.items() if token_id is not None}
         self._order = sorted(self._tokens, key=lambda mark: (-len(mark), mark))
@@ -104,7 +105,7 @@ class Lark:
 
     def rule(self, body: str, attributes: str = "") -> str:
         """The name of a rule with this body."""
-        name = f"part_{len(self.rules)}"
+        name = f"{self._prefix}_{len(self.rules)}"
         self.rules.append(f"{name}{attributes}: {body}")
         return name
 

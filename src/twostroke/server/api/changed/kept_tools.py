@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from twostroke.text.history.calls import TEXT_ARGUMENT
-from twostroke.text.talk.lark import WHOLE
+from twostroke.text.talk.hold.lark import WHOLE
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.option_values import (
+    KEPT,
+    WEIGHTS,
     one_of,
     parse_adapter,
     parse_address,
@@ -72,14 +74,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         "weights",
         "FORMAT",
-        one_of("f32", "bf16", "int8", "int4", "stored"),
-        "Weight format: f32, bf16, int8, int4, or stored (as a GGUF file has them).",
+        one_of(*WEIGHTS),
+        "Weight format: f32, bf16, int8, int6, int5, int4, or stored (as a GGUF file has them).",
         "stored for GGUF, else int8 for a 16-bit checkpoint and f32 for a 32-bit one",
     ),
     Option(
         "kv_format",
         "FORMAT",
-        one_of("f32", "bf16", "int8", "int4"),
+        one_of(*KEPT),
         "KV cache format: f32, bf16, int8 or int4.",
         "f32 or bf16 as the weights; else int8 (bf16 with latents and at level generic)",
     ),
@@ -129,6 +131,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
+    Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
+    Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
         "cpu_level",

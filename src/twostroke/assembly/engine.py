@@ -34,6 +34,7 @@ from twostroke.assembly.guesses import (
 )
 from twostroke.assembly.optional import advice, ahead, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
+from twostroke.assembly.seeing import build_sight, plan_sight
 from twostroke.assembly.task import Texts, build_texts, read_for_task
 from twostroke.assembly.weights import Progress, Report, checked, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
@@ -90,8 +91,10 @@ from twostroke.weights.packed.settle import Settler
 
 if TYPE_CHECKING:
     from twostroke.adapters.shelf import AdapterShelf
+    from twostroke.assembly.sight import SightPlan
     from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
+    from twostroke.images.eyes import Eyes
     from twostroke.text.chat_template import ChatTemplate
 
 
@@ -110,6 +113,7 @@ class Found:
     files: SentenceFiles = field(default_factory=SentenceFiles)
     device: CudaDevice | None = None
     places: ranks.RankPlaces | None = None
+    sight: SightPlan | None = None
 
     @property
     def part(self) -> Model:
@@ -144,6 +148,7 @@ class Heart:
     guesser: Guesser
     adapters: AdapterShelf | None
     texts: Texts
+    eyes: Eyes | None
 
     @property
     def session(self) -> Session:
@@ -201,6 +206,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     placing.settle_early_steps(device, spec, guessing, resolver)
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=device is None and asked is None)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
     if adapters is not None:
@@ -208,6 +214,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
+    if seeing is not None:
+        needs = seeing.added_to(needs, resolver.resolved())
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )
@@ -217,7 +225,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
@@ -258,7 +266,9 @@ def build_heart(
     backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
-    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on")
+    program = spec.program if found.adapters is None else found.adapters.program
+    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
@@ -306,6 +316,7 @@ def build_heart(
         guesser,
         shelf,
         build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
+        eyes,
     )
 
 

@@ -15,7 +15,7 @@ from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from twostroke.adapters import bank, lora_folder, shelf
-    from twostroke.assembly import ahead, heads
+    from twostroke.assembly import ahead, heads, sight
     from twostroke.backends import cuda
     from twostroke.backends.cuda import health as cuda_health
     from twostroke.backends.cuda import limits as cuda_limits
@@ -35,6 +35,7 @@ else:
     shelf = LazyModule("twostroke.adapters.shelf")
     ahead = LazyModule("twostroke.assembly.ahead")
     heads = LazyModule("twostroke.assembly.heads")
+    sight = LazyModule("twostroke.assembly.sight")
     cuda = LazyModule("twostroke.backends.cuda")
     cuda_health = LazyModule("twostroke.backends.cuda.health")
     cuda_limits = LazyModule("twostroke.backends.cuda.limits")
@@ -78,6 +79,7 @@ __all__ = [
     "reranker",
     "runner_ahead",
     "shelf",
+    "sight",
     "verdict",
     "with_adapters",
 ]

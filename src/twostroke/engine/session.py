@@ -190,6 +190,7 @@ class Session:
                     adapter=adapter.slot,
                     pooling=prompt.pooling,
                     shown_token_ids=prompt.shown_token_ids,
+                    images=prompt.images,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

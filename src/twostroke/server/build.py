@@ -94,6 +94,7 @@ def build_server(
         card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
+        eyes=heart.eyes,
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,

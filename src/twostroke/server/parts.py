@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -37,6 +37,9 @@ from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Eyes
 
 
 def new_hex_id() -> str:
@@ -94,6 +97,7 @@ class ServerParts:
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
+    eyes: what opens images in messages; None for a model that reads none.
     """
 
     engine: AsyncEngine
@@ -125,6 +129,7 @@ class ServerParts:
     closing: Closing = field(default_factory=Closing)
     embedder: Embedder | None = None
     reranker: Reranker | None = None
+    eyes: Eyes | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
     format: Format = FORMATS["hermes"]

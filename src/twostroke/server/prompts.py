@@ -38,9 +38,10 @@ from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
+from twostroke.text.pictures import WithPictures
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.speaker import Speaker
+from twostroke.text.talk.speaker import Begun, Speaker
 from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
@@ -120,9 +121,10 @@ def call_of_chat(
     params = within_room(params, parts.engine.room(len(token_ids)), notes)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(parts.format, tools, parts.tokenizer)
+    images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
     return replace(
         call,
-        prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
+        prompts=tuple(replace(own, shown_token_ids=shown, images=images) for own in call.prompts),
         form=_turn_form(parts.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
@@ -153,8 +155,16 @@ def _render(
     put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
+    pictures = None if parts.eyes is None else parts.eyes.look(messages)
+    if pictures is not None:
+        messages = pictures.messages
     speaker = Speaker(
-        template, parts.format, tools=tools.offered, variables=put.variables, hide=hide, notes=notes
+        template if pictures is None else WithPictures(template, pictures.marks),
+        parts.format,
+        tools=tools.offered,
+        variables=put.variables,
+        hide=hide,
+        notes=notes,
     )
     if request.continue_final_message:
         last, messages = messages[-1], messages[:-1]
@@ -162,10 +172,11 @@ def _render(
     elif prefill:
         last = {"role": "assistant", "content": prefill}
     else:
-        text = speaker.prompt(messages)
-        return quoting.shown(text), quoting.shown(text).text, False
-    begun = speaker.continued(messages, last, prefill)
-    return quoting.shown(begun.before + hide(begun.text)), quoting.shown(begun.before).text, begun.thinks
+        last = None
+    begun = Begun(speaker.prompt(messages)) if last is None else speaker.continued(messages, last, prefill)
+    before = begun.before if pictures is None else pictures.expanded(begun.before)
+    whole = structs.replace(quoting.shown(before + hide(begun.text)), pictures=pictures)
+    return whole, quoting.shown(before).text, begun.thinks
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:

@@ -19,6 +19,7 @@ from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
+from twostroke.text.pictures import PictureMarks
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
@@ -80,9 +81,10 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
+        pictures: PictureMarks | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: of what had to be changed in the messages.
+        notes: of what had to be changed in the messages. pictures: the marks of images in them.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 
@@ -102,7 +104,10 @@ class ChatTemplate:
         }
 
         def text_of(conversation: Messages) -> str:
-            return self._rendered(name, {**names, "messages": _with_texts(conversation, each_text)})
+            shown = _with_texts(conversation, each_text)
+            if pictures is not None and self._fits[name].sees(pictures.written):
+                shown = pictures.as_parts(shown, self._fits[name].joint)
+            return self._rendered(name, {**names, "messages": shown})
 
         try:
             return text_of(self._fits[name].fitted(made, notes))

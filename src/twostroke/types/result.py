@@ -56,6 +56,7 @@ class StepResult:
     exchange: of a divided model, what the leader's exchange with the other processes took, a part of model_s.
     delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
     early_s: of model_s, what a device had worked on the step before the plan was given to the executor.
+    encoded: keys of tiles whose rows were finished. encode_s: of model_s, what encoders of images took.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -69,6 +70,8 @@ class StepResult:
     undone: frozenset[str] = frozenset()
     exchange: ExchangeSpent | None = None
     early_s: float = 0.0
+    encoded: frozenset[int] = frozenset()
+    encode_s: float = 0.0
 
     @property
     def faulty(self) -> bool:

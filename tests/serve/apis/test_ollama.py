@@ -152,7 +152,8 @@ def test_tool_calls_come_whole_in_a_line_before_the_last() -> None:
         calls = [call for line in lines for call in line["message"].get("tool_calls", ())]
         assert [call["function"] for call in calls] == [{"index": 0, "name": "weather", "arguments": {"city": "Ulm"}}]
         back = [*USER, {"role": "assistant", "content": "", "tool_calls": calls}]
-        again = live.post("/api/chat", asked(messages=[*back, {"role": "tool", "tool_name": "weather", "content": "9"}]))
+        result = {"role": "tool", "tool_name": "weather", "content": "9"}
+        again = live.post("/api/chat", asked(messages=[*back, result]))
         assert again.status == 200
 
 

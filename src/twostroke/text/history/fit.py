@@ -31,6 +31,7 @@ class Fit:
         self._helpful: dict[int, bool] = {}
         self._parts: bool | None = None
         self._joints: dict[str, str] = {}
+        self._sees: bool | None = None
 
     def fitted(self, messages: Messages, notes: Notes) -> Messages:
         """The messages in shapes that the template takes. notes: of what a model sees in another way."""
@@ -100,6 +101,17 @@ class Fit:
         between, second, _ = rest.partition(_TWO[1])
         # A list that is written as a value has its quotes and keys there.
         return between if first and second and not between.strip() else LINE_END
+
+    def sees(self, written: str) -> bool:
+        """Whether the template writes this for a part of the type image."""
+        if self._sees is None:
+            asked = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORD}]}]
+            try:
+                text = self._render(asked)
+            except InvalidRequest:
+                text = ""
+            self._sees = text.count(written) == 1 and _WORD in text
+        return self._sees
 
     def _says(self, messages: Messages) -> bool:
         try:

@@ -15,12 +15,12 @@ from twostroke.server.api.changed.kept_tools import AskedTool
 from twostroke.server.api.ollama.names import served_name
 from twostroke.server.api.ollama.options import ReadOptions, read_options
 from twostroke.server.api.ollama.requests import AnswerRequest, OllamaChat, OllamaGenerate
-from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, CompletionRequest, checked_chat, checked_completion
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import check_depth, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, call_of_completion
+from twostroke.text.talk.switches import EFFORT
 from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes

@@ -76,7 +76,7 @@ def capabilities(parts: ServerParts) -> list[str]:
     """What the model can do, in Ollama's words."""
     if parts.task is not Task.GENERATE:
         return ["embedding"] if parts.task is Task.EMBED else []
-    tools = ["tools"] if parts.template is not None and parts.template.knows_tools else []
+    tools = [] if parts.template is None else ["tools"]  # offered in words where the template shows none
     return ["completion", *tools, *(["thinking"] if parts.format.thinks else [])]
 
 

@@ -17,9 +17,11 @@ from twostroke.scheduler.drafts import Drafter, Drafts
 from twostroke.scheduler.ending import Ending
 from twostroke.scheduler.gauges import Gauges
 from twostroke.scheduler.limits.cache_limiters import cache_limiters
+from twostroke.scheduler.limits.heavy_masks import without_late_masks
 from twostroke.scheduler.limits.image_turns import ImageTurns
 from twostroke.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
 from twostroke.scheduler.misses import MissReasons
+from twostroke.scheduler.parking import Parking
 from twostroke.scheduler.places import Places
 from twostroke.scheduler.plan_in_work import PlanInWork
 from twostroke.scheduler.policy import ArrivalPolicy, Policy
@@ -52,9 +54,9 @@ class Scheduler:
         self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
         self._misses, self._images = MissReasons(cache), ImageTurns()
         self.steering = Steering(cache, self._queues, self._give_up)
+        self.parking = Parking(self._queues, self._give_up)
         self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
-        self._num_added = self._num_steps = self._preemptions = 0
-        self._query_tokens = self._hit_tokens = 0
+        self._num_added = self._num_steps = self._preemptions = self._query_tokens = self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
         # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
@@ -77,8 +79,7 @@ class Scheduler:
         """
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
-        known = [*request.prompt_token_ids, *request.resumed_token_ids]
-        sequence = Sequence(request, self._num_added + 1, known)
+        sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
@@ -98,8 +99,7 @@ class Scheduler:
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
         """End a request for a reason that the scheduler cannot see, such as a stop string."""
-        sequence = self._queues.find(request_id)
-        ending = Ending(reason, num_output_tokens=num_output_tokens)
+        sequence, ending = self._queues.find(request_id), Ending(reason, num_output_tokens=num_output_tokens)
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
@@ -119,7 +119,7 @@ class Scheduler:
         queues, held_calls = self._queues, self._places.make(self._queues, self._give_up)
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
-        decoding, share = self.under_way.turn(all_decoding)
+        decoding, share = self.under_way.turn(all_decoding := without_late_masks(all_decoding, prompts_wait))
         # What guesses learns from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since

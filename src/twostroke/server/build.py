@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
 from twostroke.config import Resolved, resolve_overload, resolve_server, room_sentence
@@ -24,8 +22,9 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
+from twostroke.server.card import card_of
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.forecast import Forecast, Listeners, Room
 from twostroke.server.gate.quarantine import Quarantine
@@ -39,11 +38,8 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.find import find_format
+from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
-
-IMAGE_BODY_BYTES = 64 << 20
-"""The longest body of a request to a model that reads images."""
 
 
 def build_server(
@@ -95,6 +91,7 @@ def build_server(
         work=heart.session.ledger.history.work,
         listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
+        card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,
@@ -126,9 +123,6 @@ def _forecast(found: assemble.Found) -> Forecast:
 
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
-    limits = Limits(deadline_s=resolved["deadline"])
-    if own.get("eyes") is not None:
-        limits = structs.replace(limits, body_bytes=IMAGE_BODY_BYTES)
     names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     if own.get("template") is not None:
         asked = (resolved["tool_format"], resolved["reasoning_format"])
@@ -140,7 +134,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=limits,
+        limits=Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),

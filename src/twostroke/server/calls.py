@@ -23,8 +23,8 @@ class Call:
     """prompts: one for chat. n: completions of each. echoes: text put before each completion of prompt i, or None.
 
     logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
-    a chat answer. earlier_calls: of tools, in the conversation. grammar_field: the client's name for the grammar.
-    asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
+    a chat answer. earlier_calls, earlier_ids: of tools, in the conversation. grammar_field: the client's name for the
+    grammar. asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
     legacy_functions: calls are sent as `function_call`. ignored_fields: of the request, without a meaning here.
     warnings: what was changed in the request. model: as the client named it.
     """
@@ -42,6 +42,7 @@ class Call:
     tools: ToolUse = ToolUse()
     rendered_end: str = ""
     earlier_calls: int = 0
+    earlier_ids: frozenset[str] = frozenset()
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
     progress: bool = False

@@ -15,6 +15,7 @@ import jinja2
 from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
+from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
@@ -23,9 +24,10 @@ from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, ru
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
+from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
 
-MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
@@ -36,10 +38,7 @@ class TemplateRefusal(InvalidRequest):
 
 
 class ChatTemplate:
-    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
-
-    knows_tools: False where tools, calls and their results would be left out.
-    """
+    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
 
     def __init__(
         self,
@@ -57,8 +56,6 @@ class ChatTemplate:
         except (jinja2.TemplateError, RecursionError, MemoryError) as error:
             raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
         self._sources = dict(sources)
-        source = sources.get("tool_use", sources[self._default_name()])
-        self.knows_tools = "tool" in source
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
@@ -98,7 +95,7 @@ class ChatTemplate:
         extra = dict(variables or {})
         self._check_variables(name, extra)
         notes = Notes() if notes is None else notes
-        made = self._roles(name, normalized(messages, notes))
+        made = self._roles(name, normalized(messages, notes, self._fits[name].joint))
         given = {**extra, "tools": list(tools) if tools else None, "documents": list(documents) if documents else None}
         names = {
             **self._special_texts,
@@ -109,7 +106,7 @@ class ChatTemplate:
         def text_of(conversation: Messages) -> str:
             shown = _with_texts(conversation, each_text)
             if pictures is not None and self._fits[name].sees(pictures.written):
-                shown = pictures.as_parts(shown)
+                shown = pictures.as_parts(shown, self._fits[name].joint)
             return self._rendered(name, {**names, "messages": shown})
 
         try:
@@ -169,10 +166,24 @@ class ChatTemplate:
                 why="They have a shape that the template was not written for.",
             ) from error
 
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
+        return self._fits[self._default_name()].joint(role)
+
+    @made_once
+    def abilities(self) -> Abilities:
+        """What of a conversation with tools the template shows."""
+        return tried(self.render)
+
     @property
     def variables(self) -> frozenset[str]:
         """Names that a request may give the default template values for."""
         return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
+
+    @property
+    def source(self) -> str:
+        """The text of the template that conversations without tools are rendered by."""
+        return self._sources[self._default_name()]
 
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))

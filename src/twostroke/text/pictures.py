@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from twostroke.text.history.abilities import Abilities
 from twostroke.types.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -29,6 +30,21 @@ class PlacedImages(Protocol):
         """Where their rows go. Raises InvalidRequest where the ids have other places for them."""
 
 
+class SeeingTemplate(Protocol):
+    """A chat template that takes the marks of images."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What of a conversation with tools it shows."""
+
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
+
+    @property
+    def render(self) -> Callable[..., str]:
+        """Makes the text of a conversation. Raises InvalidRequest."""
+
+
 class PictureMarks:
     """The marks of one prompt; for one thread. written: what templates of the model write for an image."""
 
@@ -42,30 +58,36 @@ class PictureMarks:
         """What stands for an image in a message's text."""
         return f"{self._mark}{number:0{NUMBER}}"
 
-    def as_parts(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages with parts of the type image in place of marks. The order of the images is kept from here on."""
-        self._order = []
-        return [{**each, "content": self._parts_of(each.get("content"))} for each in messages]
+    def as_parts(self, messages: list[dict[str, Any]], joint: Callable[[str], str]) -> list[dict[str, Any]]:
+        """The messages with parts of the type image in place of marks. The order of the images is kept from here on.
 
-    def _parts_of(self, content: Any) -> Any:
+        joint(role): what joined the parts of a message of this role.
+        """
+        self._order = []
+        made = []
+        for each in messages:
+            made.append({**each, "content": self._parts_of(each.get("content"), joint(str(each.get("role"))))})
+        return made
+
+    def _parts_of(self, content: Any, joint: str) -> Any:
         if isinstance(content, str):
-            return self._split(content) if self._mark in content else content
+            return self._split(content, joint) if self._mark in content else content
         if not isinstance(content, list):
             return content
         made: list[Any] = []
         for part in content:
             text = part.get("text") if isinstance(part, dict) else None
-            made += self._split(text) if isinstance(text, str) and self._mark in text else [part]
+            made += self._split(text, "") if isinstance(text, str) and self._mark in text else [part]
         return made
 
-    def _split(self, text: str) -> list[dict[str, Any]]:
-        """Texts and images. A message's parts were joined by line ends: those next to an image are taken out again."""
+    def _split(self, text: str, joint: str) -> list[dict[str, Any]]:
+        """Texts and images. What joined a message's parts is taken out again next to an image."""
         pieces = self._find.split(text)
         made: list[dict[str, Any]] = []
         for place in range(0, len(pieces), 2):
             own = pieces[place]
-            own = own.removeprefix("\n") if place else own
-            own = own.removesuffix("\n") if place + 1 < len(pieces) else own
+            own = own.removeprefix(joint) if place else own
+            own = own.removesuffix(joint) if place + 1 < len(pieces) else own
             if own:
                 made.append({"type": "text", "text": own})
             if place + 1 < len(pieces):
@@ -96,3 +118,23 @@ class PictureMarks:
         for number, piece in zip(order, pieces[1:], strict=True):
             made += [texts[number], piece]
         return "".join(made), order
+
+
+class WithPictures:
+    """A chat template that is told of the images in the messages which it renders."""
+
+    def __init__(self, template: SeeingTemplate, marks: PictureMarks) -> None:
+        self._template, self._marks = template, marks
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the template."""
+        return self._template.abilities
+
+    def joint(self, role: str) -> str:
+        """As the template's."""
+        return self._template.joint(role)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
+        """The text of a conversation. Raises InvalidRequest."""
+        return self._template.render(messages, pictures=self._marks, **more)

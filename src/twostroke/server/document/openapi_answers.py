@@ -117,7 +117,10 @@ _MESSAGES_FIELDS = {
         "items": object_of(role={"enum": ["user", "assistant"]}, content=_CONTENT),
         "description": "Content may also hold tool_use, tool_result and thinking blocks.",
     },
-    "system": maybe(_CONTENT),
+    "system": {
+        "anyOf": [TEXT, {"type": "array", "items": OBJECT}, {"type": "null"}],
+        "description": "Blocks of a type that is not text are left out, and X-Twostroke-Warnings names them.",
+    },
     "tool_choice": maybe(object_of(type={"enum": ["auto", "any", "tool", "none"]})),
     "output_config": maybe({"type": "object", "properties": {"format": maybe(object_of(type=_const("json_schema")))}}),
 }

@@ -19,7 +19,7 @@ from twostroke.text.talk.ids import CallIds
 
 if TYPE_CHECKING:
     from twostroke.text.talk.calling import Calling
-    from twostroke.text.talk.lark import Lark
+    from twostroke.text.talk.hold.lark import Lark
     from twostroke.text.talk.stream import Reading, TextStream
 
 
@@ -132,6 +132,7 @@ class ResultForm(Struct, frozen=True):
 
 class Format(Struct, frozen=True):
     """calls: the first form is how the model writes calls, the others are read, too. wraps: marks around content.
+    answers: pairs of marks of which one stands around an answer.
 
     silent: names that look like a tool's and mean none. ends: tokens that end a turn. result: of calls, in a history.
     vocabulary: tokens that tell the format where the template does not show it; all must be there. offer: texts of
@@ -143,6 +144,7 @@ class Format(Struct, frozen=True):
     calls: tuple[CallForm, ...] = ()
     thought: ThoughtMarks | None = None
     wraps: tuple[str, ...] = ()
+    answers: tuple[tuple[str, str], ...] = ()
     messages: Messages | None = None
     ids: CallIds = CallIds()
     silent: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from twostroke.text.grammar.pointers import Pointers
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, Lark
+from twostroke.text.talk.hold.lark import ANY_KEY, Lark
 from twostroke.text.talk.notations.json_text import dumped, inner, loaded, read_string
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream, marks_of
@@ -88,7 +88,8 @@ class BracesNotation(Struct, frozen=True):
                 choices = [each for each in schema.get("enum", ()) if isinstance(each, str)]
                 text = lark.text(self.quote)
                 made += [f"{text} {lark.text(each)} {text}" for each in choices]
-                made += [] if choices else [f"{text} {lark.up_to(self.quote)}"]
+                whole = lark.whole_text(schema)
+                made += [] if choices else [f"{text} {whole} {text}" if whole else f"{text} {lark.up_to(self.quote)}"]
             elif kind == "object" and depth < MOST_DEPTH:
                 made.append(self._object(schema, root, lark, depth))
             elif kind == "array" and depth < MOST_DEPTH:

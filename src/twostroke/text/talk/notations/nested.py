@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from twostroke.text.grammar.pointers import Pointers
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, NOTHING, Lark
+from twostroke.text.talk.hold.lark import ANY_KEY, NOTHING, Lark
 from twostroke.text.talk.notations.json_text import dumped, inner
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream, marks_of
@@ -106,7 +106,7 @@ class NestedNotation(Struct, frozen=True):
         elif types == TEXT and schema.get("enum"):
             inside = f"({' | '.join(lark.text(str(each)) or NOTHING for each in schema['enum'])})"
         else:
-            inside = lark.rule(r"/[^\]<]*/")
+            inside = (lark.whole_text(schema) if types == TEXT else "") or lark.rule(r"/[^\]<]*/")
         named = f"{lark.text(opening)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
         return f"{named} {inside} {lark.text(closing)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
 

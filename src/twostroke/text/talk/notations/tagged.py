@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, Lark, quoted
+from twostroke.text.talk.hold.lark import ANY_KEY, Lark, quoted
 from twostroke.text.talk.notations.json_text import dumped, inner
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Marks, Reading, TextStream, marks_of
@@ -118,7 +118,8 @@ class TaggedNotation(Struct, frozen=True):
         if textual and choices and types == TEXT:
             value = f"({' | '.join(quoted(choice) for choice in choices)}) {lark.text(ending)}"
         elif textual:
-            value = lark.up_to(ending)
+            whole = lark.whole_text(schema) if types == TEXT else ""
+            value = f"{whole} {lark.text(ending)}" if whole else lark.up_to(ending)
         else:
             value = f"{lark.json(schema)} {lark.text(ending)}"
         named = lark.text(self.key_open + key) if key else f"{lark.text(self.key_open)} {ANY_KEY}"

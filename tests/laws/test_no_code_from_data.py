@@ -44,6 +44,7 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "bench/busy.py", "bench/peers/environment.py",
         "bench/peers/session.py", "cluster/keeper.py", "ranks/processes.py", "text/grammar/guard.py",
+        "images/decoder.py",
     },
 }  # fmt: skip
 

@@ -3,9 +3,6 @@
 Hypothesis derandomized draws by the name and source of a test. But in 5% of its draws it takes a constant out of all
 local modules that this process has imported so far. These depend on the tests that ran before and on which worker ran
 them, so without more, the same commit would draw differently each time.
-
-Knows: Hypothesis.
-Must not know: tests.
 """
 
 from __future__ import annotations

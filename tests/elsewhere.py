@@ -10,9 +10,6 @@
 
 A test that fails under one of them depends on what it meets, and not on the commit alone. Processes that tests start
 see the same.
-
-Knows: environment variables of libraries, Python's start-up hook.
-Must not know: tests.
 """
 
 from __future__ import annotations

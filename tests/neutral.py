@@ -1,8 +1,4 @@
-"""What the caller's environment says of Twostroke and of libraries does not reach tests: each sets what it asks for.
-
-Knows: names of variables.
-Must not know: tests.
-"""
+"""What the caller's environment says of Twostroke and of libraries does not reach tests: each sets what it asks for."""
 
 from __future__ import annotations
 

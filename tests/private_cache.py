@@ -5,9 +5,6 @@ calibration makes the server refuse requests that it would hold otherwise. Files
 time, so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files and
 published weights are shared with the user's cache, and tiny checkpoints among the processes of a run: their names hold
 all that they depend on.
-
-Knows: folders of a cache.
-Must not know: tests.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from twostroke.env import read_machine
+from twostroke.assembly.settings.env import read_machine
 
 VARIABLE = "XDG_CACHE_HOME"
 OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"

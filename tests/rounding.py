@@ -8,9 +8,6 @@ lies between two steps, natively and by NumPy it may be rounded to different one
 One step is at most twice what rounding changes one activation by, and few activations lie between two steps. What
 rounding changes is measured: it is the difference from the same model whose activations stay float32. The rule has no
 figure of its own, and an op that is wrong misses it by far.
-
-Knows: arrays of results.
-Must not know: models, formats.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """How much a run tests: everything, or with `--quick` what a contributor can wait for.
 
 tests/conftest.py sets TIER before any test module is imported, so modules may ask while they are collected.
-
-Knows: levels of kernels, the options of the run.
-Must not know: what a test checks.
 """
 
 from __future__ import annotations
@@ -24,8 +21,8 @@ FIXED_SEED = 20261128
 ROOT = Path(__file__).resolve().parents[1]
 NATIVE_TESTS = ("tests/ops", "tests/native", "tests/quant")
 NATIVE_INPUTS = (
-    *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/quant", "src/twostroke/spec/formats.py"),
-    *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
+    *("csrc", "src/twostroke/backends", "src/twostroke/ops", "src/twostroke/ops/quant",
+    "src/twostroke/types/spec/formats.py"), *("tests/tiers.py", "tests/conftest.py", *NATIVE_TESTS),
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""

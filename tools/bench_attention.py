@@ -5,8 +5,6 @@ needs; decode beside a loop that reads memory, counting the bytes of K and V. On
 by the clock, so run it on a quiet machine. The limits' loops are compiled here with `ziglang`, for this CPU.
 
     python tools/bench_attention.py [--threads 1 2] [--kinds bf16 int8 int4] [--head-dims 64 128] [--json]
-
-Knows: the cpu backend, clocks, a compiler. Must not know: models.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import numpy as np
 
 from twostroke.backends.cpu import CpuOps, library
 from twostroke.ops.operands import AttentionBatch, KVLayer, new_kv_layer
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 HEADS, KV_HEADS = 32, 8
 LIMITS = """

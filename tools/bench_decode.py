@@ -6,8 +6,6 @@ printed. The loop empties the caches of all that Python needs between two steps,
 never stops for it.
 
     python tools/bench_decode.py MODEL [--weights int8 int4] [--kv bf16 int8] [--contexts 512 4096] [--bursts 16]
-
-Knows: the LLM facade, the limits, a clock. Must not know: kernels.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from twostroke.assembly.settings.config import kv_kind
 from twostroke.backends.cpu.limits import LimitMeter, Limits
-from twostroke.bench.cases import bound, decode
-from twostroke.config import kv_kind
+from twostroke.lab.bench.cases import bound, decode
 from twostroke.llm import LLM
-from twostroke.quant.formats import weight_format
+from twostroke.ops.quant.formats import weight_format
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 

@@ -4,9 +4,6 @@
 
 Wants a running Docker and port 8000 of 127.0.0.1. Leaves no container and no volume behind; exit code 1 for a broken
 promise.
-
-Knows: the docker command, HTTP.
-Must not know: the engine.
 """
 
 from __future__ import annotations

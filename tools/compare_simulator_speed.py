@@ -6,8 +6,6 @@ COMMIT is checked out beside this tree. Each round runs tools/measure_simulator_
 other, the first of them in turn, each in a process of its own: what the machine does in between meets both alike. A
 line for each case has the median of the rounds' ratios, now over before, and whether both found the same to the last
 bit. The exit status is 1 where a case takes over MOST_RATIO, or digests differ. Nothing else should run meanwhile.
-
-Knows: git, the lines that measure_simulator_speed prints. Must not know: the simulator.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from statistics import median
 
 from tools.measure_simulator_speed import CASES
 
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_RATIO = 1.03

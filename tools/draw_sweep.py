@@ -6,9 +6,6 @@
 
 Wants a quiet machine. The prediction comes from what `twostroke doctor` keeps; where nothing is kept, or with --fresh,
 it is asked first. The last line names the files; the exit code is 1 where the server did not start, else the walk's.
-
-Knows: the program's command line, folders.
-Must not know: engines, pictures.
 """
 
 from __future__ import annotations
@@ -21,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from twostroke.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
-from twostroke.env import read_machine
-from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.assembly.settings.env import read_machine
+from twostroke.lab.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
+from twostroke.lab.planner.doctor.machine import ThisMachine
 
 PROGRAM = [sys.executable, "-P", "-m", "twostroke"]
 WALK = ["--users", "1,2,4,8,16", "--prompts", "64,128,256,512,1024,1900", "--prompt", "256", "--output", "64"]

@@ -2,9 +2,6 @@
 
 A number of this machine alone, and of a small model: what a step costs beside its weights counts much. So the numbers
 compare formats with each other.
-
-Knows: the Python API.
-Must not know: what a format costs in accuracy, the page.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import time
 from pathlib import Path
 
 from twostroke import LLM, SamplingParams
-from twostroke.env import processor_name
+from twostroke.assembly.settings.env import processor_name
 
 PROMPT = "What is prefill?"
 NEW_TOKENS, RUNS = 192, 7

@@ -1,9 +1,6 @@
 """Write docs/CONFIG.md, docs/CLI.md, docs/OPS.md, docs/models.md, docs/quantization.md and the table of model files.
 
 `--check` fails where they differ.
-
-Knows: the options table, the verbs, the ops' docstrings; the pages' makers.
-Must not know: anything that only a running engine knows.
 """
 
 from __future__ import annotations
@@ -24,10 +21,10 @@ from tools.pages.homes import homes_module
 from tools.pages.models import models_page
 from tools.pages.quantization import quantization_page
 
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 from twostroke.cli.main import VERBS, main
 from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.ops.registry import registry
-from twostroke.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n\n"

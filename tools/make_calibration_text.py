@@ -6,8 +6,6 @@ project, in turn, so that any run of a few hundred tokens meets several kinds.
     python -m tools.make_calibration_text
 
 The text is kept as it was made: made again from changed sources it differs, and so would every calibrated file.
-
-Knows: the corpus, files of this project. Must not know: tokens, models.
 """
 
 from __future__ import annotations
@@ -20,7 +18,11 @@ from tools.spark.corpus import load
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src/twostroke/assets/calibration/text.txt"
-CODE = ("src/twostroke/quant/codec.py", "src/twostroke/sampling/choose.py", "src/twostroke/cache/prefix_tree.py")
+CODE = (
+    "src/twostroke/ops/quant/codec.py",
+    "src/twostroke/runner/sampling/choose.py",
+    "src/twostroke/engine/cache/prefix_tree.py",
+)
 DATA = ("src/twostroke/assets/spark/config.json", "src/twostroke/assets/spark/tokenizer_config.json")
 PIECE = 1500
 MOST_PIECES = 60

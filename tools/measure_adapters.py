@@ -5,8 +5,6 @@
 
 Random weights and random adapters. In turns: each round decodes `tokens` tokens of every sequence in each way, without
 adapters also in an engine that has no places for them. Medians of the seconds that the model's calls took in a step.
-
-Knows: the engine's assembly, clocks. Must not know: kernels, HTTP.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ from typing import Any
 from tests.adapters.random_lora import write_random_lora
 
 from twostroke.assembly.engine import build_heart, find_model, print_report
-from twostroke.bench.checkpoints import shape_folder, write_checkpoint
+from twostroke.assembly.settings.env import read_machine
 from twostroke.engine.observer import NoObserver
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.env import read_machine
+from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.runner.folder import read_folder
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan

@@ -3,9 +3,6 @@
     python -m tools.measure_cluster [--only NAME]... [--list] [--json]
 
 Cases: see `--list`. Progress goes to standard error. Exit code 1 where a goal was not reached.
-
-Knows: the cases.
-Must not know: what they measure.
 """
 
 from __future__ import annotations

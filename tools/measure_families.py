@@ -6,8 +6,6 @@
 The file is made in the folder where it is not there yet, and stays there. `speed`: prefill of 512 tokens, decode of one
 and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.
 `memory`: what is held beside what was planned. llama.cpp must be installed: twostroke bench peers install llama_cpp.
-
-Knows: the pieces in tools/families. Must not know: kernels.
 """
 
 from __future__ import annotations
@@ -26,11 +24,11 @@ from tools.families.random_file import MXFP4, write_random
 from tools.families.shapes import LONG, SHAPES, SHORT, Shape
 from tools.families.turns import Engine, Found, Setup, as_text, table, take_turn
 
+from twostroke.assembly.settings.env import process_environment, read_machine
 from twostroke.backends.cpu.limits import LimitMeter
-from twostroke.bench.cases import Case, decode, prefill
-from twostroke.bench.peers.environment import own_python, python_of
-from twostroke.bench.peers.peer import OURS, find_peer
-from twostroke.env import process_environment, read_machine
+from twostroke.lab.bench.cases import Case, decode, prefill
+from twostroke.lab.bench.peers.environment import own_python, python_of
+from twostroke.lab.bench.peers.peer import OURS, find_peer
 from twostroke.quantize.gguf.write import MIXES
 from twostroke.runner.folder import read_folder
 from twostroke.weights.gguf.unfold import unfold

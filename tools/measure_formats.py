@@ -7,9 +7,6 @@ with --speed by itself: the other records are kept then.
 
 --json prints the records and writes nothing. --only measures these formats (as they are asked for: "--kv-format int4"
 is "kv-format int4" here) and keeps the other records.
-
-Knows: formats, stages, the dialogues.
-Must not know: the page, what a format may cost.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from tools.spark.outliers import write_outlier_spark
 
 from twostroke.assets import spark_path
 from twostroke.ops.operands import I32Array
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.quantize.driver.calibrate import no_progress, quantize_folder
 from twostroke.quantize.driver.calibrate_keys import calibrate_keys, key_factors, with_factors
 from twostroke.quantize.driver.compare import compare
@@ -44,8 +41,8 @@ from twostroke.quantize.driver.methods import METHODS
 from twostroke.quantize.driver.stages import StagedModel
 from twostroke.quantize.driver.texts import CalibrationText, read_texts
 from twostroke.quantize.gguf.write import MIXES, write_folder
-from twostroke.spec.formats import KVKind
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.gguf.unfold import unfold
 
 TURNS, DIALOGUES = 6, 16

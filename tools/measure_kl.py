@@ -9,9 +9,6 @@ answers too. Writes docs/kl.json and the page of it, docs/quantization.md.
     python -m tools.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
 
 --json prints the records and writes nothing. Needs: twostroke bench peers install llama_cpp.
-
-Knows: files, engines, texts.
-Must not know: how logits are made, the page.
 """
 
 from __future__ import annotations
@@ -34,15 +31,15 @@ from tools.pages.kl import ENGINE, FILE, KV_EXACT, PEER, TYPES, WEIGHTS_ALONE
 from tools.spark.dialogues import dialogues
 from tools.spark.outliers import write_outlier_spark
 
+from twostroke.assembly.settings.env import read_machine
 from twostroke.assets import spark_path
-from twostroke.bench.peers.session import Session
-from twostroke.env import read_machine
+from twostroke.lab.bench.peers.session import Session
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.quant.formats import STORED
+from twostroke.ops.quant.formats import STORED
 from twostroke.quantize.driver.calibrate import no_progress
 from twostroke.quantize.gguf.write import MIXES, GgufMix, write_folder
-from twostroke.spec.formats import KVKind
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.spec.formats import KVKind
 
 TURNS, DIALOGUES = 6, 16
 THREADS = 2

@@ -6,8 +6,6 @@ Inside the running engine, so with the caches as the kernels leave them: a tight
 steps in turn, two are measured with their ledger calls between readings of the clock, one with nothing between them;
 the difference is what the ledger takes. `usual`: of the medians. `all`: of the means, the work that is put off until a
 block of steps is full included; the median over many of them. `tight`: the same calls again and again on one plan.
-
-Knows: the engine's assembly, the ledger, clocks. Must not know: kernels, HTTP.
 """
 
 from __future__ import annotations

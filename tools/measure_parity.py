@@ -7,9 +7,6 @@ are dropped.
 
     python -m tools.measure_parity [FAMILY ...]     all families, or those named
     python -m tools.measure_parity --missing        those without a row
-
-Knows: families, their parity, the file.
-Must not know: the page, what error is allowed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 The model is spark; the answer to the question stands in the prompt. llama.cpp reads it as a GGUF file in Q8_0 and
 guesses by `LlamaPromptLookupDecoding`, vLLM reads the folder and guesses by `ngram`, each 8 tokens at a time. Peers run
 in the environments that `twostroke bench peers install` makes. For a quiet machine.
-
-Knows: the LLM facade, the peers' environments and Python interfaces. Must not know: proposers, kernels.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from twostroke import LLM, SamplingParams
+from twostroke.assembly.settings.env import read_machine
 from twostroke.assets import spark_path
-from twostroke.bench.peers.environment import python_of
-from twostroke.bench.peers.peer import find_peer
-from twostroke.env import read_machine
+from twostroke.lab.bench.peers.environment import python_of
+from twostroke.lab.bench.peers.peer import find_peer
 from twostroke.types.output import Prompt
 
 QUESTION = "what is a kv cache"

@@ -5,9 +5,6 @@
 What `twostroke bench predict` does by the clock on the wall needs quiet cores. A thread's CPU time leaves out what
 others take, but for the memory's bandwidth and the caches: so the doctor's examination and the engine get that clock,
 and one thread, because threads that wait for one another would count their waiting.
-
-Knows: the doctor, the bench.
-Must not know: how steps are predicted.
 """
 
 from __future__ import annotations
@@ -21,13 +18,13 @@ from typing import Any
 
 time.perf_counter = time.process_time  # before anything is imported that keeps it
 
-from twostroke.bench.phases import PhasesAsked  # noqa: E402
-from twostroke.bench.predict import Comparison, compare, table  # noqa: E402
 from twostroke.cost.calibration import Calibration  # noqa: E402
+from twostroke.lab.bench.phases import PhasesAsked  # noqa: E402
+from twostroke.lab.bench.predict import Comparison, compare, table  # noqa: E402
+from twostroke.lab.planner.doctor.examine import examine  # noqa: E402
+from twostroke.lab.planner.doctor.machine import ThisMachine  # noqa: E402
+from twostroke.lab.planner.model_config import read_model  # noqa: E402
 from twostroke.llm import LLM  # noqa: E402
-from twostroke.planner.doctor.examine import examine  # noqa: E402
-from twostroke.planner.doctor.machine import ThisMachine  # noqa: E402
-from twostroke.planner.model_config import read_model  # noqa: E402
 
 NEW_TOKENS = 16
 

@@ -5,9 +5,6 @@ columns ten times as large (weights), 0.5% of the columns thirty times as large 
 of the weights, and of the linear's output against float64 with the unrounded weights and activations.
 
     python tools/measure_quantization.py [--rows 512] [--columns 2048] [--tokens 64] [--seed 0] [--json]
-
-Knows: codecs, the reference linear.
-Must not know: models, native kernels.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, unpack
 from twostroke.ops.products import linear
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import WeightFormat, WeightKind
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 GROUPS = (64, 128, 256, 512)
 KINDS = (WeightKind.INT8, WeightKind.INT4)

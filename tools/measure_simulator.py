@@ -7,8 +7,6 @@ The real engine is in this process, stepped as the server's thread steps it, wit
 commits. The simulator knows of it what `twostroke doctor` measured (--fresh measures again first) and nothing of this
 workload. Rounds alternate, and each real round is compared with the simulation; other work on the machine shows as a
 spread between rounds. Exit code 1 where the median of a figure is off by more than the target.
-
-Knows: the engine's assembly, the simulator, clocks. Must not know: kernels, HTTP.
 """
 
 from __future__ import annotations
@@ -29,20 +27,20 @@ from twostroke.cost.history.record_json import Record
 from twostroke.cost.model_cost import step_cost
 from twostroke.engine.observer import NoObserver
 from twostroke.engine.stepper import Stepper
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.doctor.machine import ThisMachine
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.replay import step_errors
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.setup import Sizes, replica_setup
+from twostroke.lab.workload.draws import Draws
+from twostroke.lab.workload.figures import figures
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.summary import Summary, summary
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.models.common.work import work_of
-from twostroke.planner.ask import make_ask
-from twostroke.planner.doctor.machine import ThisMachine
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.replay import step_errors
-from twostroke.sim.routing import LeastLoaded
-from twostroke.sim.setup import Sizes, replica_setup
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.workload.draws import Draws
-from twostroke.workload.figures import figures
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.summary import Summary, summary
-from twostroke.workload.synthetic import NAMED, Load
 
 TARGET = 0.10
 CONTEXT = 2048

@@ -4,8 +4,6 @@
 
 The digest covers each token's time, each request's fate, and the replicas' counters: two versions of the simulator that
 print the same digests found the same to the last bit. Compare versions in alternation, on one core.
-
-Knows: the simulator, the workloads. Must not know: kernels, this machine.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from twostroke.lab.planner.target import named_target
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.garbage import seldom_collected
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.setup import ReplicaSetup, Sizes, replica_setup
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.models.common.registry import read_model
-from twostroke.planner.target import named_target
-from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.garbage import seldom_collected
-from twostroke.sim.routing import LeastLoaded
-from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
-from twostroke.spec.formats import KVKind
-from twostroke.workload.synthetic import NAMED, Load
+from twostroke.types.spec.formats import KVKind
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

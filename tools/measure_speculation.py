@@ -6,9 +6,6 @@
 
 `twostroke bench speculate` measures what guessing may lose.
 Every answer is compared with that without guesses; a difference ends the run.
-
-Knows: the LLM facade, its guesser.
-Must not know: kernels.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from twostroke import LLM, SamplingParams
-from twostroke.bench.oracle import OracleProposer
-from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.lab.bench.oracle import OracleProposer
 from twostroke.types.output import Prompt
 
 

@@ -1,8 +1,4 @@
-"""One run of the study of objectives: a trace under one policy, simulated or with the real engine.
-
-Knows: scheduler policies, the simulator's parts, the composition root.
-Must not know: tables, which policy ought to win.
-"""
+"""One run of the study of objectives: a trace under one policy, simulated or with the real engine."""
 
 from __future__ import annotations
 
@@ -12,22 +8,27 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from twostroke.assembly import engine as assemble
-from twostroke.cache.manager import CacheManager
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Part, Segment, StepCost, StepPrediction
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.stepper import Stepper
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.predicted import PredictedExecutor, invented_token
+from twostroke.lab.workload.arrange import Arrangement, arranged
+from twostroke.lab.workload.draws import Draws
+from twostroke.lab.workload.figures import run_seconds
+from twostroke.lab.workload.objectives import Objectives, met
+from twostroke.lab.workload.observation import Observation
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.summary import percentile
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.objectives.objective_policy import objective_policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.sim.clock import VirtualClock
-from twostroke.sim.predicted import PredictedExecutor, invented_token
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.spec.hardware import find_hardware
-from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives
@@ -36,14 +37,9 @@ from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.workload.arrange import Arrangement, arranged
-from twostroke.workload.draws import Draws
-from twostroke.workload.figures import run_seconds
-from twostroke.workload.objectives import Objectives, met
-from twostroke.workload.observation import Observation
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.summary import percentile
-from twostroke.workload.synthetic import NAMED, Load
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.hardware import find_hardware
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 BUDGETS = (64, 128, 256, 512, 1024, 2048)
 GREEDY = SamplingParams(temperature=0.0)

@@ -1,8 +1,6 @@
 """The figures of docs/studies/fleet.md: 10 million requests a day on 1,000 GPUs, simulated.
 
     python -m tools.study_fleet [--part routing|size|split|scaling] [--seconds 60] [--json FILE]
-
-Knows: the simulator, the workloads. Must not know: kernels, this machine.
 """
 
 from __future__ import annotations
@@ -16,20 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from twostroke.lab.planner.target import named_target
+from twostroke.lab.sim.autoscale import Autoscale
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.routers import ROUTERS, named_router
+from twostroke.lab.sim.setup import ReplicaSetup, Sizes, replica_setup
+from twostroke.lab.sim.transfer import Link
+from twostroke.lab.workload.draws import Draws
+from twostroke.lab.workload.figures import figures
+from twostroke.lab.workload.objectives import Objectives
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.summary import summary
+from twostroke.lab.workload.synthetic import Load, shared_prefix_agents
 from twostroke.models.common.registry import read_model
-from twostroke.planner.target import named_target
-from twostroke.sim.autoscale import Autoscale
-from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.routers import ROUTERS, named_router
-from twostroke.sim.setup import ReplicaSetup, Sizes, replica_setup
-from twostroke.sim.transfer import Link
-from twostroke.spec.formats import KVKind
-from twostroke.workload.draws import Draws
-from twostroke.workload.figures import figures
-from twostroke.workload.objectives import Objectives
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.summary import summary
-from twostroke.workload.synthetic import Load, shared_prefix_agents
+from twostroke.types.spec.formats import KVKind
 
 MODEL = {
     "architectures": ["LlamaForCausalLM"],

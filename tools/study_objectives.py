@@ -4,9 +4,6 @@
     tools/study_objectives.py real --write       two traces with spark, the real engine in this process
 
 Without --write it prints the tables. The simulation takes some minutes.
-
-Knows: the heart, the simulator's clock and executor, the engine's composition root, workloads.
-Must not know: which policy ought to win.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from pathlib import Path
 from statistics import mean, median
 
 from objectives_runs import BUDGETS, Machine, RealRun, SimRun, Tally, capacity, run_real, run_sim
-from twostroke.option_values import parse_seconds
+from twostroke.assembly.settings.option_values import parse_seconds
+from twostroke.lab.workload.synthetic import NAMED
 from twostroke.types.objectives import LatencyObjectives
-from twostroke.workload.synthetic import NAMED
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "studies" / "objectives.md"
 SEEDS = (1, 2)

@@ -1,9 +1,6 @@
 """docs/images/page.png (light, of the README) and page-dark.png: the embedded model answers a question under some load.
 
     python -m tools.take_screenshots [FOLDER]
-
-Knows: the tests' browser, the page.
-Must not know: how the page is made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Twostroke: an LLM inference engine that treats prefill and decode as two workloads.
 
     from twostroke import LLM, Grammar, SamplingParams
-
-Knows: the public names, loaded when first used (importing the package costs nothing).
-Must not know: anything else.
 """
 
 from __future__ import annotations

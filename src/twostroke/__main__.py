@@ -1,8 +1,4 @@
-"""`python -m twostroke`: the command.
-
-Knows: where the command is.
-Must not know: verbs.
-"""
+"""`python -m twostroke`: the command."""
 
 from twostroke.cli.start import run
 

@@ -2,9 +2,6 @@
 
     with LLM("spark") as llm:
         print(llm.generate("Why is decode memory-bound?")[0].text)
-
-Knows: assemble's finished engine, tokenizer and chat template.
-Must not know: how they were made, HTTP.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from twostroke.assembly import engine as assemble
 from twostroke.assembly.optional import chat_template, embedder, reranker
 from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.text.bad_words import without_words
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
@@ -36,10 +33,10 @@ from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
-    from twostroke.adapters.shelf import AdapterShelf
     from twostroke.cost.explain.explanation import Explanation
     from twostroke.images.eyes import Eyes
-    from twostroke.retrieval.reranker import Ranked
+    from twostroke.runner.adapters.shelf import AdapterShelf
+    from twostroke.runner.retrieval.reranker import Ranked
     from twostroke.text.chat_template import ChatTemplate
 
 TextOrTokens = str | Sequence[int] | Prompt

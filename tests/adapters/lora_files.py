@@ -1,8 +1,4 @@
-"""Adapters made by PEFT on tiny checkpoints, and runs of them here.
-
-Knows: PEFT, the adapters' room.
-Must not know: what a test expects.
-"""
+"""Adapters made by PEFT on tiny checkpoints, and runs of them here."""
 
 from __future__ import annotations
 
@@ -15,16 +11,16 @@ import peft
 import torch
 
 from tests.runner.memories import write_rows
-from twostroke.adapters.bank import AdapterBank
-from twostroke.adapters.lora_folder import LoraFolder
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with_adapters
+from twostroke.ops.program.fuse import fuse
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.fuse import fuse
+from twostroke.runner.adapters.bank import AdapterBank
+from twostroke.runner.adapters.lora_folder import LoraFolder
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32, KVKind, WeightFormat
+from twostroke.types.spec.formats import F32, KVKind, WeightFormat
 
 SIZES = MemorySizes(16, 256, 80, 80, state_slots=2)
 

@@ -1,8 +1,4 @@
-"""Adapters of random numbers, written without PEFT.
-
-Knows: the names of PEFT's files and tensors.
-Must not know: what a test expects.
-"""
+"""Adapters of random numbers, written without PEFT."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from twostroke.ops.passes.with_adapters import linear_tensors
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 
 
 def write_random_lora(

@@ -11,10 +11,10 @@ from tests.adapters.random_lora import write_random_lora
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array
-from twostroke.quant.formats import adapter_format
+from twostroke.ops.quant.formats import adapter_format
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import F32
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.spec.formats import F32
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TEXT = "The cache holds pages of keys and values. A page is shared by all requests that begin with the same tokens."

@@ -13,13 +13,13 @@ from safetensors.numpy import load_file, save_file
 
 from tests.adapters.random_lora import write_random_lora
 from tests.models.families.whole import FAMILIES
-from twostroke.adapters.bank import AdapterBank
-from twostroke.adapters.lora_folder import LoraFolder, named_errors
-from twostroke.adapters.shelf import AdapterShelf
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.with_adapters import AdapterSpec, linear_tensors, with_adapters
-from twostroke.spec.formats import BF16
+from twostroke.runner.adapters.bank import AdapterBank
+from twostroke.runner.adapters.lora_folder import LoraFolder, named_errors
+from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.types.errors import ConfigError, InvalidRequest
+from twostroke.types.spec.formats import BF16
 
 MODEL = read_model(FAMILIES["llama3-grouped"]().to_dict())
 Q0 = "base_model.model.model.layers.0.self_attn.q_proj"

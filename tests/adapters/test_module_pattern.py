@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from twostroke.adapters import module_pattern
-from twostroke.adapters.module_pattern import ModulePattern
+from twostroke.runner.adapters import module_pattern
+from twostroke.runner.adapters.module_pattern import ModulePattern
 from twostroke.types.errors import UnsupportedModel
 
 

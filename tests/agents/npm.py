@@ -1,8 +1,4 @@
-"""Packages of npm for tests, pinned by a lock file; they are kept for the user and fetched once.
-
-Knows: npm, a lock file.
-Must not know: what the packages do.
-"""
+"""Packages of npm for tests, pinned by a lock file; they are kept for the user and fetched once."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from pathlib import Path
 
 from tests.private_cache import REAL
 from tests.real.packages import NotHere, alone
-from twostroke.env import read_machine
+from twostroke.assembly.settings.env import read_machine
 
 LIMIT_S = 300
 

@@ -1,8 +1,4 @@
-"""A loop of five tool turns in any format: the raw answers, a server that gives them, and what a client must see.
-
-Knows: formats, the fakes of the server.
-Must not know: clients.
-"""
+"""A loop of five tool turns in any format: the raw answers, a server that gives them, and what a client must see."""
 
 from __future__ import annotations
 

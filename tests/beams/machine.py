@@ -1,8 +1,4 @@
-"""Beam searches on real tiny models: an engine core over any pool, and what comes of it.
-
-Knows: checkpoints of the model tests, the core, the book of beams.
-Must not know: what a test expects.
-"""
+"""Beam searches on real tiny models: an engine core over any pool, and what comes of it."""
 
 from __future__ import annotations
 
@@ -18,22 +14,22 @@ import transformers
 from tests.models.families.whole import make_checkpoint
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
-from twostroke.beams.book import BeamBook, TextOf
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.beams.book import BeamBook, TextOf
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.runner.runner import ModelRunner
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.cache_pools import window_pages
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

@@ -16,7 +16,7 @@ from transformers import StoppingCriteriaList
 
 from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, members
 from tests.tiers import fewer, thinned
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.text.stop_text import stop_text
 from twostroke.types.request import FinishReason
 from twostroke.types.sampling_params import SamplingParams

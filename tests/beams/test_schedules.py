@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.beams.machine import EverySecond, Found, Loaded, drive, load, machine, masked, members
 from tests.tiers import fewer
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 FAMILIES = ["llama3-grouped", "mistral-window", "mamba2", "qwen3-next"]
 END_ID = 7

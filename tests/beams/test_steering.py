@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from twostroke.cache.manager import CacheManager
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan, Role
 from twostroke.types.request import FinishReason, Request

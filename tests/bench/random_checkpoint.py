@@ -1,8 +1,4 @@
-"""A tiny checkpoint of any config, without torch: config.json and random tensors as the program names them.
-
-Knows: the registry.
-Must not know: which families there are, what a test expects.
-"""
+"""A tiny checkpoint of any config, without torch: config.json and random tensors as the program names them."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twostroke.bench.random_tensors import write_tensors
+from twostroke.lab.bench.random_tensors import write_tensors
 from twostroke.models.common.registry import read_model
 
 LIVELY_STD = 0.5

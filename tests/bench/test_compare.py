@@ -14,26 +14,26 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from twostroke.assembly.settings.env import process_environment
 from twostroke.backends.cpu.library import best_level, load_library
 from twostroke.backends.cpu.limits import LimitMeter, Limits
-from twostroke.bench import cases
-from twostroke.bench.cases import Bound
-from twostroke.bench.checkpoints import SHAPES, write_checkpoint
-from twostroke.bench.compare import Column, Comparison, Contestant, Row, Setup, ratio_to_best, rows
-from twostroke.bench.comparison_text import text
-from twostroke.bench.evict import evict
-from twostroke.bench.figure import figure
-from twostroke.bench.peers import peer as peer_room
-from twostroke.bench.peers.environment import install, python_of
-from twostroke.bench.peers.peer import OURS, PEERS, Peer, find_peer
-from twostroke.bench.peers.session import Missing, PeerFault, Session
-from twostroke.bench.run_compare import Asked, Result, run
 from twostroke.cli.bench.compare import compare
-from twostroke.env import process_environment
+from twostroke.lab.bench import cases
+from twostroke.lab.bench.cases import Bound
+from twostroke.lab.bench.checkpoints import SHAPES, write_checkpoint
+from twostroke.lab.bench.compare import Column, Comparison, Contestant, Row, Setup, ratio_to_best, rows
+from twostroke.lab.bench.comparison_text import text
+from twostroke.lab.bench.evict import evict
+from twostroke.lab.bench.figure import figure
+from twostroke.lab.bench.peers import peer as peer_room
+from twostroke.lab.bench.peers.environment import install, python_of
+from twostroke.lab.bench.peers.peer import OURS, PEERS, Peer, find_peer
+from twostroke.lab.bench.peers.session import Missing, PeerFault, Session
+from twostroke.lab.bench.run_compare import Asked, Result, run
 from twostroke.models.common.registry import read_model
-from twostroke.quant.formats import INT8
-from twostroke.spec.formats import F32, KVKind
+from twostroke.ops.quant.formats import INT8
 from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.spec.formats import F32, KVKind
 
 LIMITS = Limits(2, "avx512", 30e9, 480e9, 1900e9)
 CASES = (cases.prefill(128), cases.decode(2, 64), cases.CACHED)
@@ -278,7 +278,7 @@ def test_a_figure_above_its_limit_is_an_error_of_the_report(tmp_path: Path, monk
     saved = tmp_path / "result.json"
     for found, code in (([fine], 0), ([fine, wrong], 1)):
         result = Result("model", "machine", LIMITS, 1, tuple(found), ())
-        monkeypatch.setattr("twostroke.bench.run_compare.run", lambda *_, found=result: iter([found]))
+        monkeypatch.setattr("twostroke.lab.bench.run_compare.run", lambda *_, found=result: iter([found]))
         asked = CliRunner().invoke(compare, ["--peers", "none", "--save", str(saved)])
         assert asked.exit_code == code, asked.output
         assert len(json.loads(saved.read_text())["contradictions"]) == code

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from twostroke import LLM
-from twostroke.bench.divided import DividedBench, table
-from twostroke.bench.phases import PhasesAsked
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
+from twostroke.lab.bench.divided import DividedBench, table
+from twostroke.lab.bench.phases import PhasesAsked
 
 SMALL = {"threads": "1", "kv_memory": "64MiB", "context": "64"}
 COMMAND = [sys.executable, "-P", "-m", "twostroke", "bench", "ranks", "spark", "--json"]

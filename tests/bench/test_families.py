@@ -13,9 +13,9 @@ from tools.families.random_file import described, write_random
 from tools.families.shapes import SHAPES
 
 from twostroke.backends.cpu.limits import Limits
-from twostroke.bench import cases
+from twostroke.lab.bench import cases
 from twostroke.models.common.registry import read_model
-from twostroke.spec.formats import F32, KVKind
+from twostroke.types.spec.formats import F32, KVKind
 from twostroke.weights.gguf.block_types import BLOCK_TYPES
 from twostroke.weights.gguf.blocks import decode
 

@@ -16,18 +16,18 @@ from tests.bench.test_compare import LIMITS
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
 from twostroke.backends.cpu.limits import LimitMeter
-from twostroke.bench import cases
-from twostroke.bench.compare import Comparison, Contestant, Setup, ratio_to_best, rows
-from twostroke.bench.comparison_text import text
-from twostroke.bench.fidelity import TOP, error_of, fidelity, kl_of, log_softmax
-from twostroke.bench.peers import peer as peer_room
-from twostroke.bench.peers.peer import OURS, Peer
-from twostroke.bench.run_compare import Asked, run
-from twostroke.bench.subject import find_subject, write_exact_file
-from twostroke.bench.truth import Truth, exact_truth
 from twostroke.cli.bench.compare import compare
-from twostroke.spec.formats import KVKind
+from twostroke.lab.bench import cases
+from twostroke.lab.bench.compare import Comparison, Contestant, Setup, ratio_to_best, rows
+from twostroke.lab.bench.comparison_text import text
+from twostroke.lab.bench.fidelity import TOP, error_of, fidelity, kl_of, log_softmax
+from twostroke.lab.bench.peers import peer as peer_room
+from twostroke.lab.bench.peers.peer import OURS, Peer
+from twostroke.lab.bench.run_compare import Asked, run
+from twostroke.lab.bench.subject import find_subject, write_exact_file
+from twostroke.lab.bench.truth import Truth, exact_truth
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.gguf.unfold import unfold
 
 TRUTH = np.log(np.array([0.5, 0.25, 0.15, 0.1], np.float32))

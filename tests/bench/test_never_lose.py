@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from twostroke import LLM
-from twostroke.bench.never_lose import BoundVerdict, NeverLoseBench, Ratio, interval, never_lose, situations
 from twostroke.cli.main import main
+from twostroke.lab.bench.never_lose import BoundVerdict, NeverLoseBench, Ratio, interval, never_lose, situations
 from twostroke.types.errors import TwostrokeError
 
 

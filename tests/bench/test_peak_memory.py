@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.bench import checkpoints
+from twostroke.lab.bench import checkpoints
 from twostroke.models.common.registry import read_model
-from twostroke.quant.formats import weight_format
+from twostroke.ops.quant.formats import weight_format
 
 SHAPE = {
     **checkpoints.SHAPES["llama-3.2-1b"],
@@ -25,7 +25,7 @@ MEASURE = """
 import json, sys
 import twostroke.assembly.engine, twostroke.llm
 from twostroke import LLM, SamplingParams
-from twostroke.bench.memory import peak_bytes
+from twostroke.lab.bench.memory import peak_bytes
 before = peak_bytes()
 folder, weights, cache = sys.argv[1:]
 settings = dict(weights=weights, cache=cache, kv_memory="40MB", context=1000, max_sequences=4, max_step_tokens=128)

@@ -7,16 +7,16 @@ import time
 import pytest
 
 from tests.cost.machines import calibration
-from twostroke.bench.phases import PhasesAsked
-from twostroke.bench.predict import TRIES, Comparison, _quiet_round, compare, predicted_steps, table
+from twostroke.assembly.settings.env import Moment
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
-from twostroke.env import Moment
+from twostroke.lab.bench.phases import PhasesAsked
+from twostroke.lab.bench.predict import TRIES, Comparison, _quiet_round, compare, predicted_steps, table
+from twostroke.lab.planner.model_config import read_model
 from twostroke.llm import LLM
 from twostroke.models.common.work import work_of
-from twostroke.planner.model_config import read_model
-from twostroke.quant.formats import weight_format
-from twostroke.spec.formats import KVKind
+from twostroke.ops.quant.formats import weight_format
+from twostroke.types.spec.formats import KVKind
 
 INT8 = weight_format("int8")
 COST = step_cost(work_of(read_model("spark").spec, "int8", KVKind.BF16), calibration())

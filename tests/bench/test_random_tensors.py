@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from tests.bench.random_checkpoint import write_random
 from tests.models.families.whole import FAMILIES
 from tests.models.parity import Loaded
-from twostroke.bench import random_tensors
-from twostroke.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
 from twostroke.cli.main import main
+from twostroke.lab.bench import random_tensors
+from twostroke.lab.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import F32
 from twostroke.weights.checkpoint import Checkpoint
 
 SMALL = {**SHAPES["llama-3.2-1b"], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}

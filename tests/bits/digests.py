@@ -1,18 +1,15 @@
 """Digests of logits of tiny checkpoints: what must not change by accident.
 
 What enters, so that a digest is the same on every machine of one level: configs of tests/models/families/; weights of
-PCG64's raw bits times one factor (bench/random_tensors.py); packing, rope tables and every op are native code or exact
-arithmetic, without a C library's exp, sin or pow in float32. Two functions of a C library are left, both in float64
-and rounded to float32 once: 1 / sqrt(head size) as Python's power, and the exponential of Mamba's decay. A last bit
-that differs there is lost in the rounding but for one number in some hundred million.
+PCG64's raw bits times one factor (lab/bench/random_tensors.py); packing, rope tables and every op are native code or
+exact arithmetic, without a C library's exp, sin or pow in float32. Two functions of a C library are left, both in
+float64 and rounded to float32 once: 1 / sqrt(head size) as Python's power, and the exponential of Mamba's decay. A
+last bit that differs there is lost in the rounding but for one number in some hundred million.
 
     python -m tests.bits.digests          says which entries have changed
     python -m tests.bits.digests --write  writes them to digests.json as well; commit that with the reason
 
 Levels that this machine cannot run keep what is written of them.
-
-Knows: families, formats, the compiled program.
-Must not know: what a change means.
 """
 
 from __future__ import annotations
@@ -33,10 +30,10 @@ from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.models.common.registry import read_model
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.ops.step_memory import MemorySizes
-from twostroke.program.model import Model
-from twostroke.quant.formats import FORMATS, format_choice
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

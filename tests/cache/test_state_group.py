@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from twostroke.cache.manager import NOTHING_CACHED, CacheManager
-from twostroke.cache.state_group import GRID_TOKENS
+from twostroke.engine.cache.manager import NOTHING_CACHED, CacheManager
+from twostroke.engine.cache.state_group import GRID_TOKENS
 from twostroke.types.cache_pools import CachePools, PagePoolSize
 
 PAGE = 4

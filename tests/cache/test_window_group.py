@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twostroke.cache.manager import CacheManager, PageState
+from twostroke.engine.cache.manager import CacheManager, PageState
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 
 PAGE = 4

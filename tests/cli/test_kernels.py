@@ -16,7 +16,7 @@ from twostroke.backends.cpu.kernel_table import MOST_ROWS, KernelRow, kernel_tab
 from twostroke.backends.cpu.ops import Reading
 from twostroke.cli.main import main
 from twostroke.ops.registry import registry
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 PRODUCTS = ("linear", "linear_add", "linear_silu", "feed_forward", "experts")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from twostroke.bench import run_compare
 from twostroke.cli.main import main
 from twostroke.cli.shared.output_file import check_place, write_bytes
 from twostroke.engine.record_file import RecordFile
+from twostroke.lab.bench import run_compare
 from twostroke.types.errors import ConfigError
 
 OLD, NEW = b"the old one", b"the new one, which is longer"

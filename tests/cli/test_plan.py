@@ -18,7 +18,7 @@ from twostroke.backends.cpu.calibration_file import write_calibration
 from twostroke.cli.main import main
 from twostroke.cli.shared.readings import duration_s
 from twostroke.cost.calibration import ExchangeRates
-from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.lab.planner.doctor.machine import ThisMachine
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_doctor_says_when_others_disturbed_it(kept: Path) -> None:
 
 
 def test_doctor_on_a_busy_machine_keeps_nothing_and_says_so(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from twostroke.planner.doctor import machine
-    from twostroke.planner.doctor.examine import machine_busy
+    from twostroke.lab.planner.doctor import machine
+    from twostroke.lab.planner.doctor.examine import machine_busy
 
     def busy(patient: Any, clock: Any, note: Any) -> Any:
         note(1, 2, "a part")

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from twostroke.cli.main import main
-from twostroke.planner.doctor.examine import machine_busy
-from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.lab.planner.doctor.examine import machine_busy
+from twostroke.lab.planner.doctor.machine import ThisMachine
 from twostroke.types.errors import Contradiction, OutOfMemory, TwostrokeError
 
 COMMAND = "twostroke doctor --fresh"

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from tests.serve.harness import wait_until
-from twostroke import env
+from twostroke.assembly.settings import env
 from twostroke.server.serve import SAME_SIGNAL_S
 
 TWOSTROKE = [sys.executable, "-m", "twostroke"]

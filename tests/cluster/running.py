@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 from openai import OpenAI
 
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
 

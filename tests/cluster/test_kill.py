@@ -20,7 +20,7 @@ import pytest
 
 from tests.cluster.running import Running, serving
 from tests.tiers import TIER
-from twostroke.fleet.fleet import MOST_DEATHS
+from twostroke.distributed.fleet.fleet import MOST_DEATHS
 from twostroke.llm import LLM
 from twostroke.types.grammar import Grammar
 from twostroke.types.sampling_params import SamplingParams

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from tests.tiers import TIER
-from twostroke.cluster.front import FrontStepper
-from twostroke.cluster.link import secret_key
-from twostroke.env import process_environment
-from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.assembly.settings.env import process_environment
+from twostroke.distributed.cluster.front import FrontStepper
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.fleet.fleet import ReplicaFleet
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 SOURCE = Path(__file__).parents[2] / "src"
 PAGES, STREAMS, OUTPUT = 30, 4, 12

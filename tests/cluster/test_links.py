@@ -19,23 +19,23 @@ from click.testing import CliRunner
 from tests.fleet.invented import InventedModel, whole_answer
 from tests.fleet.world import ARITHMETIC, SameTime, explainer, request_of
 from tests.serve.harness import WAIT_S
-from twostroke.beams.book import BeamBook
-from twostroke.cache.manager import CacheManager
 from twostroke.cli.server.cluster import command as cluster
-from twostroke.cluster.framing import encode
-from twostroke.cluster.front import FrontStepper
-from twostroke.cluster.link import FrameLink, LinkLost, secret_key
-from twostroke.replica import server as replica_module
-from twostroke.replica.core import ReplicaCore
-from twostroke.replica.page_feeds import PageFeeds
-from twostroke.replica.server import ReplicaServer
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
+from twostroke.distributed.cluster.framing import encode
+from twostroke.distributed.cluster.front import FrontStepper
+from twostroke.distributed.cluster.link import FrameLink, LinkLost, secret_key
+from twostroke.distributed.replica import server as replica_module
+from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.page_feeds import PageFeeds
+from twostroke.distributed.replica.server import ReplicaServer
+from twostroke.distributed.wire.frames import Assignment, Cancel, Hello, ReplicaFacts
+from twostroke.distributed.wire.translate import wire_request
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.grammar import Grammar
-from twostroke.wire.frames import Assignment, Cancel, Hello, ReplicaFacts
-from twostroke.wire.translate import wire_request
 
 FACTS = ReplicaFacts("a", "i", "m", ARITHMETIC, 4, 96, 96, 50, 4, 0.001)
 

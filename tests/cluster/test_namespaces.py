@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
 NAMES = ("front", "one", "two")

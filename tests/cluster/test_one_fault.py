@@ -16,13 +16,13 @@ import pytest
 from tests.cluster.test_links import FACTS, NoGrammars, core, exchange_until, front
 from tests.fleet.world import request_of
 from tests.serve.harness import WAIT_S
-from twostroke.cluster import front as front_module
-from twostroke.cluster import keeper as keeper_module
-from twostroke.cluster.accepting import accepted
-from twostroke.cluster.keeper import LocalKeeper
-from twostroke.cluster.link import secret_key
-from twostroke.replica import server as replica_module
-from twostroke.replica.server import ReplicaServer
+from twostroke.distributed.cluster import front as front_module
+from twostroke.distributed.cluster import keeper as keeper_module
+from twostroke.distributed.cluster.accepting import accepted
+from twostroke.distributed.cluster.keeper import LocalKeeper
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.replica import server as replica_module
+from twostroke.distributed.replica.server import ReplicaServer
 from twostroke.types.errors import BackendError
 from twostroke.types.event import FinishedEvent
 

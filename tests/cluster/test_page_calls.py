@@ -12,11 +12,11 @@ import pytest
 
 from tests.cluster.test_links import FACTS, replica
 from tests.serve.harness import WAIT_S
-from twostroke.cluster.link import secret_key
-from twostroke.replica import page_calls
-from twostroke.replica.page_calls import PageCalls
-from twostroke.replica.page_feeds import PageFeeds
-from twostroke.wire.frames import PagesAsked, PageSource, PagesSent, ReplicaFacts
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.replica import page_calls
+from twostroke.distributed.replica.page_calls import PageCalls
+from twostroke.distributed.replica.page_feeds import PageFeeds
+from twostroke.distributed.wire.frames import PagesAsked, PageSource, PagesSent, ReplicaFacts
 
 ASKED = PagesAsked(5, 0, 2, "", tuple(range(8)))
 

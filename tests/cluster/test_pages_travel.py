@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from twostroke.assembly.replica import BuiltReplica, build_replica
-from twostroke.cluster.front import FrontStepper
-from twostroke.cluster.link import secret_key
-from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.distributed.cluster.front import FrontStepper
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.fleet.fleet import ReplicaFleet
+from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.wire.frames import ReplicaRole
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 OPTIONS = {"threads": "1", "kv_memory": "8MB"}
 PROMPT = tuple(3 + 7 * index % 250 for index in range(5 * PAGE_TOKENS + 3))

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from twostroke.cluster import ray_nodes
-from twostroke.cluster.front import FrontStepper
-from twostroke.cluster.link import secret_key
-from twostroke.cluster.ray_nodes import RayNodes, RayReplicas, ReplicaKeeper, load_ray
-from twostroke.env import no_usage_reports, process_environment
+from twostroke.assembly.settings.env import no_usage_reports, process_environment
+from twostroke.distributed.cluster import ray_nodes
+from twostroke.distributed.cluster.front import FrontStepper
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.cluster.ray_nodes import RayNodes, RayReplicas, ReplicaKeeper, load_ray
 from twostroke.types.errors import ConfigError, EngineStopped
 
 WORDS = ("spark", "--threads", "1", "--kv-memory", "8MB")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from twostroke import env
-from twostroke.cgroup import GroupMemory, group_cores, group_memory
+from twostroke.assembly.machine.cgroup import GroupMemory, group_cores, group_memory
+from twostroke.assembly.settings import env
 
 MB = 1_000_000
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from tests.models.published.latent import PUBLISHED
 from tests.models.published.states import MAMBA2
 from tests.planner.figures import LLAMA3_70B, spec_of
-from twostroke.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
+from twostroke.assembly.settings.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
+from twostroke.assembly.settings.env import asked_by_environment, read_machine
+from twostroke.assembly.settings.option_values import parse_bytes, parse_count
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
-from twostroke.env import asked_by_environment, read_machine
+from twostroke.lab.planner.ask import make_ask
 from twostroke.models.common.registry import read_model
-from twostroke.option_values import parse_bytes, parse_count
-from twostroke.options import BY_NAME
-from twostroke.planner.ask import make_ask
 from twostroke.types.errors import ConfigError, OutOfMemory
 
 NEEDS = MemoryNeeds(1_000_000_000, 50_000_000, CacheNeeds((GroupBytes(16 * 32_768),), 0, 4096, 64, 512))

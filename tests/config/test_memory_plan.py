@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from twostroke import env
 from twostroke.assembly.engine import resolve_all
+from twostroke.assembly.settings import env
 from twostroke.assets import spark_path
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds, plan_kv

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.cost.machines import calibration
+from twostroke.assembly.cost_here import check_objectives, costs_here
 from twostroke.assembly.engine import find_model, resolve_all
-from twostroke.config import collect, objectives_of, step_rule
+from twostroke.assembly.settings.config import collect, objectives_of, step_rule
+from twostroke.assembly.settings.option_values import parse_seconds
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost_here import check_objectives, costs_here
 from twostroke.models.common.work import work_of
-from twostroke.option_values import parse_seconds
-from twostroke.quant.formats import FORMATS
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware_guess import OPERATIONS
+from twostroke.ops.quant.formats import FORMATS
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware_guess import OPERATIONS
 from twostroke.weights.hub.hub import EMBEDDED
 
 

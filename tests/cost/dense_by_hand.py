@@ -1,8 +1,4 @@
-"""The work of a step of the Llama family by textbook formulas: an independent count, for tests alone.
-
-Knows: the order of the ops, what each costs.
-Must not know: the traced program.
-"""
+"""The work of a step of the Llama family by textbook formulas: an independent count, for tests alone."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import StepWork
 from twostroke.cost.work import Work
-from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.types.spec.formats import KVKind, WeightFormat
 
 NORM_FLOPS, ROPE_FLOPS, SILU_FLOPS = 4, 3, 5
 

@@ -1,8 +1,4 @@
-"""A machine in round numbers, so that tests can work out predictions by hand.
-
-Knows: Calibration.
-Must not know: tests.
-"""
+"""A machine in round numbers, so that tests can work out predictions by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from typing import Any
 
 from twostroke.cost.calibration import AttentionRates, Calibration, HostRates, LinearRates
 from twostroke.cost.curve import Curve
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 SPEC: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -13,10 +13,10 @@ from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.models.common.work import work_of
-from twostroke.quant.formats import FORMATS
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.ops.quant.formats import FORMATS
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 from .virtual import MACHINE, SPEC, Lab, text
 

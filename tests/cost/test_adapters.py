@@ -11,16 +11,16 @@ from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
+from twostroke.lab.planner.adapted import with_places
+from twostroke.lab.planner.target import named_target
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.prompts import heart_request
+from twostroke.lab.sim.routers import named_router
+from twostroke.lab.sim.setup import Sizes, replica_setup
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.planner.adapted import with_places
-from twostroke.planner.target import named_target
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.prompts import heart_request
-from twostroke.sim.routers import named_router
-from twostroke.sim.setup import Sizes, replica_setup
-from twostroke.spec.formats import KVKind
-from twostroke.workload.request import WorkloadRequest
+from twostroke.types.spec.formats import KVKind
 
 MODEL = read_model(CONFIG)
 ADAPTED = with_places(MODEL, 8, 16)

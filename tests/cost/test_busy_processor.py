@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from twostroke.assembly.machine.run_delay import RunDelay
 from twostroke.cost.explain.advice import Options
 from twostroke.cost.explain.explanation import CauseKind, words
 from twostroke.cost.explain.verdict import Explainer
@@ -18,9 +19,8 @@ from twostroke.cost.history.record import StepRecord
 from twostroke.cost.history.record_json import from_json, to_json
 from twostroke.cost.what_if import WhatIf
 from twostroke.models.common.work import work_of
-from twostroke.quant.formats import FORMATS
-from twostroke.run_delay import RunDelay
-from twostroke.spec.formats import KVKind
+from twostroke.ops.quant.formats import FORMATS
+from twostroke.types.spec.formats import KVKind
 
 from .machines import calibration
 from .scenarios import explained, warmed

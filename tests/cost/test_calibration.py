@@ -11,8 +11,8 @@ import pytest
 from tests.cost.machines import calibration
 from twostroke.backends.cpu.calibration_file import MAX_BYTES, fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import VERSION, Calibration
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import WeightKind
 
 
 def test_it_survives_its_json_form() -> None:

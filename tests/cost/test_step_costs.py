@@ -15,11 +15,11 @@ from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.step_work import WorkCounter
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware import HardwareSpec
-from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import ConfigError
 from twostroke.types.plan import Role
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware import HardwareSpec
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 MODEL = read_model(SPEC)
 MACHINES: dict[str, HardwareSpec | Calibration] = {"here": calibration(), "gpu": CATALOGUE[0], "cpu": CATALOGUE[-1]}

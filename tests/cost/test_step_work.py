@@ -12,8 +12,8 @@ from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import NOTHING, WorkCounter, kv_positions, visible_positions
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.quant.formats import weight_format
-from twostroke.spec.formats import KVKind
+from twostroke.ops.quant.formats import weight_format
+from twostroke.types.spec.formats import KVKind
 
 NAMES = (
     "llama2-multi-head",

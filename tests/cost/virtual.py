@@ -8,25 +8,25 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from twostroke.cache.manager import CacheManager
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.ledger import Ledger
 from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.output import Delta, Prompt
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 from ..text.kinds import make
 

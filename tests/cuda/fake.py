@@ -1,8 +1,4 @@
-"""A CUDA device of the tests: the emulator behind the driver's interface, and the loader of the package on it.
-
-Knows: build.py of both backends, tests/cuda/fake_driver.cpp.
-Must not know: what a test expects.
-"""
+"""A CUDA device of the tests: the emulator behind the driver's interface, and the loader of the package on it."""
 
 from __future__ import annotations
 

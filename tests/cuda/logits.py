@@ -1,8 +1,4 @@
-"""Logits of the tiny checkpoints on the emulated device, by the steps whose bits tests/bits/digests.json records.
-
-Knows: digests' steps, the loader.
-Must not know: what a test expects.
-"""
+"""Logits of the tiny checkpoints on the emulated device, by the steps whose bits tests/bits/digests.json records."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ from tests.runner.memories import write_rows
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.models.common.registry import read_model
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
 from twostroke.runner.place_weights import placed
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

@@ -1,8 +1,4 @@
-"""Operands of one op on the emulated device, and its result back.
-
-Knows: kinds of operands.
-Must not know: what a test expects.
-"""
+"""Operands of one op on the emulated device, and its result back."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One op on the emulated device, on the CPU and by its reference: what it changes must have the same bits.
-
-Knows: operands.
-Must not know: grids.
-"""
+"""One op on the emulated device, on the CPU and by its reference: what it changes must have the same bits."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import AttentionBatch
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import KVKind
 
 CONTEXTS, COUNTS = (1, 40, 150, 600), (1, 1, 7, 2)
 """Positions of the sequences that `filled` makes, and their rows in the step."""

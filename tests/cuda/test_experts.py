@@ -17,7 +17,7 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import F32Array
 from twostroke.ops.products.route import Scores
 from twostroke.ops.rows.activation import Activation
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 INT4 = WeightFormat(WeightKind.INT4, 64)
 

@@ -18,13 +18,13 @@ from tests.tiers import TIER, fewer, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.models.common.registry import read_model
-from twostroke.quant.formats import FORMATS, format_choice
+from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.runner.place_weights import placed
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.spec.formats import KVKind
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 

@@ -11,7 +11,7 @@ from tests.ops.native import format_id, random_rows, random_weight
 from tests.ops.test_stored_native import packed
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.spec.formats import WeightFormat, WeightKind
+from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 FORMATS = [WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 64), WeightFormat(WeightKind.INT4, 192)]
 FORMATS += [WeightFormat(WeightKind.INT8, 256, 64), WeightFormat(WeightKind.INT4, 512, 64)]

@@ -13,7 +13,7 @@ from tests.ops.native import FORMATS, format_id
 from tests.ops.test_latent_native import batch_of, empty_layer, filled_layer, normal
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.spec.formats import KVKind, WeightFormat
+from twostroke.types.spec.formats import KVKind, WeightFormat
 
 SIZES = ((16, 8), (20, 6), (7, 5), (512, 64))
 """The size of a latent, and of the turned key behind it."""

@@ -12,7 +12,7 @@ from tests.bits import digests
 from tests.cuda.fake import SAME_BITS, build
 from tests.cuda.logits import family_digests
 from tests.tiers import fewer, thinned
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 
 QUICK, SLOW = fewer(4, quick=2), fewer(40, quick=1)
 """Families of a run: in as many of their pairs of formats; in one pair."""

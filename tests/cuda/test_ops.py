@@ -21,7 +21,7 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import AttentionBatch, RopeTable, new_kv_layer
 from twostroke.ops.registry import registry
 from twostroke.ops.rows.activation import Activation
-from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat
+from twostroke.types.spec.formats import BF16, F32, KVKind, WeightFormat
 
 LEVEL = same_level()
 KINDS = [F32, BF16, *(each for each in FORMATS if each.group)]

@@ -11,9 +11,9 @@ from tests.cuda.test_states import numbers
 from tests.ops.test_attention_native import batch_of, filled_layer
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.formats import KVKind
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import KVKind
 
 PLACES, REACH = 9, 20
 PLACE_OF = np.floor(np.linspace(0, PLACES - 0.01, 2 * REACH + 1)).astype(np.float32)

@@ -22,13 +22,13 @@ from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.operands import AttentionBatch, new_kv_layer
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import PagedKV
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import PagedKV
-from twostroke.quant.formats import format_choice
 from twostroke.runner.place_weights import placed
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 

@@ -14,7 +14,7 @@ from tests.ops.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
 
 
 @pytest.mark.parametrize(("kind", "columns"), thinned(list(shapes()), "stored weights on a device"))

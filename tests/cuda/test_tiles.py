@@ -14,7 +14,7 @@ from tests.ops.test_stored_native import KINDS, packed, shapes
 from tests.tiers import thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.spec.formats import WeightFormat, WeightKind
+from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 192, 256, 1024)]
 FORMATS += [WeightFormat(kind, group, 64) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 256, 1024)]

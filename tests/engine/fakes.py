@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import Stepper
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Prompt, Timings

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tests.scheduler.fakes import LineCost, request
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.core import EngineCore
-from twostroke.scheduler.estimates.cost_correction import CostCorrection
-from twostroke.scheduler.estimates.step_time import StepTime
-from twostroke.scheduler.limits.gap_limiter import GapLimiter, GapRule
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.policy import ArrivalPolicy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.sim.clock import VirtualClock
+from twostroke.engine.scheduler.estimates.cost_correction import CostCorrection
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter, GapRule
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.policy import ArrivalPolicy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.lab.sim.clock import VirtualClock
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
 

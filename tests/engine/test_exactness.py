@@ -25,22 +25,21 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.ops import Reading
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
+from twostroke.engine.scheduler.drafts import Drafter
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.policy import Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.ops.device_memory import HOST
+from twostroke.ops.program.cache_groups import FullPages, cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.cache_groups import FullPages, cache_groups
-from twostroke.program.model import Model
-from twostroke.quant.formats import FORMATS, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.runner.runner import ModelRunner
-from twostroke.sampling.random_draw import sibling_seed
-from twostroke.scheduler.drafts import Drafter
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.objectives.objective_policy import objective_policy
-from twostroke.scheduler.policy import Policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.types.cache_pools import window_pages
 from twostroke.types.event import FinishedEvent, PromptEvent, TokenEvent
@@ -48,6 +47,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

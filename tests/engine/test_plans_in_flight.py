@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.pure.test_schedules import Inventor
-from twostroke.cache.manager import CacheManager
 from twostroke.cost.history.ledger import Ledger
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore, Step
 from twostroke.engine.plans_in_flight import PlansInFlight
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.sim.clock import VirtualClock
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.lab.sim.clock import VirtualClock
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request

@@ -1,7 +1,4 @@
 """Beams in random schedules: what may come next in a beam, as a function of all tokens before, and the right answers.
-
-Knows: the chains of the checked memory, the rules of a search.
-Must not know: the scheduler, how steps fail.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from functools import lru_cache
 
 from tests.faults.expected import Expected, text_of
 from tests.faults.memory import VOCAB_SIZE, begin, link
-from twostroke.beams.search import BeamSearch, Rules
+from twostroke.engine.beams.search import BeamSearch, Rules
 from twostroke.engine.executor import Executor
 from twostroke.types.many_answers import num_offered
 from twostroke.types.output import Prompt

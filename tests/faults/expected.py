@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.faults.memory import VOCAB_SIZE, begin, link, token_after
-from twostroke.sampling.random_draw import sibling_seed
+from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.types.output import Prompt
 from twostroke.types.request import FinishReason
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.scheduler.sequence import Sequence
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.plan import Plan
 
 

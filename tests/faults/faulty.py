@@ -1,8 +1,4 @@
-"""An executor that fails, delays and lets callers hang up in the middle of a step, by a seed.
-
-Knows: plans, results, the virtual clock.
-Must not know: what the wrapped executor does, how the outcome is checked.
-"""
+"""An executor that fails, delays and lets callers hang up in the middle of a step, by a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from twostroke.engine.executor import Executor
-from twostroke.sim.clock import VirtualClock
+from twostroke.lab.sim.clock import VirtualClock
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 

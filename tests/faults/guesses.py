@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from twostroke.speculate.guess_limiter import StepShape
-from twostroke.speculate.guesser import Guesses, Stream
+from twostroke.engine.speculate.guess_limiter import StepShape
+from twostroke.engine.speculate.guesser import Guesses, Stream
 from twostroke.types.request import Request
 
 NextToken = Callable[[Request, Sequence[int]], int]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from twostroke.beams.book import BeamBook
-from twostroke.scheduler.gauges import Gauges
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from twostroke.engine.executor import Executor
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.cache_pools import CachePools, window_pages
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request

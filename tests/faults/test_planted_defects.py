@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from tests.faults.world import World
-from twostroke.beams.book import BeamBook
-from twostroke.cache.manager import CacheManager
-from twostroke.cache.page_group import PageGroup, PageTable
-from twostroke.cache.pages import PagePool
-from twostroke.cache.prefix_tree import Node, PrefixTree
-from twostroke.cache.sparse_tree import SparseTree
-from twostroke.cache.state_group import SlotTable, StateGroup
-from twostroke.cache.window_group import WindowGroup
-from twostroke.scheduler.limits.cache_limiters import SnapshotPoints
-from twostroke.scheduler.policy import ArrivalPolicy
-from twostroke.scheduler.queues import Queues
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.scheduler.sequence import Sequence
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.page_group import PageGroup, PageTable
+from twostroke.engine.cache.pages import PagePool
+from twostroke.engine.cache.prefix_tree import Node, PrefixTree
+from twostroke.engine.cache.sparse_tree import SparseTree
+from twostroke.engine.cache.state_group import SlotTable, StateGroup
+from twostroke.engine.cache.window_group import WindowGroup
+from twostroke.engine.scheduler.limits.cache_limiters import SnapshotPoints
+from twostroke.engine.scheduler.policy import ArrivalPolicy
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.plan import PlannedSequence
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -18,21 +18,21 @@ from tests.faults.faulty import Fault, FaultRates, FaultyExecutor, InjectedFault
 from tests.faults.guesses import Seer
 from tests.faults.heard import HeardScheduler
 from tests.faults.memory import VOCAB_SIZE, CheckedExecutor, Memory, Watched, token_behind
-from twostroke.beams.book import BeamBook
-from twostroke.cache.manager import CacheManager
 from twostroke.cost.shape import Bound, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
 from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, Stepper
-from twostroke.sampling.random_draw import sibling_seed
-from twostroke.scheduler.gauges import Gauges
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.sim.clock import VirtualClock
-from twostroke.sim.predicted import PredictedExecutor
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.predicted import PredictedExecutor
+from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.stop_text import stop_text
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import EngineStopped, InvalidRequest

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from twostroke.beams.search import BeamSearch, Rules
+from twostroke.engine.beams.search import BeamSearch, Rules
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
 from twostroke.types.result import Continuation, SampledToken, StepResult, TokenLogprob

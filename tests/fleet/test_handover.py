@@ -13,10 +13,10 @@ from tests.fleet.invented import PAGE_TOKENS, logprob_of, whole_answer
 from tests.fleet.test_failover import CHAOS, MOST, RUNS, SCHEDULES
 from tests.fleet.world import World, facts_of, request_of
 from tests.tiers import fewer, thinned
-from twostroke.fleet.fleet import ReplicaFleet
+from twostroke.distributed.fleet.fleet import ReplicaFleet
+from twostroke.distributed.wire.frames import Assignment, Beat, Cancel, PagesAhead, ReplicaLoad, StepNews, WireToken
 from twostroke.types.event import TokenEvent
 from twostroke.types.request import FinishReason, Request
-from twostroke.wire.frames import Assignment, Beat, Cancel, PagesAhead, ReplicaLoad, StepNews, WireToken
 
 SPLIT = ("prefill", "decode")
 LOSSES = {"lost_pages": 0.2, "flipped_pages": 0.2}

@@ -6,9 +6,9 @@ import operator
 
 import pytest
 
-from twostroke.fleet.moving import USUAL_RATE, Placed, moving_s, place_split, place_whole
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.wire.frames import ReplicaLoad, ReplicaRole
+from twostroke.distributed.fleet.moving import USUAL_RATE, Placed, moving_s, place_split, place_whole
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.distributed.wire.frames import ReplicaLoad, ReplicaRole
 
 PAGE_TOKENS = 16
 TOKENS = tuple(range(1600))

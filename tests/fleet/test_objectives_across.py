@@ -11,15 +11,15 @@ import pytest
 from tests.fleet.invented import whole_answer
 from tests.fleet.test_failover import CHAOS, run_world
 from tests.fleet.world import World, request_of
-from twostroke.cluster.arithmetic import difference
 from twostroke.cost.explain.explanation import CauseKind
 from twostroke.cost.history.stay import ReplicaStay, StayEnd
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing
+from twostroke.distributed.cluster.arithmetic import difference
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing
+from twostroke.distributed.wire.frames import ReplicaLoad
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.types.event import TokenEvent
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.request import FinishReason, Request
-from twostroke.wire.frames import ReplicaLoad
 
 TTFT = LatencyObjectives(ttft_s=0.6)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.fleet.invented import PAGE_TOKENS, PagedModel
-from twostroke.cache.manager import CacheManager
-from twostroke.replica import page_exchange
-from twostroke.replica.page_exchange import PageExchange, hash_of
-from twostroke.wire.frames import PagesAsked, WirePage
+from twostroke.distributed.replica import page_exchange
+from twostroke.distributed.replica.page_exchange import PageExchange, hash_of
+from twostroke.distributed.wire.frames import PagesAsked, WirePage
+from twostroke.engine.cache.manager import CacheManager
 
 PAGES = 40
 TOKENS = tuple(range(PAGES * PAGE_TOKENS + 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.wire.frames import ReplicaLoad
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.distributed.wire.frames import ReplicaLoad
 
 PAGE_TOKENS = 16
 TOKENS = tuple(range(1600))

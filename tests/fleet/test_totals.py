@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from twostroke.fleet.totals import MOST_INSTANCES, FleetTotal, FleetTotals
+from twostroke.distributed.fleet.totals import MOST_INSTANCES, FleetTotal, FleetTotals
+from twostroke.distributed.wire.frames import ReplicaLoad
 from twostroke.types.verified_guesses import VerifiedGuesses
-from twostroke.wire.frames import ReplicaLoad
 
 ONE = ReplicaLoad(preemptions=2, query_tokens=30, hit_tokens=20, guesses=VerifiedGuesses(3, 9, 4, (3, 1)))
 

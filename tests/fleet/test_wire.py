@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 
 from tests.fleet.world import ARITHMETIC, request_of
 from tests.tiers import examples
-from twostroke.cluster.framing import MAX_FRAME_BYTES, FrameReader, WireError, encode
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict
-from twostroke.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
-from twostroke.types.event import FinishedEvent
-from twostroke.types.grammar import Grammar
-from twostroke.types.request import FinishReason, Request
-from twostroke.types.result import TokenLogprob
-from twostroke.types.sampling_params import SamplingParams
-from twostroke.wire.frames import (
+from twostroke.distributed.cluster.framing import MAX_FRAME_BYTES, FrameReader, WireError, encode
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.distributed.wire.frames import (
     Assignment,
     Beat,
     Cancel,
@@ -37,7 +32,12 @@ from twostroke.wire.frames import (
     WireStart,
     WireToken,
 )
-from twostroke.wire.translate import requests_of, wire_request
+from twostroke.distributed.wire.translate import requests_of, wire_request
+from twostroke.types.event import FinishedEvent
+from twostroke.types.grammar import Grammar
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import TokenLogprob
+from twostroke.types.sampling_params import SamplingParams
 
 LOGPROB = TokenLogprob(3, -0.25, ((3, -0.25), (4, -1.5)))
 

@@ -13,29 +13,18 @@ from typing import Any
 
 from tests.fleet.invented import PAGE_TOKENS, VOCABULARY, PagedModel
 from tests.scheduler.fakes import LineCost
-from twostroke.beams.book import BeamBook
-from twostroke.cache.manager import CacheManager
-from twostroke.cluster.framing import FrameReader, encode
-from twostroke.cluster.records import RecordCalls
 from twostroke.cost.explain.advice import Options
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.history.ledger import Ledger
-from twostroke.fleet.fleet import ReplicaFleet
-from twostroke.fleet.moving import Sooner
-from twostroke.fleet.router import LeastSeconds
-from twostroke.replica.core import ReplicaCore
-from twostroke.replica.page_exchange import PageExchange, hash_of
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.objectives.objective_policy import objective_policy
-from twostroke.scheduler.policy import ArrivalPolicy, Policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.types.event import Event, FinishedEvent, TokenEvent
-from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
-from twostroke.types.plan import Plan
-from twostroke.types.request import Request
-from twostroke.types.sampling_params import SamplingParams
-from twostroke.wire.frames import (
+from twostroke.distributed.cluster.framing import FrameReader, encode
+from twostroke.distributed.cluster.records import RecordCalls
+from twostroke.distributed.fleet.fleet import ReplicaFleet
+from twostroke.distributed.fleet.moving import Sooner
+from twostroke.distributed.fleet.router import LeastSeconds
+from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.page_exchange import PageExchange, hash_of
+from twostroke.distributed.wire.frames import (
     Arithmetic,
     Assignment,
     Beat,
@@ -51,6 +40,17 @@ from twostroke.wire.frames import (
     ReplicaRole,
     WirePage,
 )
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.plan import Plan
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import SamplingParams
 
 ARITHMETIC = Arithmetic(1, "int8", "int8", "none", "whole", "t", 1, "p")
 BEAT_S, STEP_S = 0.25, 0.02

@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 import twostroke.models
 import twostroke.ops.rows
 from tests.runner.memories import memory_of, write_rows
-from twostroke import config, options
+from twostroke.assembly.settings import config, options
 from twostroke.backends.cpu import CpuOps, build, library
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
@@ -30,22 +30,22 @@ from twostroke.models.common import registry as models
 from twostroke.models.common.work import work_of
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.op import StoredFormats
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Size
+from twostroke.ops.quant import formats
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.registry import op_modules
 from twostroke.ops.registry import registry as ops_registry
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.step_memory import MemorySizes
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.op import StoredFormats
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Size
-from twostroke.quant import formats
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import F32, KVKind, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError, CorruptModel, UnsupportedModel
+from twostroke.types.spec.formats import F32, KVKind, WeightFormat, WeightKind
 from twostroke.weights.tensors import wanted_tensors
 
 ROOT = Path(__file__).resolve().parents[2]

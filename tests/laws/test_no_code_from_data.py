@@ -13,7 +13,7 @@ import pytest
 from tests.laws.test_house import nodes_of
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke"
-DRIVERS = SOURCE / "bench" / "peers" / "drivers"  # programs for other engines' Python: never imported by ours
+DRIVERS = SOURCE / "lab" / "bench" / "peers" / "drivers"  # programs for other engines' Python: never imported by ours
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.parents)
 
 MODULES_THAT_RUN_DATA = {
@@ -42,9 +42,9 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
         "text/grammar/library.py",
     },
     "subprocess": {
-        "backends/cpu/build.py", "backends/cuda/build.py", "bench/busy.py", "bench/peers/environment.py",
-        "bench/peers/session.py", "cluster/keeper.py", "ranks/processes.py", "text/grammar/guard.py",
-        "images/decoder.py",
+        "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
+        "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/ranks/processes.py",
+        "text/grammar/guard.py", "images/decoder.py",
     },
 }  # fmt: skip
 

@@ -16,13 +16,13 @@ from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.attention.latent_attention import LatentAttention
 from twostroke.ops.attention.latent_write import LatentWrite
+from twostroke.ops.program.check import check
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op, OpCost, StoredFormats
+from twostroke.ops.program.program import Program
+from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.ops.registry import registry
-from twostroke.program.check import check
-from twostroke.program.model import Model
-from twostroke.program.op import Op, OpCost, StoredFormats
-from twostroke.program.program import Program
-from twostroke.quant.formats import FORMATS, format_choice
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 
 
 @cache

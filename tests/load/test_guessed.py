@@ -7,7 +7,7 @@ import asyncio
 import httpx2
 import pytest
 
-from twostroke.bench.load.guessed import GuessTotals, guess_totals
+from twostroke.lab.bench.load.guessed import GuessTotals, guess_totals
 
 METRICS = """# HELP vllm:spec_decode_num_draft_tokens_total x
 vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="a } b"} 40.0

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from tests.load.fake_openai import chunk, event, usage_of
 from tests.load.virtual_loop import VirtualLoop
 from tests.tiers import examples
-from twostroke.bench.load.answer import Answer, words_of
-from twostroke.bench.load.choose import LoadAsk, Trace, make_workload
-from twostroke.bench.load.client import COMPLETIONS, Asking
-from twostroke.bench.load.drive import Drive, Progress
-from twostroke.bench.load.panel import BOTTOM, LABEL_CHARACTER, LABEL_HEIGHT, TOP, Line, Panel, steps, tick
-from twostroke.bench.load.server import base_url
-from twostroke.bench.load.sse import MAX_EVENT_BYTES, EventReader
-from twostroke.bench.load.words import CANDIDATES, OPENING, WordList, find_words
 from twostroke.cli.shared.output_file import check_place, place_for, write_json
+from twostroke.lab.bench.load.answer import Answer, words_of
+from twostroke.lab.bench.load.choose import LoadAsk, Trace, make_workload
+from twostroke.lab.bench.load.client import COMPLETIONS, Asking
+from twostroke.lab.bench.load.drive import Drive, Progress
+from twostroke.lab.bench.load.panel import BOTTOM, LABEL_CHARACTER, LABEL_HEIGHT, TOP, Line, Panel, steps, tick
+from twostroke.lab.bench.load.server import base_url
+from twostroke.lab.bench.load.sse import MAX_EVENT_BYTES, EventReader
+from twostroke.lab.bench.load.words import CANDIDATES, OPENING, WordList, find_words
+from twostroke.lab.workload.observation import Observation
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.errors import ConfigError
-from twostroke.workload.observation import Observation
-from twostroke.workload.request import WorkloadRequest
 
 STREAM = b": ping\n\ndata: one\n\nevent: x\ndata:two\r\n\r\ndata: three\ndata: four\n\ndata: last"
 

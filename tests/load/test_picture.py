@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
-from twostroke.bench.load.picture import sweep_svg
-from twostroke.bench.load.sweep import Prediction, Sweep, SweepAsk, UsersPoint, UsersPrediction
-from twostroke.workload.figures import figures
-from twostroke.workload.observation import Observation
+from twostroke.lab.bench.load.picture import sweep_svg
+from twostroke.lab.bench.load.sweep import Prediction, Sweep, SweepAsk, UsersPoint, UsersPrediction
+from twostroke.lab.workload.figures import figures
+from twostroke.lab.workload.observation import Observation
 
 
 def swept(users: tuple[int, ...], words: str) -> Sweep:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.load.fake_openai import AROUND, Fake, Refusal, answer, chunk, event, serving, words_in
-from twostroke.bench.load.client import COMPLETIONS
-from twostroke.bench.load.report import LoadReport, make_report
-from twostroke.bench.load.session import Measured, Target, open_session
+from twostroke.lab.bench.load.client import COMPLETIONS
+from twostroke.lab.bench.load.report import LoadReport, make_report
+from twostroke.lab.bench.load.session import Measured, Target, open_session
+from twostroke.lab.workload.lengths import Lengths
+from twostroke.lab.workload.objectives import Objectives
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.synthetic import closed_loop
 from twostroke.types.errors import ConfigError
-from twostroke.workload.lengths import Lengths
-from twostroke.workload.objectives import Objectives
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.synthetic import closed_loop
 
 
 def run(fake: Fake, requests: list[WorkloadRequest], users: int | None, warmup: int = 0, **target: Any) -> LoadReport:

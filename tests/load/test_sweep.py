@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.load.fake_openai import Fake, answer, serving
-from twostroke.bench.load.session import Target, open_session
-from twostroke.bench.load.sweep import SweepAsk, walk
+from twostroke.lab.bench.load.session import Target, open_session
+from twostroke.lab.bench.load.sweep import SweepAsk, walk
 
 
 def test_no_prompt_comes_twice_not_even_where_both_walks_meet() -> None:

@@ -25,7 +25,7 @@ from twostroke.cli.main import main
 from twostroke.cost.calibration import AttentionRates, Calibration, HostRates, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.server.build import build_server
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 def bench(*words: str) -> Result:
@@ -187,8 +187,8 @@ def test_a_sweep_of_spark_has_its_prediction(spark: Live, tmp_path: Path, monkey
 
 def test_a_prediction_names_no_folder_and_says_that_the_doctor_was_disturbed(tmp_path: Path) -> None:
     from twostroke.assets import spark_path
-    from twostroke.bench.load.sweep import Sweep, SweepAsk
     from twostroke.cli.bench.sweep_prediction import predict
+    from twostroke.lab.bench.load.sweep import Sweep, SweepAsk
 
     folder = shutil.copytree(spark_path(), tmp_path / "a-model")
     nothing = Sweep("served", SweepAsk())

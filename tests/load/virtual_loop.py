@@ -1,8 +1,4 @@
-"""An event loop whose time goes on at once when nothing else is left to do: exact, however busy the machine is.
-
-Knows: asyncio's timers, selectors.
-Must not know: what runs on it.
-"""
+"""An event loop whose time goes on at once when nothing else is left to do: exact, however busy the machine is."""
 
 from __future__ import annotations
 

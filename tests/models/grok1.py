@@ -2,9 +2,6 @@
 
 One position after the other, one head and one expert at a time: nothing is shared with what it judges. Around it stand
 a config and a model of transformers' kind, so that tests make checkpoints of it like any other.
-
-Knows: the published code's arithmetic, the names of tensors.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The parity of a tiny checkpoint with transformers: tests hold it, tools/measure_parity.py keeps records of it.
-
-Knows: families, both backends, the phases of a sequence.
-Must not know: files of records.
-"""
+"""The parity of a tiny checkpoint with transformers: tests hold it, tools/measure_parity.py keeps records of it."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
 from twostroke.runner.folder import load_folder
 from twostroke.runner.forward import Forward, OpByOp
-from twostroke.spec.formats import F32, KVKind
 from twostroke.types.pooling import Task
+from twostroke.types.spec.formats import F32, KVKind
 
 TOKENS = 75
 BAR = 1e-4

@@ -18,13 +18,13 @@ from safetensors.torch import load_file, save_file
 
 from tests.models.families.whole import SMALL, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
-from twostroke.config import ModelFacts, Resolver, collect, resolve_engine
-from twostroke.env import Machine
+from twostroke.assembly.settings.config import ModelFacts, Resolver, collect, resolve_engine
+from twostroke.assembly.settings.env import Machine
 from twostroke.ops.reference import ReferenceOps
 from twostroke.runner.folder import load_folder, read_folder
-from twostroke.spec.fields import Fields
-from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.formats import F32
 
 LLAMA, MISTRAL, QWEN2, QWEN3 = "llama2-multi-head", "mistral-window", "qwen2-biases", "qwen3-head-norms"
 EVERY = (LLAMA, MISTRAL, QWEN2, QWEN3)

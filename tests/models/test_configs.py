@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import new_kv_layer
-from twostroke.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
-from twostroke.spec.rope import RopeKind
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.types.spec.formats import BF16, F32, KVKind, WeightFormat, WeightKind
+from twostroke.types.spec.rope import RopeKind
 from twostroke.weights.tensors import wanted_tensors
 
 LLAMA: dict[str, Any] = {

@@ -19,8 +19,8 @@ from tests.models.parity import Loaded
 from tests.models.published.experts import BY_HAND, LONG, PUBLISHED, ROUGHLY
 from twostroke.models.common.registry import read_model
 from twostroke.ops.reference import ReferenceOps
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ModelError
+from twostroke.types.spec.formats import KVKind
 
 COUNTED = ("openai/gpt-oss-20b", "Qwen/Qwen1.5-MoE-A2.7B", "LiquidAI/LFM2-8B-A1B", "allenai/OLMoE-1B-7B-0924")
 """Models that transformers makes quickly without memory."""

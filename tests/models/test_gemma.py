@@ -19,12 +19,12 @@ from tests.models.published.dense import PUBLISHED
 from tests.models.test_config_fields import ABSENT, edited, ids, judged, named
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
+from twostroke.ops.program.model import Model
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.rows.scale import Scale
-from twostroke.program.model import Model
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32
 from twostroke.types.errors import CorruptModel, ModelError
+from twostroke.types.spec.formats import F32
 
 PLAIN = {"rope_type": "default", "rope_theta": 500.0}
 BY_TYPE = {"full_attention": PLAIN, "sliding_attention": {**PLAIN, "rope_theta": 30.0}}

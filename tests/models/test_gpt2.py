@@ -22,12 +22,12 @@ from tests.models.parity import Loaded
 from tests.models.test_configs import JSON
 from tests.tiers import examples
 from twostroke.models.common.registry import read_model
+from twostroke.ops.program.check import check
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
-from twostroke.program.check import check
-from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.types.spec.formats import F32
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.cache import cached_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

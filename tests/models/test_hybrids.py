@@ -11,8 +11,8 @@ from tests.models.families.whole import FAMILIES
 from tests.models.published.states import PUBLISHED
 from twostroke.models.common.registry import read_model
 from twostroke.models.states.minimax import FIRST_NAMES
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ModelError
+from twostroke.types.spec.formats import KVKind
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -9,17 +9,17 @@ import pytest
 from tests.models.families.whole import FAMILIES
 from tests.models.published.latent import LATENT_BYTES, PUBLISHED
 from tests.tiers import fewer, thinned
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.plan import make_plan, plan_json
+from twostroke.lab.planner.target import named_target
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.latent_attention import LatentAttention
-from twostroke.planner.ask import make_ask
-from twostroke.planner.plan import make_plan, plan_json
-from twostroke.planner.target import named_target
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.program.values import LatentKV
-from twostroke.quant.formats import format_choice
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import LatentKV
+from twostroke.ops.quant.formats import format_choice
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 V3 = PUBLISHED["deepseek-ai/DeepSeek-V3"][0]
 V32 = PUBLISHED["deepseek-ai/DeepSeek-V3.2"][0]

@@ -18,11 +18,11 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware import HardwareSpec
-from twostroke.spec.hardware_guess import guessed_cpu
 from twostroke.types.errors import CorruptModel
 from twostroke.types.plan import Role
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware import HardwareSpec
+from twostroke.types.spec.hardware_guess import guessed_cpu
 
 SMALLEST = PUBLISHED["state-spaces/mamba2-130m"][0]
 

@@ -19,19 +19,19 @@ from safetensors.torch import load_file
 from tests.models.families.whole import FAMILIES, make_checkpoint, write_checkpoint
 from tests.planner.figures import MIXTRAL_8X7B, QWEN3_30B_A3B
 from twostroke.cost.step_work import WorkCounter
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.plan import make_plan, plan_json
+from twostroke.lab.planner.plan_text import plan_text
+from twostroke.lab.planner.target import named_target
 from twostroke.models.common.registry import read_model
 from twostroke.ops.products.experts import Experts
-from twostroke.planner.ask import make_ask
-from twostroke.planner.plan import make_plan, plan_json
-from twostroke.planner.plan_text import plan_text
-from twostroke.planner.target import named_target
-from twostroke.program.op import StoredFormats
-from twostroke.program.work_table import work_table
-from twostroke.quant.codec import pack_weight
-from twostroke.quant.formats import format_choice, weight_format
+from twostroke.ops.program.op import StoredFormats
+from twostroke.ops.program.work_table import work_table
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.ops.quant.formats import format_choice, weight_format
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32, KVKind
 from twostroke.types.errors import ModelError
+from twostroke.types.spec.formats import F32, KVKind
 from twostroke.weights.tensors import wanted_tensors
 
 MIXTURES = [name for name in FAMILIES if name.startswith(("mixtral", "qwen3-moe"))]

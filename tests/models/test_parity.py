@@ -11,8 +11,8 @@ import transformers
 
 from tests.models.families.whole import FAMILIES, make_checkpoint, stored_shapes, write_checkpoint
 from tests.models.parity import BAR, Loaded, other_tokens, parity_of
+from twostroke.ops.program.model import Model
 from twostroke.ops.reference import ReferenceOps
-from twostroke.program.model import Model
 from twostroke.runner.folder import read_folder
 from twostroke.weights.tensors import is_ignored, program_names, wanted_tensors
 

@@ -18,13 +18,13 @@ from tests.speculate.predicted import add_layers
 from twostroke.assembly.ahead import AheadLayer
 from twostroke.assembly.prediction import find_prediction
 from twostroke.models.common.prediction import read_prediction
+from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.quant.formats import F32
 from twostroke.runner.folder import load_folder
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.fields import Fields
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

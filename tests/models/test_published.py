@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.models.published.dense import PUBLISHED
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.plan import make_plan, plan_json
+from twostroke.lab.planner.target import named_target
 from twostroke.models.common.registry import read_model
-from twostroke.planner.ask import make_ask
-from twostroke.planner.plan import make_plan, plan_json
-from twostroke.planner.target import named_target
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 
 KV_BYTES = {
     "google/gemma-2b": 18 * 2 * 1 * 256 * 2,

@@ -11,8 +11,8 @@ from tests.models.published.dense import PUBLISHED as PUBLISHED_DENSE
 from tests.models.published.dense import sizes
 from tests.models.published.latent import PUBLISHED
 from twostroke.models.common.registry import read_model
-from twostroke.spec.refused_fields import CHANGING, FROM_KEYS
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.refused_fields import CHANGING, FROM_KEYS
 
 LLAMA = sizes("LlamaForCausalLM", 199, 64, 112, 2, 4)
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "twostroke" / "models"

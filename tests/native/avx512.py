@@ -1,7 +1,4 @@
 """The levels `avx512` and `amx` for a CPU without AVX-512: their libraries, with avx512.h in place of its instructions.
-
-Knows: emulated.py.
-Must not know: what a test expects.
 """
 
 from __future__ import annotations

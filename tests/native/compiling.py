@@ -1,8 +1,4 @@
-"""Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py.
-
-Knows: build.py, compilers.
-Must not know: what a program says.
-"""
+"""Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py."""
 
 from __future__ import annotations
 

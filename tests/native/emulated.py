@@ -3,9 +3,6 @@
 No part of the package: it is built into the cache of compiled files and loaded by tests alone, as a level of its own
 name. Only the files that use the instructions are compiled again; the others are those of the level that they are the
 same as.
-
-Knows: build.py, the loader of libraries.
-Must not know: what a test expects.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 Each array is copied so that its first byte follows (start), or its last byte precedes (end), a page without any
 access rights: one byte read or written outside kills the process with SIGSEGV. It finds what an address sanitizer
 finds in operands, without one, at every instruction-set level.
-
-Knows: the ops' operands.
-Must not know: what ops compute.
 """
 
 from __future__ import annotations

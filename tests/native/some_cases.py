@@ -1,8 +1,4 @@
-"""A plugin of pytest that keeps some cases of each test, for runs that repeat the grid of the ops in another way.
-
-Knows: the tier's choice of cases.
-Must not know: what the cases are run for.
-"""
+"""A plugin of pytest that keeps some cases of each test, for runs that repeat the grid of the ops in another way."""
 
 from __future__ import annotations
 

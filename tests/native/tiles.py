@@ -1,8 +1,4 @@
-"""The level `amx` for a CPU without matrix registers: its library, with tiles.h in place of their instructions.
-
-Knows: emulated.py.
-Must not know: what a test expects.
-"""
+"""The level `amx` for a CPU without matrix registers: its library, with tiles.h in place of their instructions."""
 
 from __future__ import annotations
 

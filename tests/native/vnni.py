@@ -1,8 +1,4 @@
-"""The level `avxvnni` for a CPU without AVX-VNNI: its library, with vnni.h in place of the one instruction.
-
-Knows: emulated.py.
-Must not know: what a test expects.
-"""
+"""The level `avxvnni` for a CPU without AVX-VNNI: its library, with vnni.h in place of the one instruction."""
 
 from __future__ import annotations
 

@@ -5,9 +5,6 @@
 
 For a change of kernels where no machine with AVX-512 is at hand. It compiles for some minutes, once. Nothing here says
 how fast a level is.
-
-Knows: the emulated levels, the loader of libraries.
-Must not know: what a test expects.
 """
 
 from __future__ import annotations

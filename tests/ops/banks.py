@@ -1,8 +1,4 @@
-"""Banks of packed matrices: each packed by itself, one laid after the other.
-
-Knows: the codec, packed layouts.
-Must not know: which op reads them.
-"""
+"""Banks of packed matrices: each packed by itself, one laid after the other."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from functools import cache
 import numpy as np
 
 from twostroke.ops.operands import PackedWeight
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.types.spec.formats import WeightFormat
 from twostroke.weights.packed.blobs import aligned_bytes
 
 

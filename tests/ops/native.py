@@ -2,9 +2,6 @@
 
 Operands depend on neither level nor threads, so they and their references are kept for all of them. What is kept is
 read-only.
-
-Knows: the binding, codecs.
-Must not know: a test's expectations.
 """
 
 from __future__ import annotations
@@ -18,8 +15,8 @@ from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import embed as embed_contract
 from twostroke.ops.products import linear as linear_contract
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 LEVELS = levels()
 INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]

@@ -17,9 +17,9 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import attention, kv_write
 from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
 from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
-from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightKind
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightKind
 
 INTEGERS = [kind for kind in KVKind if kind.is_integer]
 STEP = {kind: 3 / 16383 if kind.is_integer else 5e-6 for kind in KVKind}

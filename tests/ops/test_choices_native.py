@@ -14,8 +14,8 @@ from tests.ops.test_experts_native import routes_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import chosen_linear, experts, idle_share
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 FORMATS = [F32, BF16, WeightFormat(WeightKind.INT8, 64), WeightFormat(WeightKind.INT4, 64)]
 

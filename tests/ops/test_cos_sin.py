@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from twostroke.ops import cos_sin as cos_sin_module
 from twostroke.ops.attention import rope_tables, token_weights
 from twostroke.ops.cos_sin import MOST_ANGLE, cos_sin
-from twostroke.sampling import choose, logprobs, sampler
-from twostroke.spec import portable, rope
-from twostroke.spec.portable import ln, powers
+from twostroke.runner.sampling import choose, logprobs, sampler
+from twostroke.types.spec import portable, rope
+from twostroke.types.spec.portable import ln, powers
 
 
 def test_they_are_cosine_and_sine() -> None:

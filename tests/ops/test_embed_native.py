@@ -20,8 +20,8 @@ from tests.ops.native import (
     random_weight,
 )
 from twostroke.backends.cpu.ops import CpuOps
-from twostroke.spec.formats import F32, WeightFormat
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import F32, WeightFormat
 
 
 @pytest.fixture(params=LEVELS, scope="module")

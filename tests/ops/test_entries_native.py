@@ -21,8 +21,8 @@ from twostroke.ops.products import route_by_token
 from twostroke.ops.products.route import Scores
 from twostroke.ops.rows import stream_shares, weigh_streams
 from twostroke.ops.states import compress
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 CONTEXTS, COUNTS = (1, 40, 150, 600), (1, 1, 70, 9)
 ROWS = sum(COUNTS)

@@ -17,12 +17,12 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import experts, route, sparse_mixer
 from twostroke.ops.products.route import Scores
+from twostroke.ops.quant.codec import _aligned
+from twostroke.ops.quant.formats import INT8
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.stored_layout import pack_stored
-from twostroke.quant.codec import _aligned
-from twostroke.quant.formats import INT8
-from twostroke.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 
 ROWS = 70
 """Enough for blocks of rows of one expert."""

@@ -22,8 +22,8 @@ from tests.ops.native import (
 from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import feed_forward
-from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import WeightFormat
 
 ROWS = (1, 2, 4, 5, 16, 17, 33, 70)
 """On both sides of what streams, of matrix tiles, of blocks of 32 rows."""

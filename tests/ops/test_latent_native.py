@@ -25,8 +25,8 @@ from twostroke.ops.attention import (
 from twostroke.ops.attention.kv_pages import first_seen, read_latents
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
 from twostroke.ops.products import head_linear
-from twostroke.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
 """The size of a latent, and of the turned key behind it."""

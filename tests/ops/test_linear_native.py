@@ -27,8 +27,8 @@ from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight, pack_integers
 from twostroke.ops.products import linear as contract
 from twostroke.ops.products import linear_silu
-from twostroke.spec.formats import F32, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import F32, WeightFormat, WeightKind
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 13, 64, 100)
 all_formats = pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)

@@ -14,10 +14,10 @@ from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_row
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
 from twostroke.ops.products import low_rank
-from twostroke.quant.codec import pack_weight
-from twostroke.quant.formats import INT8
-from twostroke.spec.formats import BF16, COLUMNS8, F32, WeightFormat
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.ops.quant.formats import INT8
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat
 
 ADAPTERS = np.array([0, 0, 2, -1, *[1] * 37, -1, -1, 0, 2, 1, 3, 3, 2], np.int32)
 ROWS, FIRST, COUNT = len(ADAPTERS), 3, 4

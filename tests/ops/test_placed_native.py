@@ -13,10 +13,10 @@ from tests.ops.test_attention_native import batch_of, filled_layer, near, querie
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import place_scores, placed_attention
 from twostroke.ops.operands import AttentionBatch
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows import round_rows
-from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import KVKind
 
 TEXTS = (1, 40, 70, 150)
 """Tokens of each text: all of its positions are rows of the step."""

@@ -10,12 +10,12 @@ import pytest
 from tests.models.families.whole import write_checkpoint
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps
+from twostroke.ops.quant.formats import weight_format
 from twostroke.ops.step_memory import MemorySizes
-from twostroke.quant.formats import weight_format
 from twostroke.runner.folder import load_folder
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import KVKind
 
 SIZES = MemorySizes(num_pages=4, context_tokens=64, max_step_tokens=16, max_sequences=16)
 PAGES = np.arange(4, dtype=np.int32)

@@ -18,8 +18,8 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.ops.operands import F32Array
 from twostroke.ops.reference import ReferenceOps
-from twostroke.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
 
 WIDTH = 3000
 FLAT8 = WeightFormat(WeightKind.FLAT8, STORED_GROUP)

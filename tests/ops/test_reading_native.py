@@ -13,8 +13,8 @@ import pytest
 from tests.ops.native import INTEGER_FORMATS, LEVELS, format_id, guarded, linear, random_rows, random_weight
 from twostroke.backends.cpu.ops import CpuOps, Reading
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.spec.formats import WeightFormat
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import WeightFormat
 
 ROWS = (1, 2, 3, 4, 5)
 integer_formats = pytest.mark.parametrize("weight_format", INTEGER_FORMATS, ids=format_id)

@@ -12,8 +12,8 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.recorded import Calls
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.quant.codec import pack_weight
-from twostroke.quant.formats import INT8
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.ops.quant.formats import INT8
 
 
 def recorded(ops: CpuOps, out: F32Array) -> tuple[Calls, list[weakref.ref[object]]]:

@@ -13,8 +13,8 @@ import pytest
 
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cpu.library import load_library, native_signature, op_numbers
+from twostroke.ops.program.op import Op, OperandKind, axes, signature
 from twostroke.ops.registry import registry
-from twostroke.program.op import Op, OperandKind, axes, signature
 from twostroke.types.errors import BackendError
 
 FOLDER = Path(__file__).parent

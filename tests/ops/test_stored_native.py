@@ -13,6 +13,7 @@ from twostroke.backends.cpu.ops import CpuOps
 from twostroke.ops.operands import PackedWeight, unpack
 from twostroke.ops.products import embed as embed_contract
 from twostroke.ops.products import linear as contract
+from twostroke.ops.quant.codec import _aligned
 from twostroke.ops.stored_layout import (
     StoredValues,
     canonical,
@@ -20,9 +21,8 @@ from twostroke.ops.stored_layout import (
     pack_stored,
     stored_values,
 )
-from twostroke.quant.codec import _aligned
-from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 
 COLUMNS = (32, 64, 96, 256, 896, 1152)
 ROWS = (1, 2, 3, 5, 6, 7, 8, 13, 40, 150)

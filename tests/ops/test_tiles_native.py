@@ -18,8 +18,8 @@ from tests.ops import test_attention_native as attention
 from tests.ops import test_linear_native as linear
 from tests.ops.native import INTEGER_FORMATS, ROTATED_FORMATS, format_id, random_rows, random_weight
 from twostroke.backends.cpu import CpuOps
-from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
+from twostroke.ops.program.values import ALL_AHEAD
+from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 SHAPES = ((1, 1), (2, 3))
 PLAIN = [weight_format for weight_format in INTEGER_FORMATS if weight_format.group != 128]

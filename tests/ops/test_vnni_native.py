@@ -20,7 +20,7 @@ from tests.ops.native import INTEGER_FORMATS, format_id, random_rows, random_wei
 from tests.ops.native import linear as product
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.ops.operands import PackedWeight
-from twostroke.spec.formats import KVKind, WeightFormat, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 ROWS = (1, 2, 3, 4, 5, 9, 16, 17, 40)
 """From 17 on, int4 is unpacked once for all."""

@@ -10,12 +10,12 @@ import yaml
 
 from tests.packaging.deployed import DEPLOY
 from tests.packaging.test_manifests import VERSIONS
+from twostroke.assembly.settings.config import collect
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.server.addresses import parse_address
 from twostroke.cli.server.cluster import status
 from twostroke.cli.server.front import command as front
 from twostroke.cli.server.replica import command as replica
-from twostroke.config import collect
-from twostroke.options import BY_NAME
 
 DOCUMENTS: dict[str, Any] = {
     f"{path.stem} {document['kind']}": document

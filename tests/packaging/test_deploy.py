@@ -10,10 +10,10 @@ import subprocess
 import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, final_stage, manifests, of, pod, unit
+from twostroke.assembly.settings.option_values import parse_seconds
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.server.serve import command as serve
 from twostroke.cli.shared.command import EXIT_CODES
-from twostroke.option_values import parse_seconds
-from twostroke.options import BY_NAME
 from twostroke.server.gate.security import PUBLIC_PATHS
 from twostroke.types.errors import ModelError, OutOfMemory, UsageError
 

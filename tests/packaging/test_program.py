@@ -15,9 +15,9 @@ import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, manifests, of, unit
 from tests.serve.harness import serving
+from twostroke.assembly.settings.config import collect
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.server.serve import command as serve
-from twostroke.config import collect
-from twostroke.options import BY_NAME
 from twostroke.server.build import build_server
 
 OURS = {"model", "supervise", "worker_fds", "as_json", "verbose"}

@@ -1,15 +1,11 @@
-"""Shapes of well-known models, as their config.json has them.
-
-Knows: config fields.
-Must not know: planner.
-"""
+"""Shapes of well-known models, as their config.json has them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from twostroke.models.common.registry import read_model
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 
 LLAMA2_7B: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -12,12 +12,12 @@ import pytest
 
 from tests.cost.virtual import COST, Lab, text
 from twostroke.cost.shape import Segment, StepPrediction
-from twostroke.planner.ask import Ask
-from twostroke.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
-from twostroke.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.engine.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.lab.planner.ask import Ask
+from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
+from twostroke.lab.workload import objectives
+from twostroke.lab.workload.summary import percentile
 from twostroke.types.objectives import ITL_SHARE
-from twostroke.workload import objectives
-from twostroke.workload.summary import percentile
 
 STEP_TOKENS = 256
 

@@ -12,9 +12,9 @@ from tests.planner.test_doctor import machine_of
 from twostroke.backends.cpu.calibration_file import write_calibration
 from twostroke.backends.cpu.limits import Limits
 from twostroke.cost.calibration import Calibration
-from twostroke.planner.doctor.examine import with_limits_again
-from twostroke.planner.doctor.machine import ThisMachine
-from twostroke.planner.doctor.meaning import contradictions, meaning
+from twostroke.lab.planner.doctor.examine import with_limits_again
+from twostroke.lab.planner.doctor.machine import ThisMachine
+from twostroke.lab.planner.doctor.meaning import contradictions, meaning
 from twostroke.types.errors import Contradiction
 
 

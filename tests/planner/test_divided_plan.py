@@ -9,18 +9,18 @@ from tests.planner.figures import LLAMA3_70B
 from twostroke.cost.calibration import Calibration, ExchangeRates
 from twostroke.cost.exchange import LinkRates
 from twostroke.cost.shape import Segment
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.divided_plan import DividedPlan, make_divided_plan
+from twostroke.lab.planner.divided_text import divided_text
+from twostroke.lab.planner.target import named_target
+from twostroke.lab.sim.setup import Sizes, replica_setup
 from twostroke.models.common.divided import Divided, cost_of
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
-from twostroke.planner.ask import make_ask
-from twostroke.planner.divided_plan import DividedPlan, make_divided_plan
-from twostroke.planner.divided_text import divided_text
-from twostroke.planner.target import named_target
-from twostroke.program.model import Model
-from twostroke.quant.formats import INT8, format_choice
-from twostroke.sim.setup import Sizes, replica_setup
-from twostroke.spec.formats import KVKind
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import INT8, format_choice
 from twostroke.types.errors import ConfigError, OutOfMemory
+from twostroke.types.spec.formats import KVKind
 
 LINK = LinkRates(5e-6, 2e9, "a test")
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.cost.machines import calibration
+from twostroke.assembly.settings.env import Machine, Moment, others_share, read_moment
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
-from twostroke.env import Machine, Moment, others_share, read_moment
+from twostroke.lab.planner.doctor.examine import Effort, MachineBusy, Patient, Quiet, examine
+from twostroke.lab.planner.doctor.machine import ThisMachine
+from twostroke.lab.planner.doctor.meaning import meaning
+from twostroke.lab.planner.doctor.measure_ops import _rising
+from twostroke.lab.planner.doctor.stopwatch import Stopwatch, usual
+from twostroke.lab.planner.model_config import read_model
 from twostroke.models.common.work import work_of
-from twostroke.planner.doctor.examine import Effort, MachineBusy, Patient, Quiet, examine
-from twostroke.planner.doctor.machine import ThisMachine
-from twostroke.planner.doctor.meaning import meaning
-from twostroke.planner.doctor.measure_ops import _rising
-from twostroke.planner.doctor.stopwatch import Stopwatch, usual
-from twostroke.planner.model_config import read_model
-from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import ConfigError, OutOfMemory
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8), least_s=0.001)
 
@@ -225,7 +225,7 @@ def test_a_busy_machine_takes_bounded_time(part_s: float, times: int, given_up: 
 
 def test_time_that_the_host_gave_to_other_machines_is_others(monkeypatch: pytest.MonkeyPatch) -> None:
     read = iter(["cpu 100 0 0 900 0 0 0 0 0 0", "cpu 100 0 0 900 0 0 0 500 0 0"])
-    monkeypatch.setattr("twostroke.env._read_text", lambda path: next(read))
+    monkeypatch.setattr("twostroke.assembly.settings.env._read_text", lambda path: next(read))
     first, second = read_moment(), read_moment()
     assert first is not None and second is not None
     assert second.busy_s - first.busy_s == pytest.approx(500 / os.sysconf("SC_CLK_TCK"))

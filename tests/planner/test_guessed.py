@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.speculate.costs import RowCost, arithmetic_bound, memory_bound
-from twostroke.planner.guessed import guessed_decode
+from twostroke.lab.planner.guessed import guessed_decode
 
 
 def test_one_stream_gains_by_the_rate() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from twostroke.planner.doctor.measure_host import Taken
+from twostroke.lab.planner.doctor.measure_host import Taken
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.planner.figures import LLAMA3_70B
 from tests.weights.fake_hub import FakeHub, Repo, serve
-from twostroke.planner.model_config import read_model
+from twostroke.lab.planner.model_config import read_model
 from twostroke.types.errors import ConfigError, ModelNotFound
 
 COMMIT = "c" * 40

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from tests.cost.machines import SPEC, calibration
 from tests.planner.figures import LLAMA2_7B, LLAMA3_70B, spec_of
+from twostroke.lab.planner.adapted import with_places
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.choose import candidates, seconds
+from twostroke.lab.planner.expect import Expectation, expect
+from twostroke.lab.planner.plan import SCHEMA, ModelPlan, make_plan, plan_json
+from twostroke.lab.planner.plan_text import plan_text
+from twostroke.lab.planner.savings import needed_read_words, savings
+from twostroke.lab.planner.target import Target, catalogue_target, here_target, named_target
 from twostroke.ops.products.linear import Linear
-from twostroke.planner.adapted import with_places
-from twostroke.planner.ask import make_ask
-from twostroke.planner.choose import candidates, seconds
-from twostroke.planner.expect import Expectation, expect
-from twostroke.planner.plan import SCHEMA, ModelPlan, make_plan, plan_json
-from twostroke.planner.plan_text import plan_text
-from twostroke.planner.savings import needed_read_words, savings
-from twostroke.planner.target import Target, catalogue_target, here_target, named_target
-from twostroke.spec.hardware import find_hardware
-from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.hardware import find_hardware
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 SEVENTY, SEVEN, SMALL = spec_of(LLAMA3_70B), spec_of(LLAMA2_7B), spec_of(SPEC)
 

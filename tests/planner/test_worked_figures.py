@@ -7,13 +7,13 @@ import pytest
 from tests.planner.figures import LLAMA2_7B, LLAMA2_13B, LLAMA3_70B, spec_of
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
+from twostroke.lab.planner import ceilings
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.published import figures_for
 from twostroke.models.common.work import work_of
-from twostroke.planner import ceilings
-from twostroke.planner.ask import make_ask
-from twostroke.planner.published import figures_for
-from twostroke.quant.formats import weight_format
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware_catalogue import CATALOGUE
+from twostroke.ops.quant.formats import weight_format
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 BANDWIDTH = {entry.name: entry.read_bytes_per_s for entry in CATALOGUE}
 SEVENTY_B_BYTES = 35e9

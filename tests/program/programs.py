@@ -1,8 +1,4 @@
-"""Small programs for tests of the passes: made at random, or call by call; and a memory to run them in.
-
-Knows: the tracer, a few ops.
-Must not know: model files, what a test expects.
-"""
+"""Small programs for tests of the passes: made at random, or call by call; and a memory to run them in."""
 
 from __future__ import annotations
 
@@ -12,6 +8,10 @@ import numpy as np
 
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Size, Value, Weight, join
+from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
@@ -19,11 +19,7 @@ from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Size, Value, Weight, join
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import F32, KVKind
+from twostroke.types.spec.formats import F32, KVKind
 
 VOCABULARY, EPS = 11, 1e-5
 WIDTHS, INNER = (8, 136), 136

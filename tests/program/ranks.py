@@ -1,8 +1,4 @@
-"""Several ranks in one process: each rank's program on a thread of its own, with an exchange that only tests have.
-
-Knows: OpByOp, the gather call.
-Must not know: what a test expects.
-"""
+"""Several ranks in one process: each rank's program on a thread of its own, with an exchange that only tests have."""
 
 from __future__ import annotations
 

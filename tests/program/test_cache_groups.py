@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.models.families.whole import FAMILIES
 from twostroke.models.common.registry import read_model
-from twostroke.program.cache_groups import FullPages, WindowPages, cache_groups, page_bytes
-from twostroke.program.program import Program
-from twostroke.program.values import PagedKV
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.ops.program.cache_groups import FullPages, WindowPages, cache_groups, page_bytes
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import PagedKV
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 def program_of(family: str) -> Program:

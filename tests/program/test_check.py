@@ -12,16 +12,16 @@ from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.products.feed_forward import FeedForward
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value, join
 from twostroke.ops.rows.add import Add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.rms_norm import RmsNorm
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value, join
 
 
 def embedded(trace: Tracer) -> tuple[Op, Value]:

@@ -8,12 +8,12 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import Linear, linear
 from twostroke.ops.products.low_rank import LowRank
 from twostroke.ops.products.take_columns import TakeColumns
+from twostroke.ops.program.check import check
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.check import check
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor
-from twostroke.spec.formats import BF16
+from twostroke.types.spec.formats import BF16
 
 
 def tied() -> Program:

@@ -15,15 +15,15 @@ from tests.runner.memories import memory_of, write_rows
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.cut import Receive, Stage, cut, smallest_stages
+from twostroke.ops.program.check import check
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Weight
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
-from twostroke.program.check import check
-from twostroke.program.model import Model
-from twostroke.program.values import Weight
-from twostroke.quant.formats import format_choice
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

@@ -15,17 +15,17 @@ from twostroke.backends.cpu import CpuOps
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 from twostroke.runner.forward import OpByOp
 
 WIDTH = 8

@@ -12,20 +12,20 @@ from twostroke.assets import spark_medusa_path, spark_path
 from twostroke.models.common.blocks.medusa import MedusaConfig, medusa_program, read_medusa
 from twostroke.ops.operands import unpack
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.hidden import last_hidden, with_hidden_kept
+from twostroke.ops.program.place import place
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.ops.quant.formats import F32
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.step_memory import StepSizes
-from twostroke.program.check import check
-from twostroke.program.hidden import last_hidden, with_hidden_kept
-from twostroke.program.place import place
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.quant.formats import F32
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
 from twostroke.runner.medusa import medusa_memory
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.loaded import ModelWeights
 
 

@@ -10,14 +10,14 @@ from tests.tiers import examples
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.check import writes
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.place import LINE_BYTES, place
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Size, Value
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.program.check import writes
-from twostroke.program.fuse import fuse
-from twostroke.program.place import LINE_BYTES, place
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Size, Value
 
 
 def lines_of(program: Program, value: Value, tokens: int, logit_rows: int) -> range:

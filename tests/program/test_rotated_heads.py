@@ -16,9 +16,9 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import AttentionBatch, F32Array, new_kv_layer
 from twostroke.ops.passes.rotated_heads import with_rotated_heads
 from twostroke.ops.passes.scaled_keys import scalable_caches
+from twostroke.ops.program.check import check
 from twostroke.ops.rows.rotate_heads import RotateHeads, reference
-from twostroke.program.check import check
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 
 TOKENS = 70
 

@@ -21,17 +21,17 @@ from twostroke.ops.attention.attention import Attention
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
 from twostroke.ops.passes.shard import Gather, shard
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.op import FormatChoice, StoredFormats
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import PagedKV
+from twostroke.ops.quant.formats import INT8, format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.op import FormatChoice, StoredFormats
-from twostroke.program.program import Program
-from twostroke.program.values import PagedKV
-from twostroke.quant.formats import INT8, format_choice
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import KVKind, WeightFormat
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import KVKind, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

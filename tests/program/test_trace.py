@@ -9,11 +9,11 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Size, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Size, Value
 
 
 def logits_of(trace: Tracer) -> Value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.program.programs import rows_of
-from twostroke.program.trace import Tracer
-from twostroke.program.values import join
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import join
 
 
 def test_split_gives_neighbours_that_cover_every_column() -> None:

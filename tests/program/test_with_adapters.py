@@ -13,26 +13,26 @@ import pytest
 from tests.bench.random_checkpoint import write_random
 from tests.models.families.whole import FAMILIES, by_architecture
 from tests.runner.memories import write_rows
-from twostroke.adapters.bank import AdapterBank
-from twostroke.adapters.lora_folder import LoraModule
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import F32Array, PackedWeight, unpack
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.with_adapters import AdaptedProgram, AdapterSpec, linear_tensors, with_adapters
 from twostroke.ops.products.linear import Linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Weight
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.program import Program
-from twostroke.program.values import Weight
-from twostroke.quant.codec import pack_weight
-from twostroke.quant.formats import format_choice
+from twostroke.runner.adapters.bank import AdapterBank
+from twostroke.runner.adapters.lora_folder import LoraModule
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import F32, KVKind
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import F32, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

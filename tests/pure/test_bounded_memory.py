@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from twostroke.cache.evictions import LEAST_PLACES, Evictions
-from twostroke.cache.manager import CacheManager
-from twostroke.cache.prefix_tree import STALE_ENTRIES
 from twostroke.cost.history.step_history import DROPPED_SHARE, Row, StepHistory
+from twostroke.engine.cache.evictions import LEAST_PLACES, Evictions
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.prefix_tree import STALE_ENTRIES
 from twostroke.types.plan import Role
 
 PAGE = 16

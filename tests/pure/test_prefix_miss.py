@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from twostroke.cache.manager import NOTHING_CACHED, CacheManager
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
+from twostroke.engine.cache.manager import NOTHING_CACHED, CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.event import FinishedEvent
 from twostroke.types.prefix import MissReason, PrefixMiss
 from twostroke.types.request import Request

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples
 from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16, unpack, unpack_integers
-from twostroke.quant.codec import ALIGNMENT_BYTES, INT4_DIVISORS, pack_weight, quantize_int4, quantize_int8
-from twostroke.quant.formats import FORMATS, INT4, INT8, weight_format
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.ops.quant.codec import ALIGNMENT_BYTES, INT4_DIVISORS, pack_weight, quantize_int4, quantize_int8
+from twostroke.ops.quant.formats import FORMATS, INT4, INT8, weight_format
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
 INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
 shapes = st.tuples(st.integers(1, 130), st.integers(1, 300))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.planner.figures import LLAMA2_7B, LLAMA3_70B, spec_of
-from twostroke.cluster.arithmetic import WHOLE
-from twostroke.option_values import WEIGHTS
-from twostroke.quant.formats import INT4, INT8, MIXTURES, STORED, WEIGHT_NAMES, WHOLE_NAMES, format_choice
-from twostroke.spec.formats import COLUMNS8
+from twostroke.assembly.settings.option_values import WEIGHTS
+from twostroke.distributed.cluster.arithmetic import WHOLE
+from twostroke.ops.quant.formats import INT4, INT8, MIXTURES, STORED, WEIGHT_NAMES, WHOLE_NAMES, format_choice
+from twostroke.types.spec.formats import COLUMNS8
 
 
 def test_every_list_of_names_has_all_of_them() -> None:

@@ -9,8 +9,8 @@ from tests.ops.native import LEVELS
 from twostroke.backends.cpu.packer import BLOCK_NUMBERS, NativePacker
 from twostroke.ops.operands import U8Array
 from twostroke.ops.stored_layout import holds_columns, pack_stored
-from twostroke.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.types.errors import BackendError
+from twostroke.types.spec.formats import STORED_GROUP, WeightFormat, WeightKind
 from twostroke.weights.gguf.block_types import BLOCK_TYPES, BlockType
 from twostroke.weights.gguf.blocks import decode
 from twostroke.weights.stored import HELD

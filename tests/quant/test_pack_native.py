@@ -1,4 +1,4 @@
-"""ts_pack against quant/codec.py, bit for bit, at every level that this machine runs."""
+"""ts_pack against ops/quant/codec.py, bit for bit, at every level that this machine runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.tiers import examples
 from twostroke.backends.cpu.library import load_library
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array, bf16_to_f32, f32_to_bf16
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import F32, WeightFormat
+from twostroke.ops.quant.codec import pack_weight
 from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.formats import F32, WeightFormat
 
 all_formats = pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
 

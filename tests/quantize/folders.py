@@ -1,8 +1,4 @@
-"""Small folders to quantize: random weights with spark's tokenizer.
-
-Knows: names of the Llama family.
-Must not know: twostroke.quantize.
-"""
+"""Small folders to quantize: random weights with spark's tokenizer."""
 
 from __future__ import annotations
 

@@ -18,20 +18,20 @@ from tests.quantize.folders import small_folder
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.engine import find_model, resolve_all
 from twostroke.assembly.member import CalledRank, follow
+from twostroke.assembly.settings.config import room_sentence
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import best_level
 from twostroke.cli.main import main
-from twostroke.config import room_sentence
+from twostroke.distributed.ranks.frames import RANKS_VERSION, RankBegin
+from twostroke.distributed.ranks.line import RankLine
 from twostroke.quantize.driver.calibrate_keys import key_factors, with_factors
 from twostroke.quantize.driver.compare import compare
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.texts import read_texts
 from twostroke.quantize.mathematics.key_scaling import choose_exponents
-from twostroke.ranks.frames import RANKS_VERSION, RankBegin
-from twostroke.ranks.line import RankLine
-from twostroke.spec.formats import KVKind
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME, KeyFactors
 from twostroke.weights.packed.fingerprint import content_fingerprint

@@ -18,8 +18,8 @@ from twostroke.quantize.driver.methods import FEW, METHODS, ROUNDING
 from twostroke.quantize.driver.report import make_report
 from twostroke.quantize.driver.texts import CalibrationText, read_texts
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import F32
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.spec.formats import F32
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

@@ -8,7 +8,7 @@ import pytest
 from tools.spark.outliers import write_outlier_spark
 
 from twostroke.assets import spark_path
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.quantize.driver.calibrate import quantize_folder
 from twostroke.quantize.driver.compare import compare
 from twostroke.quantize.driver.loaded_model import staged_folder

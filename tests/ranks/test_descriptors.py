@@ -13,9 +13,9 @@ import pytest
 
 from twostroke.backends.cpu import available_levels
 from twostroke.backends.cpu.exchange import Exchange
-from twostroke.cluster.waker import Waker
-from twostroke.planner.doctor import measure_exchange
-from twostroke.ranks.line import RankLine, RankLineLost
+from twostroke.distributed.cluster.waker import Waker
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.lab.planner.doctor import measure_exchange
 from twostroke.types.errors import BackendError
 
 

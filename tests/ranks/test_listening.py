@@ -14,8 +14,8 @@ import pytest
 from twostroke.assembly import member
 from twostroke.assembly.member import called
 from twostroke.cli.server import rank as rank_module
-from twostroke.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin
-from twostroke.ranks.line import RankLine, RankLineLost
+from twostroke.distributed.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
 from twostroke.types.errors import BackendError
 
 SECRET, TICKET = b"s" * 32, b"t" * 16

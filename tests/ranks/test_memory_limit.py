@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from twostroke.env import process_environment
-from twostroke.program.values import Weight
+from twostroke.assembly.settings.env import process_environment
+from twostroke.ops.program.values import Weight
 from twostroke.runner.folder import read_folder
 
 ROOM_BYTES = 720_000_000

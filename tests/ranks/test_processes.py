@@ -17,10 +17,10 @@ import pytest
 
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.engine import find_model
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 from twostroke.ops.passes import division
 from twostroke.ops.passes.shard import shard_model
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.types.errors import BackendError, ConfigError, EngineStopped
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -20,14 +20,14 @@ from tests.ranks.together import Parts, all_pairs, running
 from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
-from twostroke.program.model import Model
-from twostroke.quant.formats import FORMATS, format_choice
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import FORMATS, format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

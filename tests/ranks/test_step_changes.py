@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from twostroke.ranks.frames import RankRow, RankStep, decode, encode
-from twostroke.ranks.step_changes import StepDecoder, StepEncoder
+from twostroke.distributed.ranks.frames import RankRow, RankStep, decode, encode
+from twostroke.distributed.ranks.step_changes import StepDecoder, StepEncoder
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams

@@ -1,8 +1,4 @@
-"""A leader and its members as threads of one process: real frames, real exchange, real kernels.
-
-Knows: the parts that `assembly` puts together.
-Must not know: what a test expects.
-"""
+"""A leader and its members as threads of one process: real frames, real exchange, real kernels."""
 
 from __future__ import annotations
 
@@ -15,24 +11,24 @@ from pathlib import Path
 
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
-from twostroke.cache.manager import CacheManager
+from twostroke.distributed.ranks.leader import LeadingExecutor, LeadingForward, RankGroup
+from twostroke.distributed.ranks.line import RankLine
+from twostroke.distributed.ranks.member import RankMember
+from twostroke.distributed.ranks.processes import shared_memory
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
 from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.policy import Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.ops.passes.division import Division
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
-from twostroke.ranks.leader import LeadingExecutor, LeadingForward, RankGroup
-from twostroke.ranks.line import RankLine
-from twostroke.ranks.member import RankMember
-from twostroke.ranks.processes import shared_memory
 from twostroke.runner.runner import ModelRunner
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.policy import Policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.cache_pools import window_pages
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, load_weights
 from twostroke.weights.loaded import ModelWeights

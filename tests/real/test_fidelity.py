@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from twostroke import LLM, SamplingParams
-from twostroke.bench.fidelity import TOP, Fidelity
-from twostroke.bench.truth import Truth, exact_truth
-from twostroke.env import read_machine
+from twostroke.assembly.settings.env import read_machine
+from twostroke.lab.bench.fidelity import TOP, Fidelity
+from twostroke.lab.bench.truth import Truth, exact_truth
 from twostroke.weights.gguf.unfold import unfold
 
 MOST = {"int8": 0.12, "int6": 0.4, "int5": 0.6, "int4": 0.9}

@@ -18,8 +18,8 @@ import transformers
 from tests.models.parity import BAR, PHASES, TOKENS, WHOLE, Loaded, other_tokens, relative_error
 from tests.real.judge import as_folder, judge_of_file, logits
 from tests.tiers import levels
+from twostroke.assembly.settings.env import read_machine
 from twostroke.backends.cpu import CpuOps
-from twostroke.env import read_machine
 from twostroke.quantize.driver.calibrate import no_progress
 from twostroke.quantize.gguf.write import GgufMix, write_folder
 from twostroke.text.tokenizer import Tokenizer

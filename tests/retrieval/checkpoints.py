@@ -1,8 +1,4 @@
-"""Tiny random checkpoints of retrieval models with tokenizers and the files that sentence-transformers writes.
-
-Knows: transformers, tokenizers.
-Must not know: what a test expects.
-"""
+"""Tiny random checkpoints of retrieval models with tokenizers and the files that sentence-transformers writes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import transformers
 
 from tests.retrieval.checkpoints import QUERY, qwen_config, qwen_embedding, qwen_reranker, qwen_tokenizer, write
 from twostroke.llm import LLM
-from twostroke.retrieval.reranker import AFTER, BEFORE, INSTRUCTION
+from twostroke.runner.retrieval.reranker import AFTER, BEFORE, INSTRUCTION
 from twostroke.types.errors import InvalidRequest, UnsupportedModel
 
 EXACT: dict[str, Any] = {"weights": "f32", "kv_format": "f32", "threads": 2, "context": 256, "kv_memory": "20MB"}

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from tests.retrieval.checkpoints import bert_tokenizer, qwen_config, qwen_tokenizer, with_sentence_files, write
 from tests.retrieval.test_decoders import TEXTS, cosine_error
 from tests.retrieval.test_encoders import ENCODERS, encoder
+from twostroke.lab.planner.ask import usual_weights
+from twostroke.lab.planner.model_config import read_model
 from twostroke.llm import LLM
-from twostroke.planner.ask import usual_weights
-from twostroke.planner.model_config import read_model
 
 LEAST_COSINE = 0.9999
 

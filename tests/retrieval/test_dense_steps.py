@@ -15,7 +15,7 @@ from tests.retrieval.test_encoders import LONG, SHORT, encoder
 from tests.serve.harness import serving
 from twostroke.llm import LLM
 from twostroke.quantize.gguf.write import MIXES, write_folder
-from twostroke.retrieval.sentence_files import read_sentence_files
+from twostroke.runner.retrieval.sentence_files import read_sentence_files
 from twostroke.server.build import build_server
 from twostroke.types.errors import CorruptModel, InvalidRequest, ModelError, UnsupportedModel
 

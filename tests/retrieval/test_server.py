@@ -17,7 +17,7 @@ from openai import OpenAI
 from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
 from tests.retrieval.test_decoders import EXACT, TEXTS
 from tests.serve.harness import Live, serving
-from twostroke.retrieval.embedder import Embedder
+from twostroke.runner.retrieval.embedder import Embedder
 from twostroke.server.build import build_server
 
 MODEL = "tiny"

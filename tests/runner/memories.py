@@ -1,17 +1,13 @@
-"""A step's memory for a model of one's own, and steps written into it.
-
-Knows: StepMemory's inputs.
-Must not know: what a test expects.
-"""
+"""A step's memory for a model of one's own, and steps written into it."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.model import Model
-from twostroke.program.program import Program
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.loaded import ModelWeights
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from twostroke.runner.early_steps import following, is_same
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def planned(known: int, max_tokens: int = 9, pages: int = 3, **changes: Any) -> PlannedSequence:

@@ -16,14 +16,14 @@ from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.tiers import KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.runner.step_inputs import write_plan
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twostroke.models.common.registry import read_model
+from twostroke.ops.program.place import LINE_BYTES
+from twostroke.ops.program.values import Size
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.place import LINE_BYTES
-from twostroke.program.values import Size
 from twostroke.runner.step_inputs import write_plan
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 MODEL = read_model(
     {

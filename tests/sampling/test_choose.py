@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.tiers import examples, fewer
 from twostroke.ops.attention.token_weights import weigh
-from twostroke.sampling.choose import choose
-from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.random_draw import WORD, draw, draws, sibling_seed
-from twostroke.sampling.sampler import sample
+from twostroke.runner.sampling.choose import choose
+from twostroke.runner.sampling.logprobs import token_logprob
+from twostroke.runner.sampling.random_draw import WORD, draw, draws, sibling_seed
+from twostroke.runner.sampling.sampler import sample
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams

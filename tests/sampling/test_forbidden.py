@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.sampling.test_choose import planned
 from tests.tiers import examples
 from twostroke.ops.attention.token_weights import weigh
-from twostroke.sampling.adjust import bad_ends
-from twostroke.sampling.sampler import sample
+from twostroke.runner.sampling.adjust import bad_ends
+from twostroke.runner.sampling.sampler import sample
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.forbidden_tokens import NoTokenLeft
 from twostroke.types.grammar import Grammar

@@ -6,14 +6,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from twostroke.cache.manager import CacheManager
 from twostroke.cost.shape import Bound, PartPrediction, StepPrediction
 from twostroke.cost.shape import Part as CostPart
 from twostroke.cost.work import Work
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.objectives.objective_policy import objective_policy
-from twostroke.scheduler.policy import Policy
-from twostroke.scheduler.scheduler import Scheduler
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.policy import Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.objectives import LatencyObjectives

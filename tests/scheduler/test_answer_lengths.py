@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.scheduler.fakes import request
-from twostroke.scheduler.objectives.answer_lengths import EDGES, AnswerLengths, _class_of
-from twostroke.scheduler.sequence import Sequence
+from twostroke.engine.scheduler.objectives.answer_lengths import EDGES, AnswerLengths, _class_of
+from twostroke.engine.scheduler.sequence import Sequence
 
 PLACES = 64
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twostroke.scheduler.estimates.cost_correction import (
+from twostroke.engine.scheduler.estimates.cost_correction import (
     COLD_STEPS,
     DECODE,
     IDLE_HALF_S,
@@ -17,7 +17,7 @@ from twostroke.scheduler.estimates.cost_correction import (
     CostCorrection,
     size_class,
 )
-from twostroke.scheduler.estimates.window import Window
+from twostroke.engine.scheduler.estimates.window import Window
 
 CHUNK = size_class(96)
 

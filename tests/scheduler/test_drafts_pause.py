@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.scheduler.fakes import LineCost, World, request
-from twostroke.cache.manager import CacheManager
-from twostroke.scheduler.drafts import LONGEST_PAUSE_STEPS, STREAMS_A_STEP
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.speculate.guess_limiter import StepShape
-from twostroke.speculate.guesser import Guesses, Stream
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.drafts import LONGEST_PAUSE_STEPS, STREAMS_A_STEP
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.speculate.guess_limiter import StepShape
+from twostroke.engine.speculate.guesser import Guesses, Stream
 from twostroke.types.request import Request
 
 

@@ -13,10 +13,10 @@ from tests.scheduler.fakes import PAGE, LineCost, World, request
 from tests.scheduler.test_objective_schedules import random_requests
 from tests.tiers import examples
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS
-from twostroke.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.policy import arrival_policy
+from twostroke.engine.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS
+from twostroke.engine.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.policy import arrival_policy
 
 SLOW = LineCost(step_s=0.020, row_s=0.003, stream_s=0.002)
 """About a 1B model on two cores: a step of 512 rows takes 1.6 s."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.scheduler.fakes import LineCost, World, request
-from twostroke.scheduler.limits.heavy_masks import ALONE_S, BESIDE_S, HEAVY_S
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.heavy_masks import ALONE_S, BESIDE_S, HEAVY_S
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import Request
 
 HEAVY = 48

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, promised, request
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ChunkSizer
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.chunk_sizer import FILLED_SHARE, KEPT_SHARE, MIN_CHUNK_TOKENS, ChunkSizer
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 
 ALIGN = 16
 

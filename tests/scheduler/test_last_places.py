@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduler.fakes import LineCost, World, request
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.places import FEWEST_LARGE
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.places import FEWEST_LARGE
 from twostroke.types.request import Request
 
 PLACES = 16

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import PAGE, LineCost, World, promised
 from tests.tiers import examples
-from twostroke.scheduler.limits.chunk_sizer import MIN_CHUNK_TOKENS
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.chunk_sizer import MIN_CHUNK_TOKENS
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.sampling_params import SamplingParams
 

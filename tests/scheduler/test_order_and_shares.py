@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.scheduler.fakes import LineCost, World, promised, request
 from tests.tiers import examples
-from twostroke.scheduler.ageing import TURN_STEPS
-from twostroke.scheduler.limits.batch_share import BATCH_SHARE
-from twostroke.scheduler.limits.last_chunk import SmallLastChunk
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.ageing import TURN_STEPS
+from twostroke.engine.scheduler.limits.batch_share import BATCH_SHARE
+from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.request import Request
 
 LEAST_CHUNK = 29  # 32 rows from a start that is a multiple of the page of 4, or up to 3 fewer
@@ -93,7 +93,7 @@ def test_no_request_starves_within_the_bound(
 
 
 def test_without_turns_the_flood_would_starve_them(monkeypatch) -> None:
-    monkeypatch.setattr("twostroke.scheduler.ageing.AgeingTurns.open", property(lambda self: False))
+    monkeypatch.setattr("twostroke.engine.scheduler.ageing.AgeingTurns.open", property(lambda self: False))
     world = promised(ttft_s=0.012, limits=SchedulerLimits(64, 2), pages=100_000)
     world.now_s = 100.0
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.scheduler.fakes import LineCost, World, request
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.plan import Role
 from twostroke.types.request import Request
 

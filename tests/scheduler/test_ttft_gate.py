@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduler.fakes import LineCost, World, promised, request
-from twostroke.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.types.errors import Overloaded, TwostrokeError
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.scheduler.fakes import LineCost, World, request
 from twostroke.cost.shape import Part
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.policy import ArrivalPolicy
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.policy import ArrivalPolicy
 
 
 class NotingPolicy(ArrivalPolicy):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.serve.fakes import FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving
-from twostroke.option_values import parse_hosts, parse_mode, parse_origins, parse_prefix
+from twostroke.assembly.settings.option_values import parse_hosts, parse_mode, parse_origins, parse_prefix
 from twostroke.server.gate.reach import Reach
 
 KEY = "correct horse"

@@ -8,14 +8,14 @@ from twostroke.cost.calibration import AttentionRates, Calibration, HostRates, L
 from twostroke.cost.curve import Curve
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import SteadyCost
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.program.model import Model
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.sim.setup import ReplicaSetup
-from twostroke.spec.formats import KVKind, WeightKind
-from twostroke.spec.hardware import find_hardware
-from twostroke.spec.hardware_catalogue import CATALOGUE
+from twostroke.ops.program.model import Model
+from twostroke.types.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.hardware import find_hardware
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 CONFIG: dict[str, Any] = {
     "architectures": ["MistralForCausalLM"],

@@ -15,8 +15,8 @@ import pytest
 
 from tests.scheduler.fakes import PAGE, LineCost, World, request
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
 from twostroke.types.objectives import LatencyObjectives
 
 PROMISED = LatencyObjectives(4.0, 0.3)

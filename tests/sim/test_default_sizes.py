@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from tests.tiers import fewer, thinned
-from twostroke.bench.checkpoints import SHAPES
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
+from twostroke.engine.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.lab.bench.checkpoints import SHAPES
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.setup import ReplicaSetup
+from twostroke.lab.workload.draws import Draws
+from twostroke.lab.workload.objectives import Objectives, met
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
-from twostroke.scheduler.limits.gap_limiter import GAP_DECODE_STEPS, LEAST_GAP_S, GapRule
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.routing import LeastLoaded
-from twostroke.sim.setup import ReplicaSetup
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware import HardwareClass, HardwareSpec
-from twostroke.workload.draws import Draws
-from twostroke.workload.objectives import Objectives, met
-from twostroke.workload.request import WorkloadRequest
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware import HardwareClass, HardwareSpec
 
 TWO_CORES = HardwareSpec("test", "two cores", HardwareClass.CPU, 0, 3.75e10, 0.13e12, 0.5e12, 1.3e12, "a test")
 THREE_B = {

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from tests.sim.machines import setup
 from tests.tiers import examples
-from twostroke.sim.autoscale import Autoscale
-from twostroke.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.routers import ROUTERS, named_router
-from twostroke.sim.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
-from twostroke.sim.transfer import Link
+from twostroke.lab.sim.autoscale import Autoscale
+from twostroke.lab.sim.fleet import REFUSED, Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.routers import ROUTERS, named_router
+from twostroke.lab.sim.routing import LeastLoaded, Member, PrefixAffinity, RoundRobin, State
+from twostroke.lab.sim.transfer import Link
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.errors import ConfigError
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.synthetic import NAMED, Load
 
 
 def told(outcome: FleetOutcome) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.speculate.costs import RowCost, arithmetic_bound, memory_bound
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.sim.clock import VirtualClock
-from twostroke.sim.guessing import AgreeingProposer
-from twostroke.sim.predicted import PredictedExecutor, invented_tokens
-from twostroke.sim.setup import ReplicaSetup
-from twostroke.speculate.proposer import GuessWanted
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.speculate.proposer import GuessWanted
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.guessing import AgreeingProposer
+from twostroke.lab.sim.predicted import PredictedExecutor, invented_tokens
+from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams

@@ -10,14 +10,14 @@ import pytest
 from tests.sim.machines import cost_of, setup
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
-from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.perfetto import trace
-from twostroke.sim.recorder import Recorder
-from twostroke.sim.replay import step_errors, workload_of
-from twostroke.sim.routing import LeastLoaded
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.perfetto import trace
+from twostroke.lab.sim.recorder import Recorder
+from twostroke.lab.sim.replay import step_errors, workload_of
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.errors import ConfigError
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.synthetic import NAMED, Load
 
 
 def recorded(load: list[WorkloadRequest], **sizes: Any) -> tuple[FleetOutcome, Recorder]:

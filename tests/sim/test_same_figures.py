@@ -18,15 +18,15 @@ import pytest
 from tests.sim.machines import setup
 from tests.tiers import fewer, thinned
 from twostroke.cost.history.record_json import record_line
-from twostroke.scheduler.limits.gap_limiter import GapRule
-from twostroke.sim.autoscale import Autoscale
-from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.recorder import Recorder
-from twostroke.sim.report import make_report
-from twostroke.sim.routing import LeastLoaded, PrefixAffinity
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.lab.sim.autoscale import Autoscale
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.recorder import Recorder
+from twostroke.lab.sim.report import make_report
+from twostroke.lab.sim.routing import LeastLoaded, PrefixAffinity
+from twostroke.lab.workload.objectives import Objectives
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.objectives import LatencyObjectives
-from twostroke.workload.objectives import Objectives
-from twostroke.workload.request import WorkloadRequest
 
 FRACTION = re.compile(r"-?\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)")
 

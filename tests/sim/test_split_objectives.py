@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.sim.machines import setup
 from tests.sim.test_fleet import told
 from tests.tiers import fewer
-from twostroke.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.sim.replica import REFUSED
-from twostroke.sim.routing import LeastLoaded
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
+from twostroke.lab.sim.replica import REFUSED
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
-from twostroke.workload.synthetic import NAMED, Load
 
 TTFT_S, ITL_S = 0.3, 0.004
 BOTH = LatencyObjectives(TTFT_S, ITL_S)

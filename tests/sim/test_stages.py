@@ -13,18 +13,18 @@ from twostroke.cost.exchange import LinkRates
 from twostroke.cost.pipeline import RoundCost, StageTimes, sharing_pays
 from twostroke.cost.shape import Bound, Part, PartPrediction, Segment, StepPrediction
 from twostroke.cost.work import Work
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.plan_share import PredictedShare
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.lab.sim.observe import Notebook
+from twostroke.lab.sim.replica import Replica
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.models.common.divided import Divided, cost_of, stage_costs
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.limits.plan_share import PredictedShare
-from twostroke.scheduler.sequence import Sequence
-from twostroke.sim.observe import Notebook
-from twostroke.sim.replica import Replica
-from twostroke.spec.formats import KVKind
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.workload.request import WorkloadRequest
+from twostroke.types.spec.formats import KVKind
 
 LINK = LinkRates(5e-6, 2e9, "a test")
 

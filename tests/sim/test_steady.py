@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 
 from tests.sim.machines import cost_of, setup
 from tests.tiers import examples
-from twostroke.cache.manager import NOTHING_CACHED, CacheManager, PageState
 from twostroke.cost.shape import Segment
-from twostroke.scheduler.gauges import Gauges
-from twostroke.scheduler.limits.gap_limiter import GapRule
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.sim.ahead.scheduler import LookAheadScheduler
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.garbage import YOUNG_OBJECTS, seldom_collected
-from twostroke.sim.observe import Notebook
-from twostroke.sim.prompts import heart_request
-from twostroke.sim.replica import Replica
-from twostroke.sim.routing import LeastLoaded
-from twostroke.sim.setup import ReplicaSetup
+from twostroke.engine.cache.manager import NOTHING_CACHED, CacheManager, PageState
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.lab.sim.ahead.scheduler import LookAheadScheduler
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.garbage import YOUNG_OBJECTS, seldom_collected
+from twostroke.lab.sim.observe import Notebook
+from twostroke.lab.sim.prompts import heart_request
+from twostroke.lab.sim.replica import Replica
+from twostroke.lab.sim.routing import LeastLoaded
+from twostroke.lab.sim.setup import ReplicaSetup
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
 from twostroke.types.errors import OutOfMemory
-from twostroke.workload.request import WorkloadRequest
 
 
 @pytest.mark.parametrize("window", [0, 40])
@@ -179,7 +179,7 @@ def test_tokens_of_streams_are_reported_now_and_then(seed: int) -> None:
     dice = random.Random(seed)
     asked, how = some_requests(dice), setup(sequences=dice.choice([1, 3, 8]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("twostroke.sim.replica.MOST_ENDS", dice.choice([1, 7]))
+        patch.setattr("twostroke.lab.sim.replica.MOST_ENDS", dice.choice([1, 7]))
         often, _ = simulate(asked, how, True, [])
     assert often == simulate(asked, how, False, [])[0]
 

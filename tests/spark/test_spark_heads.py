@@ -16,7 +16,7 @@ from tools.spark.train_heads import spark_model
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_eagle_path, spark_medusa_path, spark_path
-from twostroke.speculate.proposer import Guess, GuessWanted
+from twostroke.engine.speculate.proposer import Guess, GuessWanted
 from twostroke.types.output import Prompt
 
 Judge = Callable[[list[int], int], list[int]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from twostroke.spec.formats import WeightKind
-from twostroke.spec.hardware import EFFICIENCIES, HardwareClass, find_hardware
-from twostroke.spec.hardware_catalogue import CATALOGUE
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import WeightKind
+from twostroke.types.spec.hardware import EFFICIENCIES, HardwareClass, find_hardware
+from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 BY_NAME = {entry.name: entry for entry in CATALOGUE}
 RANGES = {

@@ -13,8 +13,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import CHUNK_POSITIONS, inverse_frequencies, rope_table
-from twostroke.program.model import Model
-from twostroke.spec.rope import RopeSpec
+from twostroke.ops.program.model import Model
+from twostroke.types.spec.rope import RopeSpec
 
 HALF = 32
 KINDS = {

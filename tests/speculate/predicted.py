@@ -1,7 +1,4 @@
 """Tiny checkpoints with layers that predict further tokens: a family's checkpoint, and random tensors of these layers.
-
-Knows: safetensors, the layers' tensors.
-Must not know: what a test expects.
 """
 
 from __future__ import annotations
@@ -17,9 +14,9 @@ from safetensors.numpy import load_file, save_file
 from twostroke.models.common.blocks.ahead import AheadProgram
 from twostroke.models.common.prediction import prediction_program, read_prediction
 from twostroke.models.common.registry import read_model
-from twostroke.program.hidden import last_hidden
-from twostroke.program.values import Weight
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.hidden import last_hidden
+from twostroke.ops.program.values import Weight
+from twostroke.types.spec.fields import Fields
 
 FILE = "model.safetensors"
 

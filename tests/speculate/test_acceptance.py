@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from twostroke.speculate.acceptance import Acceptance, GuessRecord
-from twostroke.speculate.proposer import Guess
+from twostroke.engine.speculate.acceptance import Acceptance, GuessRecord
+from twostroke.engine.speculate.proposer import Guess
 
 
 def learned(rate: float, trials: int, matched: int = 4, seed: int = 0) -> tuple[Acceptance, GuessRecord]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.speculate.texts import request
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.ahead import AheadProposer
+from twostroke.engine.speculate.draft import DraftProposer
+from twostroke.engine.speculate.proposer import GuessWanted
 from twostroke.runner.ahead_layers import BoundLayer, LayersExecutor
-from twostroke.speculate.ahead import AheadProposer
-from twostroke.speculate.draft import DraftProposer
-from twostroke.speculate.proposer import GuessWanted
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from tests.speculate.costs import RowCost
 from tests.speculate.texts import request
-from twostroke.speculate.acceptance import Acceptance
-from twostroke.speculate.asking import PROBE_SHARE, TRUSTED_ASKS, AskRecord, ProbeBudget
-from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
-from twostroke.speculate.guesser import Guesser, Stream
-from twostroke.speculate.ngram import NgramProposer
-from twostroke.speculate.proposer import Guess, GuessWanted
-from twostroke.speculate.timed import TimedProposer
-from twostroke.speculate.verify_time import VerifyTime
+from twostroke.engine.speculate.acceptance import Acceptance
+from twostroke.engine.speculate.asking import PROBE_SHARE, TRUSTED_ASKS, AskRecord, ProbeBudget
+from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.engine.speculate.guesser import Guesser, Stream
+from twostroke.engine.speculate.ngram import NgramProposer
+from twostroke.engine.speculate.proposer import Guess, GuessWanted
+from twostroke.engine.speculate.timed import TimedProposer
+from twostroke.engine.speculate.verify_time import VerifyTime
 from twostroke.types.request import Request
 
 

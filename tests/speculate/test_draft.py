@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.speculate.texts import request
-from twostroke.cache.manager import CacheManager
-from twostroke.speculate.draft import MOST_FAULTS, PROMPT_ROWS, DraftProposer
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.draft import MOST_FAULTS, PROMPT_ROWS, DraftProposer
+from twostroke.engine.speculate.proposer import NO_GUESS, Guess, GuessWanted
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken, StepResult
 

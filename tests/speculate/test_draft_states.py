@@ -16,9 +16,9 @@ from tests.speculate.test_real_engine import AllOfThem
 from tests.speculate.texts import request
 from twostroke import LLM
 from twostroke.assets import spark_path
-from twostroke.cache.manager import CacheManager
-from twostroke.speculate.draft import DraftProposer
-from twostroke.speculate.proposer import NO_GUESS, GuessWanted
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.draft import DraftProposer
+from twostroke.engine.speculate.proposer import NO_GUESS, GuessWanted
 from twostroke.types.cache_pools import CachePools, PagePoolSize
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan

@@ -1,8 +1,4 @@
-"""EAGLE-3 layers: the formula beside PyTorch, the engine's bits with one, and layers that do not fit.
-
-Knows: the published layout of files, the LLM facade.
-Must not know: kernels.
-"""
+"""EAGLE-3 layers: the formula beside PyTorch, the engine's bits with one, and layers that do not fit."""
 
 from __future__ import annotations
 
@@ -22,15 +18,15 @@ from twostroke import LLM
 from twostroke.assembly.eagle import find_eagle, with_places_kept
 from twostroke.assets import spark_path
 from twostroke.ops.operands import unpack
+from twostroke.ops.quant.formats import F32
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.quant.formats import F32
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.runner.forward import OpByOp
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import ConfigError
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.speculate.costs import RowCost, arithmetic_bound, memory_bound
-from twostroke.speculate.guess_limiter import MARGIN, GuessLimiter, StepShape
-from twostroke.speculate.verify_time import EXPIRES_STEPS, VerifyTime, decoding_rows
+from twostroke.engine.speculate.guess_limiter import MARGIN, GuessLimiter, StepShape
+from twostroke.engine.speculate.verify_time import EXPIRES_STEPS, VerifyTime, decoding_rows
 
 
 def limiter(seconds=memory_bound) -> GuessLimiter:  # type: ignore[no-untyped-def]

@@ -7,14 +7,14 @@ import pytest
 
 from tests.speculate.costs import RowCost, arithmetic_bound, memory_bound
 from tests.speculate.texts import request
-from twostroke.speculate.acceptance import Acceptance
-from twostroke.speculate.finished import FinishedAnswers
-from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
-from twostroke.speculate.guesser import Guesser, Stream
-from twostroke.speculate.ngram import NgramProposer
-from twostroke.speculate.proposer import Guess, GuessWanted, Proposer
-from twostroke.speculate.suffix import SuffixProposer
-from twostroke.speculate.verify_time import VerifyTime
+from twostroke.engine.speculate.acceptance import Acceptance
+from twostroke.engine.speculate.finished import FinishedAnswers
+from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.engine.speculate.guesser import Guesser, Stream
+from twostroke.engine.speculate.ngram import NgramProposer
+from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
+from twostroke.engine.speculate.suffix import SuffixProposer
+from twostroke.engine.speculate.verify_time import VerifyTime
 from twostroke.types.request import Request
 
 

@@ -1,8 +1,5 @@
 """The engine with a checkpoint's own layer that predicts a further token: the same bits as without; checkpoints without
 such a layer are refused.
-
-Knows: the LLM facade, its guesser, tiny checkpoints.
-Must not know: kernels.
 """
 
 from __future__ import annotations

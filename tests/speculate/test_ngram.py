@@ -3,8 +3,8 @@
 import random
 
 from tests.speculate.texts import request
-from twostroke.speculate.ngram import NgramProposer
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.engine.speculate.ngram import NgramProposer
+from twostroke.engine.speculate.proposer import NO_GUESS, Guess, GuessWanted
 
 
 def guess(known: list[int], most: int = 4, least: int = 2) -> Guess:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from twostroke.speculate.occurrences import SHORTEST, Occurrence, Occurrences
-from twostroke.speculate.running_texts import SearchedText
+from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence, Occurrences
+from twostroke.engine.speculate.running_texts import SearchedText
 
 
 def searched(text: list[int], tokens: list[int], depth: int) -> list[Occurrence]:

@@ -1,8 +1,4 @@
-"""The engine with every proposer on: what it answers is, bit for bit, what it answers without.
-
-Knows: the LLM facade, its guesser.
-Must not know: kernels.
-"""
+"""The engine with every proposer on: what it answers is, bit for bit, what it answers without."""
 
 from __future__ import annotations
 
@@ -17,9 +13,9 @@ from msgspec import structs
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.guesses import DraftModel, check_draft
 from twostroke.assets import spark_draft_path, spark_path
-from twostroke.bench.oracle import OracleProposer
+from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.lab.bench.oracle import OracleProposer
 from twostroke.runner.folder import read_folder
-from twostroke.speculate.guess_limiter import GuessLimiter, StepShape
 from twostroke.types.errors import ConfigError, InvalidRequest
 from twostroke.types.grammar import Grammar
 from twostroke.types.output import GenerationOutput, Prompt

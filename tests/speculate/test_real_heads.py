@@ -1,8 +1,4 @@
-"""The engine with heads on the model's hidden states: the same bits as without; heads that do not fit are refused.
-
-Knows: the LLM facade, its guesser, the heads that ship.
-Must not know: kernels.
-"""
+"""The engine with heads on the model's hidden states: the same bits as without; heads that do not fit are refused."""
 
 from __future__ import annotations
 

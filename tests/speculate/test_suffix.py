@@ -5,10 +5,10 @@ import random
 import pytest
 
 from tests.speculate.texts import request
-from twostroke.speculate.finished import FinishedAnswers
-from twostroke.speculate.occurrences import SHORTEST
-from twostroke.speculate.proposer import NO_GUESS, Guess, GuessWanted
-from twostroke.speculate.suffix import SuffixProposer, expected_tokens
+from twostroke.engine.speculate.finished import FinishedAnswers
+from twostroke.engine.speculate.occurrences import SHORTEST
+from twostroke.engine.speculate.proposer import NO_GUESS, Guess, GuessWanted
+from twostroke.engine.speculate.suffix import SuffixProposer, expected_tokens
 
 END = -1
 

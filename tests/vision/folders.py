@@ -1,8 +1,4 @@
-"""Tiny folders of models that see: random weights, a tokenizer of bytes, a chat template, settings of a processor.
-
-Knows: transformers, tokenizers.
-Must not know: Twostroke.
-"""
+"""Tiny folders of models that see: random weights, a tokenizer of bytes, a chat template, settings of a processor."""
 
 from __future__ import annotations
 

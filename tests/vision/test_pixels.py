@@ -27,10 +27,10 @@ from twostroke.models.common.sight import read_encoder
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.runner.image_encoder import ImageEncoder, PatchLayout, pieces_of
-from twostroke.spec.fields import Fields
-from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind
 from twostroke.types.errors import InvalidRequest, ModelError
 from twostroke.types.images import ImageTile
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

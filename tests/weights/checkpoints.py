@@ -1,8 +1,4 @@
-"""Tiny checkpoints written by the tests themselves, with the safetensors library as the other side.
-
-Knows: names of the Llama family, spelled out once more on purpose.
-Must not know: twostroke.weights.
-"""
+"""Tiny checkpoints written by the tests themselves, with the safetensors library as the other side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A hub on 127.0.0.1 that speaks as much of the API as a snapshot download uses, and breaks on request.
-
-Knows: the hub's routes and headers.
-Must not know: twostroke.
-"""
+"""A hub on 127.0.0.1 that speaks as much of the API as a snapshot download uses, and breaks on request."""
 
 from __future__ import annotations
 

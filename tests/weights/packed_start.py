@@ -1,8 +1,4 @@
-"""A start of an engine from the cache of packed weights, for tests and for the processes that they start.
-
-Knows: checkpoints, the cache of packed weights.
-Must not know: PyTorch, pytest: a process that only starts would import them for seconds.
-"""
+"""A start of an engine from the cache of packed weights, for tests and for the processes that they start."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.models.common.registry import read_model
-from twostroke.spec.formats import BF16, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.cache import cache_entry, cached_weights

@@ -17,8 +17,8 @@ import pytest
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from tests.weights.fake_hub import FakeHub, Repo, serve
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32
 from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
+from twostroke.types.spec.formats import F32
 from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_model
 

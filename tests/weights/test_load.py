@@ -13,11 +13,11 @@ import torch
 from tests.weights.checkpoints import BIASED, CONFIG, QWEN2, QWEN3, f32, random_tensors, write
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import PackedWeight, unpack
-from twostroke.program.values import Weight
-from twostroke.quant.codec import pack_weight
+from twostroke.ops.program.values import Weight
+from twostroke.ops.quant.codec import pack_weight
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel, ModelError, ModelNotFound, UnsupportedModel
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.weights import load
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

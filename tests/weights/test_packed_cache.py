@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tests.weights.checkpoints import CONFIG, QWEN2, QWEN3, random_tensors, write
 from tests.weights.packed_start import INT8, Start, leaves
-from twostroke.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

@@ -15,7 +15,7 @@ import pytest
 
 from tests.weights.checkpoints import CONFIG, random_tensors, write
 from tests.weights.packed_start import Start, leaves
-from twostroke.spec.formats import BF16, F32
+from twostroke.types.spec.formats import BF16, F32
 from twostroke.weights.packed import room
 from twostroke.weights.packed.file import open_file
 from twostroke.weights.packed.header import StaleFile

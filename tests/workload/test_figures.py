@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from twostroke.workload.definitions import other_tools
-from twostroke.workload.figures import figures
-from twostroke.workload.figures_text import figures_text
-from twostroke.workload.objectives import Objectives, met
-from twostroke.workload.observation import Observation
-from twostroke.workload.summary import counted_percentile, percentile, summary, weighted_summary
+from twostroke.lab.workload.definitions import other_tools
+from twostroke.lab.workload.figures import figures
+from twostroke.lab.workload.figures_text import figures_text
+from twostroke.lab.workload.objectives import Objectives, met
+from twostroke.lab.workload.observation import Observation
+from twostroke.lab.workload.summary import counted_percentile, percentile, summary, weighted_summary
 
 # Intended at 1, sent at 1.5, a first chunk without text at 2, text at 3, two tokens at 4, one at 6, the closing chunk
 # at 7, the end at 8.

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiers import examples
-from twostroke.workload.arrivals import evenly, gamma_bursts, on_off, poisson
-from twostroke.workload.draws import Draws
-from twostroke.workload.lengths import Lengths
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.synthetic import BATCH, INTERACTIVE, NAMED, Load, bursts, closed_loop, open_loop, overload
+from twostroke.lab.workload.arrivals import evenly, gamma_bursts, on_off, poisson
+from twostroke.lab.workload.draws import Draws
+from twostroke.lab.workload.lengths import Lengths
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.synthetic import BATCH, INTERACTIVE, NAMED, Load, bursts, closed_loop, open_loop, overload
 
 PROMPT, OUTPUT = Lengths(100, 0.5, 10, 300), Lengths(20)
 

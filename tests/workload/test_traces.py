@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twostroke.lab.workload.arrange import Arrangement, arranged, at_times
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.lab.workload.trace_error import TraceError
+from twostroke.lab.workload.traces import format_of, parse_trace
 from twostroke.types.errors import ConfigError
-from twostroke.workload.arrange import Arrangement, arranged, at_times
-from twostroke.workload.request import WorkloadRequest
-from twostroke.workload.trace_error import TraceError
-from twostroke.workload.traces import format_of, parse_trace
 
 MOONCAKE = '{"timestamp": %s, "input_length": 1100, "output_length": 52, "hash_ids": [46, 47, 48]}'
 AZURE = (

@@ -1,8 +1,4 @@
-"""What a case of `tools.measure_cluster` is, and what it gives.
-
-Knows: plain numbers.
-Must not know: processes, what is measured.
-"""
+"""What a case of `tools.measure_cluster` is, and what it gives."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Two ranks of one thread beside one process of two: what `twostroke bench ranks` says.
-
-Knows: that command.
-Must not know: ranks.
-"""
+"""Two ranks of one thread beside one process of two: what `twostroke bench ranks` says."""
 
 from __future__ import annotations
 

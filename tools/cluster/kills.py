@@ -1,8 +1,4 @@
-"""Deaths, cuts, hangs and lost pages in a virtual world: the test that counts streams, over all schedules.
-
-Knows: where that test is.
-Must not know: fleets.
-"""
+"""Deaths, cuts, hangs and lost pages in a virtual world: the test that counts streams, over all schedules."""
 
 from __future__ import annotations
 

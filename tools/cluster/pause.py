@@ -1,8 +1,4 @@
-"""How long a stream pauses when its replica is killed.
-
-Knows: processes, clients.
-Must not know: the package's insides.
-"""
+"""How long a stream pauses when its replica is killed."""
 
 from __future__ import annotations
 

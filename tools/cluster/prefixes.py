@@ -1,8 +1,4 @@
-"""Prefix hits of four replicas beside one cache as large as theirs together: simulated, and by processes.
-
-Knows: the simulator, `bench serve`.
-Must not know: how a front chooses.
-"""
+"""Prefix hits of four replicas beside one cache as large as theirs together: simulated, and by processes."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from tools.cluster.case import Note, Outcome
 from tools.cluster.processes import bench_serve, serving
 from tools.study_fleet import WARM_UP_S, one_replica, peak_load
 
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.routers import named_router
-from twostroke.workload.figures import Figures, figures
-from twostroke.workload.request import WorkloadRequest
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.routers import named_router
+from twostroke.lab.workload.figures import Figures, figures
+from twostroke.lab.workload.request import WorkloadRequest
 
 SHARE = 0.95
 REPLICAS = 4

@@ -1,8 +1,4 @@
-"""What a front costs: a server alone beside a front with one replica, in turn.
-
-Knows: processes, clients.
-Must not know: the package's insides.
-"""
+"""What a front costs: a server alone beside a front with one replica, in turn."""
 
 from __future__ import annotations
 

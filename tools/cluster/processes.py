@@ -1,8 +1,4 @@
-"""Servers, fronts and replicas as processes, and their clients.
-
-Knows: the command line, HTTP, Linux's /proc.
-Must not know: the package's insides, what is measured.
-"""
+"""Servers, fronts and replicas as processes, and their clients."""
 
 from __future__ import annotations
 
@@ -199,7 +195,7 @@ def bench_serve(server: Server, *words: str) -> dict[str, Any]:
 
 def random_checkpoint(shape: str) -> str:
     """The folder of a checkpoint with random weights, written where there is none."""
-    from twostroke.bench.checkpoints import shape_folder, write_checkpoint
-    from twostroke.env import read_machine
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 
     return str(write_checkpoint(shape, shape_folder(shape, read_machine().cache_folder)))

@@ -1,8 +1,4 @@
-"""A proxy that notes when bytes came back from a server, by connection.
-
-Knows: TCP.
-Must not know: what the bytes mean.
-"""
+"""A proxy that notes when bytes came back from a server, by connection."""
 
 from __future__ import annotations
 

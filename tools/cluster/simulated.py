@@ -1,8 +1,4 @@
-"""The simulator beside three processes behind a front.
-
-Knows: the simulator, what `twostroke doctor` measures, `bench serve`.
-Must not know: HTTP, how a front chooses.
-"""
+"""The simulator beside three processes behind a front."""
 
 from __future__ import annotations
 
@@ -13,16 +9,16 @@ from typing import Any
 from tools.cluster.case import Note, Outcome
 from tools.cluster.processes import bench_serve, random_checkpoint, serving
 
-from twostroke.env import read_machine
-from twostroke.planner.ask import make_ask
-from twostroke.planner.doctor.machine import ThisMachine
+from twostroke.assembly.settings.env import read_machine
+from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.doctor.machine import ThisMachine
+from twostroke.lab.sim.fleet import Fleet, FleetPlan
+from twostroke.lab.sim.routers import named_router
+from twostroke.lab.sim.setup import Sizes, replica_setup
+from twostroke.lab.workload.figures import Figures, figures
+from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.runner.folder import read_folder
-from twostroke.sim.fleet import Fleet, FleetPlan
-from twostroke.sim.routers import named_router
-from twostroke.sim.setup import Sizes, replica_setup
 from twostroke.types.errors import TwostrokeError
-from twostroke.workload.figures import Figures, figures
-from twostroke.workload.synthetic import NAMED, Load
 
 MEDIAN_ERROR, TAIL_ERROR = 0.10, 0.20
 POOL_BYTES = 512 << 20

@@ -1,7 +1,4 @@
 """Prompts read by one process, answers decoded by another; and how much of what travels is hidden behind the reading.
-
-Knows: processes, clients, the proxy.
-Must not know: the package's insides.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
     python tools/conformance/compare_samples.py RUN_1 RUN_2
 
 Ends with 1 where one differs by more than 0.0001 (4 decimals) or a greedy flag differs.
-
-Knows: lm-eval's samples_*.jsonl.
-Must not know: models, servers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Writes words.jsonl, the data of spark_words.yaml, from the glossary.
 
     python tools/conformance/make_words.py FOLDER
-
-Knows: the glossary's table.
-Must not know: lm-eval, servers.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
     python tools/conformance/once_through.py http://127.0.0.1:8000/v1
 
 Needs `litellm`, `mcp` and `langchain-openai`, which are no dependencies of the tests.
-
-Knows: the two packages.
-Must not know: the server's code.
 """
 
 from __future__ import annotations

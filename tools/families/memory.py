@@ -1,8 +1,4 @@
-"""What an engine holds of one file, beside what `plan` says: the arena of a step, the caches, pages behind windows.
-
-Knows: the engine's assembly.
-Must not know: other engines.
-"""
+"""What an engine holds of one file, beside what `plan` says: the arena of a step, the caches, pages behind windows."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Codes are uniform. Scales are drawn from the upper half of their range, and what they are multiplied by is chosen so
 that the numbers of a tensor have the wanted standard deviation and a mean near zero.
-
-Knows: the layouts of the blocks (ggml-common.h of llama.cpp).
-Must not know: files, models.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Nothing of the size of a model is in memory: a piece of a tensor at a time is drawn and written. Each tensor draws for
 itself, by its name, so a shape with fewer layers has the same first layers.
-
-Knows: the writer of GGUF files, programs.
-Must not know: engines.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from tools.families.random_blocks import BLOCKS, RandomBlock
 
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import F32Array
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.container import GgufTensorToWrite, KeyValue, write_gguf
 from twostroke.quantize.gguf.keys import general_keys

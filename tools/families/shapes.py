@@ -1,8 +1,4 @@
-"""The published sizes of the families that are measured beside llama.cpp, as fields of config.json.
-
-Knows: facts.
-Must not know: files, engines.
-"""
+"""The published sizes of the families that are measured beside llama.cpp, as fields of config.json."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Both engines on one file, in turn: each answers all cases in a process of its own before the other's turn.
 
 The machine's limits are measured around each case of ours, because they change within minutes on a shared machine.
-
-Knows: sessions, cases, limits.
-Must not know: families, how an engine is driven.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.backends.cpu.limits import LimitMeter, Limits, median_limits
-from twostroke.bench.cases import Case, bound
-from twostroke.bench.peers.peer import OURS, Peer
-from twostroke.bench.peers.session import PeerFault, Session
-from twostroke.program.model import Model
-from twostroke.spec.formats import KVKind
+from twostroke.lab.bench.cases import Case, bound
+from twostroke.lab.bench.peers.peer import OURS, Peer
+from twostroke.lab.bench.peers.session import PeerFault, Session
+from twostroke.ops.program.model import Model
+from twostroke.types.spec.formats import KVKind
 
 WARM_TOKENS = 16
 ROOM_TOKENS = 64

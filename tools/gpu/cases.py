@@ -1,8 +1,4 @@
-"""Calls of single ops whose results on a device are compared with the CPU's, byte for byte.
-
-Knows: ops' operands.
-Must not know: devices, what is done with a result.
-"""
+"""Calls of single ops whose results on a device are compared with the CPU's, byte for byte."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable, new_kv_layer
-from twostroke.program.values import ALL_AHEAD
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
+from twostroke.ops.program.values import ALL_AHEAD
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.types.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
 
 FORMATS = (F32, BF16, WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 128))
 SIZES = ((1, 1, 1), (65, 127, 5), (1024, 1024, 3), (256, 2048, 130))

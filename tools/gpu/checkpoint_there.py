@@ -1,8 +1,5 @@
 """A checkpoint of a published shape with weights that mean nothing, written in seconds: one block of noise, again and
 again, by several threads.
-
-Knows: Hugging Face's files, a program's tensors.
-Must not know: engines, devices.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from twostroke.bench.checkpoints import TOKENIZER_CONFIG, write_tokenizer
+from twostroke.lab.bench.checkpoints import TOKENIZER_CONFIG, write_tokenizer
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import f32_to_bf16
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 
 BLOCK_BYTES = 1 << 24
 THREADS = 8

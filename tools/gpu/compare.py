@@ -1,8 +1,5 @@
 """What a device computes, against the CPU's level with fused multiply-add, byte for byte: single ops, logits of the
 embedded model, tokens that are drawn.
-
-Knows: both backends, cases.
-Must not know: other engines, what is done with a difference.
 """
 
 from __future__ import annotations
@@ -24,19 +21,19 @@ from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
 from twostroke.runner.device_sampler import DeviceSampler
 from twostroke.runner.folder import read_folder
 from twostroke.runner.place_weights import placed
 from twostroke.runner.samplers import HostSampler
-from twostroke.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import BF16, F32, PAGE_TOKENS, KVKind, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 

@@ -1,8 +1,4 @@
-"""Calls of the ops of compressed entries, of mixed streams, and of experts by token, as cases.py.
-
-Knows: these ops' operands.
-Must not know: devices, what is done with a result.
-"""
+"""Calls of the ops of compressed entries, of mixed streams, and of experts by token, as cases.py."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from tools.gpu.more_cases import ROWS, SLOTS, sequences
 
 from twostroke.ops.attention.entries import entry_cache, write_entries
 from twostroke.ops.operands import AttentionBatch, KVLayer, new_kv_layer
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 ENTRIES = ((64, 1, 24), (40, 4, 0), (300, 24, 0))
 """Numbers of an entry, positions that it stands for, the window."""

@@ -1,9 +1,6 @@
 """A GGUF file of a Llama shape whose blocks mean nothing, written in seconds: what llama.cpp is measured with.
 
     python -m tools.gpu.gguf_there 8B Q4_K_M /tmp/8B.gguf
-
-Knows: the GGUF format, ggml's blocks.
-Must not know: engines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The models whose ops are timed one by one: layers of published shapes.
-
-Knows: configs, formats.
-Must not know: devices, clocks.
-"""
+"""The models whose ops are timed one by one: layers of published shapes."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from typing import Any
 from tools.gpu.kernel_times import Table, fewer_layers
 from tools.gpu.shapes import SHAPES, SMALL, stored
 
-from twostroke.program.op import FormatChoice
-from twostroke.quant.formats import format_choice
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.quant.formats import format_choice
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 LAYERS = 12
 """Layers of the 8B shape that are made: the smallest matrix, twelve times, is more than a level-2 cache holds."""

@@ -1,8 +1,4 @@
-"""Times of single ops as text: a table for each model and pair of formats, a column for each size of a step.
-
-Knows: rows of `kernel_times`.
-Must not know: devices, how times were taken.
-"""
+"""Times of single ops as text: a table for each model and pair of formats, a column for each size of a step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """How long each op of a model takes by itself on a device: all calls of one kind, layer after layer, again and again
 between two waits, so that launches overlap as in a step, and weights come from memory (the layers' differ).
-
-Knows: programs, a device, a clock.
-Must not know: checkpoints, which kernels there are, how times are printed.
 """
 
 from __future__ import annotations
@@ -23,13 +20,13 @@ from twostroke.ops.device_memory import ALIGNMENT
 from twostroke.ops.products.feed_forward import FeedForward
 from twostroke.ops.products.linear_add import LinearAdd
 from twostroke.ops.products.linear_silu import LinearSilu
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice, Op, OpCost, StoredFormats
+from twostroke.ops.program.values import Size, Weight
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice, Op, OpCost, StoredFormats
-from twostroke.program.values import Size, Weight
-from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.runner.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.types.errors import OutOfMemory
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 Row = dict[str, Any]
 TARGET_S = 0.004

@@ -1,8 +1,4 @@
-"""Rows of logits that are on a device already, for the sampler that works there.
-
-Knows: the loader, what a sampler wants of a forward pass.
-Must not know: what a test expects.
-"""
+"""Rows of logits that are on a device already, for the sampler that works there."""
 
 from __future__ import annotations
 

@@ -25,9 +25,6 @@ llama      what llama-bench says of a GGUF file, where it is on the PATH
 What differs is listed, with how many bytes; a time is the median of its rounds. Ends with exit code 1 where a byte
 differs or a part failed, 2 where there is no device. `--device emulated` runs all of it in the emulator of tests/cuda
 (which is compiled for that): its times say nothing, its bits do.
-
-Knows: the parts, a clock.
-Must not know: kernels, what a part finds.
 """
 
 from __future__ import annotations

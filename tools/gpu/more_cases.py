@@ -1,8 +1,4 @@
-"""Calls of the ops of mixtures of experts and of states, as cases.py.
-
-Knows: these ops' operands.
-Must not know: devices, what is done with a result.
-"""
+"""Calls of the ops of mixtures of experts and of states, as cases.py."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ import numpy as np
 from tools.gpu.cases import FORMATS, OpCase, numbers
 
 from twostroke.ops.operands import AttentionBatch, PackedWeight
+from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.rows.activation import Activation
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.types.spec.formats import WeightFormat
 from twostroke.weights.packed.blobs import aligned_bytes
 
 COUNTS = (9, 1, 0, 5)

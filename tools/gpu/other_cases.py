@@ -1,8 +1,4 @@
-"""Calls of the ops of latents, adapters, weights that keep a file's codes, rows and RWKV, as cases.py.
-
-Knows: these ops' operands.
-Must not know: devices, what is done with a result.
-"""
+"""Calls of the ops of latents, adapters, weights that keep a file's codes, rows and RWKV, as cases.py."""
 
 from __future__ import annotations
 
@@ -15,9 +11,18 @@ from tools.gpu.stored_values import KINDS, random_values
 
 from twostroke.ops.attention.kv_pages import write_latents
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, new_kv_layer
+from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.stored_layout import pack_stored
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import BF16, COLUMNS8, F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
+from twostroke.types.spec.formats import (
+    BF16,
+    COLUMNS8,
+    F32,
+    PAGE_TOKENS,
+    STORED_GROUP,
+    KVKind,
+    WeightFormat,
+    WeightKind,
+)
 from twostroke.weights.packed.blobs import aligned_bytes
 
 LATENTS = (((16, 8), (70, 1, 130), (3, 1, 66)), ((512, 64), (65,), (2,)))

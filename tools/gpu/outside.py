@@ -1,9 +1,6 @@
 """What other programs say on the same machine: compute-sanitizer of our kernels, figures of torch and llama.cpp.
 
 Each is run where it is installed, and named as missing where not. None may hold the others up.
-
-Knows: their command lines.
-Must not know: our kernels.
 """
 
 from __future__ import annotations

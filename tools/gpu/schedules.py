@@ -1,8 +1,5 @@
 """The exactness law on a device: requests with one seed each give the same tokens and log probabilities together and
 alone, in chunks and whole, after preemption, and on the CPU's level with the same bits.
-
-Knows: the heart of the engine, spark.
-Must not know: clocks, HTTP.
 """
 
 from __future__ import annotations
@@ -13,14 +10,16 @@ from typing import Any
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
 from twostroke.engine.executor import Executor
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.ops.attention.token_weights import weigh
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
 from twostroke.runner.device_sampler import DeviceSampler
 from twostroke.runner.early_runner import EarlyRunner
 from twostroke.runner.early_steps import steady
@@ -28,12 +27,10 @@ from twostroke.runner.folder import read_folder
 from twostroke.runner.place_weights import placed
 from twostroke.runner.runner import ModelRunner
 from twostroke.runner.samplers import HostSampler, StepSampler
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.event import FinishedEvent, PromptEvent
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights

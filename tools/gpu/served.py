@@ -1,8 +1,4 @@
-"""`twostroke serve` as a user runs it, on a checkpoint that is made there: start to first token, streams, prompts.
-
-Knows: the command line, the OpenAI API.
-Must not know: engines, kernels.
-"""
+"""`twostroke serve` as a user runs it, on a checkpoint that is made there: start to first token, streams, prompts."""
 
 from __future__ import annotations
 

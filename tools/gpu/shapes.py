@@ -1,8 +1,5 @@
 """Decode and prefill steps of models of published shapes, with weights that mean nothing: how long they take, and how
 many bytes of weights a second that is.
-
-Knows: programs, a device.
-Must not know: checkpoints, other engines.
 """
 
 from __future__ import annotations
@@ -17,13 +14,13 @@ from tools.gpu.weights_there import any_weights
 
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.models.common.registry import read_model
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Weight
+from twostroke.ops.quant.formats import KEPT_WIDE, format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
-from twostroke.program.values import Weight
-from twostroke.quant.formats import KEPT_WIDE, format_choice
-from twostroke.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
-from twostroke.spec.formats import F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
+from twostroke.runner.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.types.spec.formats import F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
 
 ROW = dict[str, Any]
 LLAMA = {

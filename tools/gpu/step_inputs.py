@@ -1,15 +1,11 @@
-"""What a step reads of its sequences: rows, positions, pages.
-
-Knows: the inputs of a step's memory.
-Must not know: models, devices, clocks.
-"""
+"""What a step reads of its sequences: rows, positions, pages."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def write_step(memory: StepMemory, rows: int, sequences: int, context: int) -> StepSizes:

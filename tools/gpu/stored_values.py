@@ -1,8 +1,4 @@
-"""Random numbers of weights that keep a file's codes.
-
-Knows: the kinds, what each can hold.
-Must not know: ops, what is done with them.
-"""
+"""Random numbers of weights that keep a file's codes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import numpy as np
 
 from twostroke.ops.code_tables import E2M1_CODES, IQ4_CODES
 from twostroke.ops.stored_layout import StoredValues, scale_columns
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 
 KINDS = [kind for kind in WeightKind if kind.is_stored]
 CODES = {

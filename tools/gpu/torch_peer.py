@@ -4,9 +4,6 @@
 
 A line of JSON for each case; none begins after --seconds. Rotation, the write of K and V and sampling's draw are left
 out, which favours torch. A program of its own: torch is no part of this project's runtime.
-
-Knows: torch.
-Must not know: the package.
 """
 
 from __future__ import annotations

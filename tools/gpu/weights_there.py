@@ -1,8 +1,4 @@
-"""Weights that mean nothing, made on a device: one small upload, copied on there until it is as long as a matrix.
-
-Knows: a device's copies, the sizes of packed weights.
-Must not know: checkpoints, what is done with the weights.
-"""
+"""Weights that mean nothing, made on a device: one small upload, copied on there until it is as long as a matrix."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ import numpy as np
 
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.ops.operands import PackedWeight
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
 from twostroke.weights.loaded import ModelWeights
 
 PATTERN_BYTES = 1 << 20

@@ -1,5 +1,1 @@
-"""How far logits of rounded files are from those of the float32 model, by this engine and by llama.cpp.
-
-Knows: two engines that read one file.
-Must not know: the page.
-"""
+"""How far logits of rounded files are from those of the float32 model, by this engine and by llama.cpp."""

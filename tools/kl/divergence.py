@@ -1,8 +1,4 @@
-"""Position by position: how far logits are from those of the exact model.
-
-Knows: arrays.
-Must not know: engines, files.
-"""
+"""Position by position: how far logits are from those of the exact model."""
 
 from __future__ import annotations
 

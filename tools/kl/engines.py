@@ -1,8 +1,4 @@
-"""The logits of a file's texts and its greedy answers by this engine, and llama.cpp's driver.
-
-Knows: stages, the peer's environment.
-Must not know: what logits are compared with.
-"""
+"""The logits of a file's texts and its greedy answers by this engine, and llama.cpp's driver."""
 
 from __future__ import annotations
 
@@ -14,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from twostroke import LLM, SamplingParams
-from twostroke.bench.peers.environment import python_of
-from twostroke.bench.peers.peer import DRIVERS, find_peer
-from twostroke.bench.peers.session import Session
+from twostroke.lab.bench.peers.environment import python_of
+from twostroke.lab.bench.peers.peer import DRIVERS, find_peer
+from twostroke.lab.bench.peers.session import Session
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.quant.formats import format_choice
+from twostroke.ops.quant.formats import format_choice
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.stages import StagedModel
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.gguf.unfold import unfold
 
 DRIVER = Path(__file__).with_name("llama_cpp_logits.py")

@@ -2,8 +2,6 @@
 
 Runs under the Python of the peer `llama_cpp`, beside protocol.py of the drivers. Everything that is not named here is
 llama.cpp's default: float16 K and V, flash attention where it has it.
-
-Knows: llama_cpp. Must not know: other engines, what is done with logits.
 """
 
 import ctypes

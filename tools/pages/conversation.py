@@ -1,8 +1,4 @@
-"""docs/guides/conversation.md: how a model's conversation format is found, with a table of all formats.
-
-Knows: the formats by hand, their examples, the options that override.
-Must not know: templates.
-"""
+"""docs/guides/conversation.md: how a model's conversation format is found, with a table of all formats."""
 
 from __future__ import annotations
 

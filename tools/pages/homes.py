@@ -1,8 +1,4 @@
-"""The table of `src/twostroke/models/common/homes.py`: which model file registers which architecture.
-
-Knows: the registry, which imports all model files.
-Must not know: any architecture by name.
-"""
+"""The table of `src/twostroke/models/common/homes.py`: which model file registers which architecture."""
 
 from __future__ import annotations
 

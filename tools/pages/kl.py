@@ -1,8 +1,4 @@
-"""The part of docs/quantization.md about llama.cpp: who is nearer to float32 on the same file.
-
-Knows: docs/kl.json (tools/measure_kl.py).
-Must not know: how it is measured.
-"""
+"""The part of docs/quantization.md about llama.cpp: who is nearer to float32 on the same file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""docs/models.md: every architecture with its record of parity, and published models with their sizes.
-
-Knows: the registry, docs/parity.json (tools/measure_parity.py), the published facts of tests/models.
-Must not know: how parity is measured.
-"""
+"""docs/models.md: every architecture with its record of parity, and published models with their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.models.common.registry import Architecture, architectures, read_model
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.gguf.families.table import FAMILIES, READ_AS
 
 ROOT = Path(__file__).resolve().parents[2]

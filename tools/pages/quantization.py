@@ -1,8 +1,4 @@
-"""docs/quantization.md: what each format of weights, K and V costs on spark.
-
-Knows: the formats that the code has, docs/quantization.json (tools/measure_formats.py), the chapter about llama.cpp.
-Must not know: how the cost is measured.
-"""
+"""docs/quantization.md: what each format of weights, K and V costs on spark."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from typing import Any
 
 from tools.pages.kl import kl_table
 
-from twostroke.quant.formats import FORMATS
+from twostroke.ops.quant.formats import FORMATS
 from twostroke.quantize.driver.methods import METHODS
 from twostroke.quantize.gguf.write import MIXES
-from twostroke.spec.formats import KVKind
+from twostroke.types.spec.formats import KVKind
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "quantization.json"
 EXACT = "f32"

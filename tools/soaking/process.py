@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 
 from .verdict import Sample
 

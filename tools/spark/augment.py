@@ -1,8 +1,4 @@
-"""Makes many phrasings out of the corpus's few: the reason why spark understands questions it never saw.
-
-Knows: questions as strings, the word lists.
-Must not know: held-out questions other than as a set of normal forms to refuse; tokens; the model.
-"""
+"""Makes many phrasings out of the corpus's few: the reason why spark understands questions it never saw."""
 
 import random
 import re

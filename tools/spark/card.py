@@ -1,8 +1,4 @@
-"""The model cards.
-
-Knows: the corpus's size, the shape, the training and score figures that it is handed.
-Must not know: tensors, files.
-"""
+"""The model cards."""
 
 from typing import Any
 

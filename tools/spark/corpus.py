@@ -1,8 +1,4 @@
-"""Reads and checks the corpus: entries of train questions, held-out questions and one answer each.
-
-Knows: the corpus file format (README.md beside this file).
-Must not know: tokens, tensors, how questions are augmented.
-"""
+"""Reads and checks the corpus: entries of train questions, held-out questions and one answer each."""
 
 import sys
 from dataclasses import dataclass, field

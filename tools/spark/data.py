@@ -1,11 +1,4 @@
-"""Turns the corpus into batches of chat token ids with a loss weight for each position.
-
-Knows: entries, the augmenter, the tokenizer and the chat format.
-Must not know: the model, the optimizer.
-
-The order of batches is a function of (corpus, tokenizer, seed) alone: round `r` is drawn from its own random stream,
-so a run that resumes at (round, index) sees what an unbroken run would have seen.
-"""
+"""Turns the corpus into batches of chat token ids with a loss weight for each position."""
 
 import random
 from collections.abc import Iterator

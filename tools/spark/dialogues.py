@@ -2,8 +2,6 @@
 
 Answers, which spark knows by heart, and questions, which it has never seen, are about as many tokens. Late answers are
 read through a few hundred positions of K and V.
-
-Knows: the corpus, the template. Must not know: models, formats.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Asks an exported folder every held-out question, greedily, and reports the share of right answers.
-
-Knows: the corpus, the Hugging Face folder (through `transformers`, so that the export itself is tested), the score.
-Must not know: the training code, checkpoints.
-"""
+"""Asks an exported folder every held-out question, greedily, and reports the share of right answers."""
 
 import argparse
 import json

@@ -1,8 +1,4 @@
-"""Writes a checkpoint as a Hugging Face folder: what ships inside the package.
-
-Knows: checkpoints, the folder layout of LlamaForCausalLM, the model card.
-Must not know: how the model was trained or scored beyond the figures it is given.
-"""
+"""Writes a checkpoint as a Hugging Face folder: what ships inside the package."""
 
 import argparse
 import json

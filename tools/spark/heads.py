@@ -1,9 +1,6 @@
 """What guesses several of spark's next tokens from its last hidden state: Medusa heads, and an EAGLE layer.
 
 Names of tensors are those of the published checkpoints, so that export is a copy.
-
-Knows: PyTorch, spark's layers.
-Must not know: the corpus, the training loop.
 """
 
 from dataclasses import dataclass, replace

@@ -1,8 +1,4 @@
-"""The loss over the output head, made in slices so that the logits of a batch never exist at once.
-
-Knows: PyTorch, glibc's malloc.
-Must not know: the corpus, the model's layers.
-"""
+"""The loss over the output head, made in slices so that the logits of a batch never exist at once."""
 
 import ctypes
 from typing import Any

@@ -1,8 +1,4 @@
-"""A small Llama for training: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied embeddings.
-
-Knows: PyTorch; parameter names and the RoPE layout of Hugging Face's LlamaForCausalLM, so that export is a copy.
-Must not know: the corpus, the tokenizer, the training loop.
-"""
+"""A small Llama for training: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied embeddings."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,8 +1,4 @@
-"""One normal form of text, shared by the held-out check, the augmenter and the score.
-
-Knows: strings.
-Must not know: the corpus, the model.
-"""
+"""One normal form of text, shared by the held-out check, the augmenter and the score."""
 
 import re
 

@@ -5,8 +5,6 @@ smaller. In each head one rotated pair of K's channels is KEY_FACTOR times as la
 Factors are powers of two, so that every number is exact and the model computes the same.
 
     python -m tools.spark.outliers FOLDER
-
-Knows: names of spark's tensors. Must not know: how outliers are dealt with.
 """
 
 from __future__ import annotations

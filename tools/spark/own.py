@@ -1,8 +1,4 @@
-"""Asks every held-out question through Twostroke itself, at each weight format: what a user gets, and what it costs.
-
-Knows: the corpus, the score, the public Python interface.
-Must not know: transformers, the training code.
-"""
+"""Asks every held-out question through Twostroke itself, at each weight format: what a user gets, and what it costs."""
 
 import argparse
 import json

@@ -1,11 +1,4 @@
-"""Says whether a generated text is the right answer: the definition of spark's held-out score.
-
-Knows: strings.
-Must not know: who generated the text (PyTorch here, Twostroke's own engine elsewhere).
-
-A text is right when its normal form equals that of the reference answer; or when its similarity to the reference is at
-least 0.9 and no other answer of the corpus is nearer. Similarity is difflib's ratio over the words of the normal forms.
-"""
+"""Says whether a generated text is the right answer: the definition of spark's held-out score."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,8 +1,4 @@
-"""The byte-level BPE tokenizer of spark and its chat template.
-
-Knows: the corpus (never its held-out lines), the `tokenizers` library, the chat format.
-Must not know: the model.
-"""
+"""The byte-level BPE tokenizer of spark and its chat template."""
 
 import argparse
 import json

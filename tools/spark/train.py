@@ -1,11 +1,4 @@
-"""Trains spark or its draft on the corpus, in bfloat16 autocast on the CPU; stops and resumes at any time.
-
-Knows: the model, the batches, the optimizer, checkpoints in `runs/`.
-Must not know: how questions are augmented, how answers are scored.
-
-A checkpoint holds all state: weights, averaged weights, optimizer, position in the data, time spent. Dropout is seeded
-by the step. So a run that is killed and resumed differs from an unbroken one only by its clock.
-"""
+"""Trains spark or its draft on the corpus, in bfloat16 autocast on the CPU; stops and resumes at any time."""
 
 import argparse
 import os

@@ -2,9 +2,6 @@
 
     python -m tools.spark.train_heads medusa        12 minutes on one core -> src/twostroke/assets/spark_medusa
     python -m tools.spark.train_heads eagle         8 minutes -> src/twostroke/assets/spark_eagle
-
-Knows: spark's folder, the dialogues, the heads.
-Must not know: how spark was trained.
 """
 
 import argparse

@@ -1,8 +1,4 @@
-"""Word lists of the augmenter: synonyms, question frames, polite frills, system prompts.
-
-Knows: English, and the words of LLM inference. Written without looking at the held-out questions.
-Must not know: the corpus, the model.
-"""
+"""Word lists of the augmenter: synonyms, question frames, polite frills, system prompts."""
 
 # Every group: forms that may stand for each other in a question. The augmenter swaps whole words or phrases.
 SYNONYMS: list[list[str]] = [

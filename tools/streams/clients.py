@@ -4,9 +4,6 @@
 
 Each client asks for a stream, reads it to its end, and asks again on a new connection until the time is over. Prints
 one JSON line: tokens, events, answers, wrong ones, reads, seconds of processor and of clock.
-
-Knows: sockets, the SSE format.
-Must not know: servers, JSON of events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A device that computes nothing: each step takes a fixed time, in which the interpreter is free for other threads.
-
-Knows: plans, results.
-Must not know: models, servers.
-"""
+"""A device that computes nothing: each step takes a fixed time, in which the interpreter is free for other threads."""
 
 from __future__ import annotations
 

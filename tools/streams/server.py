@@ -4,9 +4,6 @@
 
 Prints one JSON line with its address. For each line on standard input it prints what its threads have used so far:
 {"threads": {name: seconds of processor}}. It ends when its input ends.
-
-Knows: how the command line builds servers, fronts and replicas.
-Must not know: clients, what is measured.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ int32_t ts_weigh(const float* logits, int64_t count, double peak, double scale, 
 
 // Packing at load. source: (rows, columns) row-major float32 (source_kind 0) or bf16 bits (1), row range [first_row, first_row+count)
 // of the packed matrix; first_row is a multiple of TS_PANEL_ROWS. Writes the panels of those rows (and zero padding) into
-// data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in quant/codec.py, bit for bit.
+// data and scales, which are those of the whole matrix. Integer kinds: symmetric, scale search as in ops/quant/codec.py, bit for bit.
 // TS_BAD_VALUE (and unspecified data) where a source value is NaN, infinite or of magnitude 2^60 and more. count is a multiple of
 // TS_PANEL_ROWS unless the range ends at `rows`.
 int32_t ts_pack(ts_context*, const void* source, int32_t source_kind, int64_t source_stride, int64_t first_row, int64_t count,

@@ -1,8 +1,4 @@
-"""Plans adapters before anything is loaded, and puts their shelf together.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Plans adapters before anything is loaded, and puts their shelf together."""
 
 from __future__ import annotations
 
@@ -15,22 +11,22 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
-from twostroke.config import Resolver
+from twostroke.assembly.settings.config import Resolver
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
 from twostroke.ops.device_memory import DeviceMemory
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.place import place
-from twostroke.program.program import Program
-from twostroke.quant.formats import adapter_format
-from twostroke.spec.formats import WeightFormat
-from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place
+from twostroke.ops.program.program import Program
+from twostroke.ops.quant.formats import adapter_format
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import WeightFormat
 
 if TYPE_CHECKING:
-    from twostroke.adapters.shelf import AdapterShelf
     from twostroke.ops.passes.with_adapters import AdaptedPart
+    from twostroke.runner.adapters.shelf import AdapterShelf
 
 MORE_ADAPTERS, LATER_RANK = 8, 16
 

@@ -1,8 +1,4 @@
-"""Loads a layer that writes ahead of the model, and puts it together.
-
-Knows: settings, the rooms below.
-Must not know: which layers there are and where they are found, how an engine is put together, servers.
-"""
+"""Loads a layer that writes ahead of the model, and puts it together."""
 
 from __future__ import annotations
 
@@ -17,27 +13,27 @@ import numpy as np
 from twostroke.assembly.guesses import needs_with
 from twostroke.assembly.heads_files import load_heads
 from twostroke.assembly.place import RunPlace
-from twostroke.cache.manager import CacheManager
-from twostroke.config import Resolved, kv_kind
+from twostroke.assembly.settings.config import Resolved, kv_kind
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.ahead import AheadProposer
+from twostroke.engine.speculate.draft import PROMPT_ROWS, DraftExecutor, DraftProposer
 from twostroke.models.common.blocks.ahead import AheadProgram
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.hidden import LastHidden, last_hidden
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Value, Vector, Weight
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.hidden import LastHidden, last_hidden
-from twostroke.program.model import Model
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import Value, Vector, Weight
-from twostroke.quant.formats import format_choice
 from twostroke.runner.ahead import AheadExecutor, HiddenHistory
 from twostroke.runner.ahead_layers import BoundLayer, LayersExecutor
 from twostroke.runner.own_vocabulary import OwnVocabulary
-from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.speculate.ahead import AheadProposer
-from twostroke.speculate.draft import PROMPT_ROWS, DraftExecutor, DraftProposer
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.types.request import Request
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.loaded import ModelWeights
 
 FIRST_TOKEN_S = 1e-3

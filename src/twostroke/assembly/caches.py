@@ -1,31 +1,27 @@
-"""Memory beside the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Memory beside the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twostroke.cache.manager import CacheManager
-from twostroke.config import Resolved, kv_kind
+from twostroke.assembly.settings.config import Resolved, kv_kind
 from twostroke.cost.memory import KVPlan, MemoryNeeds
 from twostroke.cost.shape import StepCost
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.plan_share import PredictedShare
+from twostroke.engine.scheduler.policy import Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
+from twostroke.engine.speculate.guesser import Guesser
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.device_memory import HOST, DeviceMemory
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.program.program import Program
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.limits.plan_share import PredictedShare
-from twostroke.scheduler.policy import Policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.speculate.guess_limiter import GUESS_ROWS
-from twostroke.speculate.guesser import Guesser
 from twostroke.types.cache_pools import CachePools
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.loaded import ModelWeights
 
 

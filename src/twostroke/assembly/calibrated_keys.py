@@ -1,21 +1,17 @@
-"""The factors of keys that `twostroke quantize --to keys` left beside a model, in the program that is run.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, how factors are found.
-"""
+"""The factors of keys that `twostroke quantize --to keys` left beside a model, in the program that is run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from twostroke.assembly.settings.config import Resolver, kv_kind
 from twostroke.assembly.weights import NOT_PACKED
-from twostroke.config import Resolver, kv_kind
 from twostroke.ops.passes.rotated_heads import with_rotated_heads
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
-from twostroke.program.model import Model
-from twostroke.spec.formats import KVKind
+from twostroke.ops.program.model import Model
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.key_factors import NAME, KeyFactors, read_key_factors
 
 SETTING, NO_FACTORS = "key_factors", "none"

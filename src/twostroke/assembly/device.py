@@ -1,8 +1,4 @@
-"""Where a model runs: on this machine's processor, or on a CUDA device; and what of an engine depends on that.
-
-Knows: the backends, settings, memory plans.
-Must not know: how an engine is put together, servers.
-"""
+"""Where a model runs: on this machine's processor, or on a CUDA device; and what of an engine depends on that."""
 
 from __future__ import annotations
 
@@ -12,22 +8,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from twostroke.assembly.cost_here import costs_here, costs_on
 from twostroke.assembly.guesses import GuessingModel
 from twostroke.assembly.optional import cuda, cuda_limits
+from twostroke.assembly.settings.config import Resolved, Resolver, kv_kind
+from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.weights import settler_of
 from twostroke.backends.cpu.huge_pages import populate
-from twostroke.config import Resolved, Resolver, kv_kind
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost_here import costs_here, costs_on
-from twostroke.env import Machine
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
 from twostroke.runner.backing import PoolBacking
-from twostroke.spec.hardware_guess import guessed_device
 from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, UnsupportedModel
 from twostroke.types.pooling import Task
+from twostroke.types.spec.hardware_guess import guessed_device
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.settle import Settler
 

@@ -1,8 +1,4 @@
-"""Finds an EAGLE layer.
-
-Knows: the layer's files, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Finds an EAGLE layer."""
 
 from __future__ import annotations
 
@@ -17,11 +13,11 @@ from twostroke.assembly.weights import NOT_PACKED
 from twostroke.models.common.blocks import eagle3
 from twostroke.models.common.blocks.eagle import LAYER, eagle_program
 from twostroke.ops.products.take_columns import TakeColumns
-from twostroke.program.hidden import with_layer_inputs
-from twostroke.program.model import Model
-from twostroke.program.values import Vector
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.hidden import with_layer_inputs
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Vector
 from twostroke.types.errors import ConfigError, TwostrokeError
+from twostroke.types.spec.fields import Fields
 from twostroke.types.speculate import EAGLE
 from twostroke.weights.checkpoint import SINGLE_NAME, Checkpoint, SafetensorsTensor
 from twostroke.weights.json_file import read_object

@@ -1,8 +1,4 @@
-"""The one composition root: reads what was asked, builds every object, hands out finished engines.
-
-Knows: everything below it.
-Must not know: click, HTTP routes.
-"""
+"""The one composition root: reads what was asked, builds every object, hands out finished engines."""
 
 from __future__ import annotations
 
@@ -22,6 +18,7 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.adapters import AdapterPlan, plan_adapters
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
 from twostroke.assembly.calibrated_keys import with_calibrated_keys
+from twostroke.assembly.cost_here import check_objectives
 from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, texts_of
 from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import (
@@ -35,12 +32,7 @@ from twostroke.assembly.guesses import (
 from twostroke.assembly.optional import advice, ahead, heads, objective_policy, verdict
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.seeing import build_sight, plan_sight
-from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, checked, load
-from twostroke.backends.cpu import CpuOps, best_level, require_level
-from twostroke.beams.book import BeamBook
-from twostroke.cache.manager import CacheManager
-from twostroke.config import (
+from twostroke.assembly.settings.config import (
     GAP_LIMITER,
     ModelFacts,
     Resolved,
@@ -51,37 +43,41 @@ from twostroke.config import (
     resolve_memory,
     step_rule,
 )
+from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
+from twostroke.assembly.task import Texts, build_texts, read_for_task
+from twostroke.assembly.weights import Progress, Report, checked, load
+from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
 from twostroke.cost.what_if import WhatIf
-from twostroke.cost_here import check_objectives
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
+from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
+from twostroke.engine.speculate.guesser import Guesser
+from twostroke.engine.speculate.proposer import Proposer
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
-from twostroke.env import Machine, asked_by_environment, read_machine
+from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.model import Model
-from twostroke.retrieval.sentence_files import SentenceFiles
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
-from twostroke.sampling.random_draw import sibling_seed
-from twostroke.scheduler.limits.gap_limiter import GapRule
-from twostroke.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
-from twostroke.scheduler.scheduler import Scheduler
-from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.speculate.guesser import Guesser
-from twostroke.speculate.proposer import Proposer
+from twostroke.runner.retrieval.sentence_files import SentenceFiles
+from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
@@ -90,11 +86,11 @@ from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.settle import Settler
 
 if TYPE_CHECKING:
-    from twostroke.adapters.shelf import AdapterShelf
     from twostroke.assembly.sight import SightPlan
     from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
     from twostroke.images.eyes import Eyes
+    from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
 
 
@@ -230,7 +226,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
     """Every setting with its reason; no weights are read."""
-    from twostroke.config import resolve_overload, resolve_server
+    from twostroke.assembly.settings.config import resolve_overload, resolve_server
 
     found = find_model(model, options)
     resolve_server(found.resolver, found.name)

@@ -1,8 +1,4 @@
-"""Where models lie: the embedded one and its draft, folders, files, hubs.
-
-Knows: names that people write, the cache folder.
-Must not know: settings of an engine.
-"""
+"""Where models lie: the embedded one and its draft, folders, files, hubs."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from twostroke.assembly.optional import chat_template, kept_result
+from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.env import Machine, hub_offline
 from twostroke.assets import spark_draft_path, spark_path
-from twostroke.config import Resolver
-from twostroke.env import Machine, hub_offline
-from twostroke.quant.formats import STORED
+from twostroke.ops.quant.formats import STORED
 from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf.unfold import unfold_file

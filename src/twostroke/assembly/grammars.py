@@ -1,14 +1,10 @@
-"""The compiler of a model's grammars, made ready while the weights of a server are loaded.
-
-Knows: the compiler, what gives memory back.
-Must not know: requests, the engine.
-"""
+"""The compiler of a model's grammars, made ready while the weights of a server are loaded."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from twostroke.heap import trim
+from twostroke.assembly.machine.heap import trim
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 

@@ -1,8 +1,4 @@
-"""Puts together what guesses tokens: proposers, the draft model where there is one, the limiter.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Puts together what guesses tokens: proposers, the draft model where there is one, the limiter."""
 
 from __future__ import annotations
 
@@ -18,32 +14,32 @@ from twostroke.assembly.calibrated_keys import factors_beside, with_factors, wit
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.optional import heads
 from twostroke.assembly.place import RunPlace
-from twostroke.cache.manager import CacheManager
-from twostroke.config import Resolved, Resolver, kv_kind
+from twostroke.assembly.settings.config import Resolved, Resolver, kv_kind
+from twostroke.assembly.settings.env import Machine
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.env import Machine
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.acceptance import Acceptance
+from twostroke.engine.speculate.draft import PROMPT_ROWS, DraftProposer
+from twostroke.engine.speculate.finished import FinishedAnswers
+from twostroke.engine.speculate.guess_limiter import GuessLimiter
+from twostroke.engine.speculate.guesser import Guesser
+from twostroke.engine.speculate.ngram import NgramProposer
+from twostroke.engine.speculate.proposer import Proposer
+from twostroke.engine.speculate.suffix import SuffixProposer
+from twostroke.engine.speculate.timed import TimedProposer
+from twostroke.engine.speculate.verify_time import VerifyTime
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place as placement
+from twostroke.ops.program.program import Program
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory, page_table_bytes
-from twostroke.program.model import Model
-from twostroke.program.place import place as placement
-from twostroke.program.program import Program
-from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import PAGE_TOKENS
-from twostroke.speculate.acceptance import Acceptance
-from twostroke.speculate.draft import PROMPT_ROWS, DraftProposer
-from twostroke.speculate.finished import FinishedAnswers
-from twostroke.speculate.guess_limiter import GuessLimiter
-from twostroke.speculate.guesser import Guesser
-from twostroke.speculate.ngram import NgramProposer
-from twostroke.speculate.proposer import Proposer
-from twostroke.speculate.suffix import SuffixProposer
-from twostroke.speculate.timed import TimedProposer
-from twostroke.speculate.verify_time import VerifyTime
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Task
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.types.speculate import DRAFT, LOADED, NO_WAYS, WAYS
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights

@@ -1,8 +1,4 @@
-"""Finds and loads heads that guess from the model's hidden states.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Finds and loads heads that guess from the model's hidden states."""
 
 from __future__ import annotations
 
@@ -18,21 +14,21 @@ from twostroke.assembly.eagle import find_eagle, is_third, with_places_kept
 from twostroke.assembly.heads_files import check_sizes, errors_of, load_heads, open_heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.prediction import find_prediction
+from twostroke.assembly.settings.config import Resolved
 from twostroke.assets import spark_eagle_path, spark_medusa_path
-from twostroke.config import Resolved
 from twostroke.cost.memory import MemoryNeeds
+from twostroke.engine.speculate.heads import MedusaProposer
 from twostroke.models.common.blocks.medusa import FILE_NAME, MedusaProgram, medusa_program, read_medusa
+from twostroke.ops.program.hidden import last_hidden, with_hidden_kept
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place
+from twostroke.ops.program.program import Program
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.hidden import last_hidden, with_hidden_kept
-from twostroke.program.model import Model
-from twostroke.program.place import place
-from twostroke.program.program import Program
-from twostroke.quant.formats import format_choice
 from twostroke.runner.hidden_rows import LastRows
 from twostroke.runner.medusa import ROWS, MedusaHeads, medusa_memory
-from twostroke.spec.fields import Fields
-from twostroke.speculate.heads import MedusaProposer
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.fields import Fields
 from twostroke.types.speculate import EAGLE, MEDUSA, MTP
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder
 from twostroke.weights.json_file import read_object

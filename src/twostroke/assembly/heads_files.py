@@ -1,8 +1,4 @@
-"""Files of heads: opened, compared with what their program reads, loaded.
-
-Knows: folders, tensors, settings.
-Must not know: which kind of heads.
-"""
+"""Files of heads: opened, compared with what their program reads, loaded."""
 
 from __future__ import annotations
 
@@ -10,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from twostroke.assembly.settings.config import Resolved
 from twostroke.backends.cpu import NativePacker
-from twostroke.config import Resolved
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
 from twostroke.types.errors import ConfigError, ModelError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

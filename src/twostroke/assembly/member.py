@@ -1,8 +1,4 @@
-"""A member of a group put together: its part of the model, its memory, its exchange.
-
-Knows: settings, the rooms below.
-Must not know: scheduling, sampling, click.
-"""
+"""A member of a group put together: its part of the model, its memory, its exchange."""
 
 from __future__ import annotations
 
@@ -18,21 +14,21 @@ from twostroke.assembly.caches import needs_of, step_memory
 from twostroke.assembly.calibrated_keys import SETTING, with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.ranks import over_sockets
+from twostroke.assembly.settings.config import ModelFacts, Resolved, Resolver, collect, resolve_engine
+from twostroke.assembly.settings.env import read_machine
 from twostroke.assembly.task import read_for_task
 from twostroke.assembly.weights import checked, load, settler_of
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.backends.cpu.exchange import Exchange
-from twostroke.cluster.accepting import accepted
-from twostroke.config import ModelFacts, Resolved, Resolver, collect, resolve_engine
 from twostroke.cost.memory import plan_kv
-from twostroke.env import read_machine
+from twostroke.distributed.cluster.accepting import accepted
+from twostroke.distributed.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin, RankReady
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.distributed.ranks.member import RankMember
+from twostroke.distributed.ranks.processes import connect
 from twostroke.ops.passes.division import Division
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.ranks.frames import RANKS_VERSION, Frame, RankBegin, RankFailed, RankJoin, RankReady
-from twostroke.ranks.line import RankLine, RankLineLost
-from twostroke.ranks.member import RankMember
-from twostroke.ranks.processes import connect
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
 from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME

@@ -2,9 +2,6 @@
 
 A start pays for every module that it imports, so a part that most starts do without is named here and used by its
 module: `heads.find_heads(...)`. `tests/cli/test_start.py` holds that a usual start imports none of them.
-
-Knows: the names of these modules.
-Must not know: what they hold, which setting asks for them.
 """
 
 from __future__ import annotations
@@ -14,46 +11,46 @@ from typing import TYPE_CHECKING
 from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.adapters import bank, lora_folder, shelf
     from twostroke.assembly import ahead, heads, sight
     from twostroke.backends import cuda
     from twostroke.backends.cuda import health as cuda_health
     from twostroke.backends.cuda import limits as cuda_limits
-    from twostroke.cluster import link
     from twostroke.cost.explain import advice, verdict
+    from twostroke.distributed.cluster import link
+    from twostroke.distributed.ranks import frames, leader, processes
+    from twostroke.engine.scheduler.objectives import objective_policy
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
-    from twostroke.ranks import frames, leader, processes
-    from twostroke.retrieval import embedder, reranker
     from twostroke.runner import ahead as runner_ahead
     from twostroke.runner import device_sampler, early_runner
-    from twostroke.scheduler.objectives import objective_policy
+    from twostroke.runner.adapters import bank, lora_folder, shelf
+    from twostroke.runner.retrieval import embedder, reranker
     from twostroke.text import chat_template
 else:
-    bank = LazyModule("twostroke.adapters.bank")
-    lora_folder = LazyModule("twostroke.adapters.lora_folder")
-    shelf = LazyModule("twostroke.adapters.shelf")
+    bank = LazyModule("twostroke.runner.adapters.bank")
+    lora_folder = LazyModule("twostroke.runner.adapters.lora_folder")
+    shelf = LazyModule("twostroke.runner.adapters.shelf")
     ahead = LazyModule("twostroke.assembly.ahead")
     heads = LazyModule("twostroke.assembly.heads")
     sight = LazyModule("twostroke.assembly.sight")
     cuda = LazyModule("twostroke.backends.cuda")
     cuda_health = LazyModule("twostroke.backends.cuda.health")
     cuda_limits = LazyModule("twostroke.backends.cuda.limits")
-    link = LazyModule("twostroke.cluster.link")
+    link = LazyModule("twostroke.distributed.cluster.link")
     advice = LazyModule("twostroke.cost.explain.advice")
     verdict = LazyModule("twostroke.cost.explain.verdict")
     division = LazyModule("twostroke.ops.passes.division")
     with_adapters = LazyModule("twostroke.ops.passes.with_adapters")
     kept_result = LazyModule("twostroke.quantize.driver.kept_result")
-    frames = LazyModule("twostroke.ranks.frames")
-    leader = LazyModule("twostroke.ranks.leader")
-    processes = LazyModule("twostroke.ranks.processes")
-    embedder = LazyModule("twostroke.retrieval.embedder")
-    reranker = LazyModule("twostroke.retrieval.reranker")
+    frames = LazyModule("twostroke.distributed.ranks.frames")
+    leader = LazyModule("twostroke.distributed.ranks.leader")
+    processes = LazyModule("twostroke.distributed.ranks.processes")
+    embedder = LazyModule("twostroke.runner.retrieval.embedder")
+    reranker = LazyModule("twostroke.runner.retrieval.reranker")
     early_runner = LazyModule("twostroke.runner.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device_sampler")
-    objective_policy = LazyModule("twostroke.scheduler.objectives.objective_policy")
+    objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
     chat_template = LazyModule("twostroke.text.chat_template")
 
 __all__ = [

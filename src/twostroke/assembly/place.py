@@ -1,8 +1,4 @@
-"""Where the programs of an engine run: the model, and what guesses for it.
-
-Knows: the backends.
-Must not know: settings, which programs there are.
-"""
+"""Where the programs of an engine run: the model, and what guesses for it."""
 
 from __future__ import annotations
 
@@ -13,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
+from twostroke.assembly.machine.run_delay import RunDelay
 from twostroke.assembly.optional import cuda, cuda_health, device_sampler, early_runner, runner_ahead
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.executor import Executor
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.program import Program
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.program import Program
-from twostroke.run_delay import RunDelay
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.place_weights import placed

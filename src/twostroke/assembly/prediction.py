@@ -1,8 +1,4 @@
-"""Finds the layers of a model's own checkpoint that predict further tokens.
-
-Knows: the model's folder, the rooms below.
-Must not know: which architectures have such layers, how an engine is put together, servers.
-"""
+"""Finds the layers of a model's own checkpoint that predict further tokens."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from pathlib import Path
 from twostroke.assembly.ahead import AheadModel, embedding_and_norm, models_of
 from twostroke.assembly.heads_files import check_sizes, errors_of
 from twostroke.models.common.prediction import prediction_program, read_prediction
-from twostroke.program.model import Model
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.fields import Fields
 from twostroke.types.speculate import MTP
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_object

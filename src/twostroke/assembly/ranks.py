@@ -1,8 +1,4 @@
-"""One model over several processes: what was asked for, and the group that its leader starts.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""One model over several processes: what was asked for, and the group that its leader starts."""
 
 from __future__ import annotations
 
@@ -20,16 +16,16 @@ from msgspec import Struct, structs
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
 from twostroke.assembly.optional import frames, leader, link, processes
+from twostroke.assembly.settings.config import Resolved, Resolver
+from twostroke.assembly.settings.env import Machine, process_environment
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
-from twostroke.config import Resolved, Resolver
 from twostroke.cost.memory import KVPlan
 from twostroke.engine.alarm import Alarm
 from twostroke.engine.executor import Executor
 from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.witness import Witness, WitnessedExecutor
-from twostroke.env import Machine, process_environment
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.runner.forward import Forward
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
@@ -37,11 +33,11 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 if TYPE_CHECKING:
+    from twostroke.distributed.ranks.frames import RankBegin
+    from twostroke.distributed.ranks.leader import RankGroup
+    from twostroke.distributed.ranks.line import RankLine
+    from twostroke.distributed.ranks.processes import LocalMembers
     from twostroke.ops.passes.division import Division
-    from twostroke.ranks.frames import RankBegin
-    from twostroke.ranks.leader import RankGroup
-    from twostroke.ranks.line import RankLine
-    from twostroke.ranks.processes import LocalMembers
 
 TIMEOUT_S = 60.0
 

@@ -1,8 +1,4 @@
-"""A replica put together: the engine of `assemble` without its session, behind a socket.
-
-Knows: assemble, the cluster's parts.
-Must not know: click, HTTP, fronts.
-"""
+"""A replica put together: the engine of `assemble` without its session, behind a socket."""
 
 from __future__ import annotations
 
@@ -16,25 +12,25 @@ from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
+from twostroke.assembly.settings.config import collect, objectives_of, refuse_adapters
+from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.task import require_generating
-from twostroke.beams.book import BeamBook
-from twostroke.cluster.arithmetic import arithmetic_of
-from twostroke.cluster.link import secret_key
-from twostroke.config import collect, objectives_of, refuse_adapters
 from twostroke.cost.shape import Segment
-from twostroke.env import asked_by_environment
-from twostroke.replica.core import PREFILL_TOKENS, ReplicaCore
-from twostroke.replica.page_exchange import PageExchange
-from twostroke.replica.server import ReplicaServer
+from twostroke.distributed.cluster.arithmetic import arithmetic_of
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.replica.core import PREFILL_TOKENS, ReplicaCore
+from twostroke.distributed.replica.page_exchange import PageExchange
+from twostroke.distributed.replica.server import ReplicaServer
+from twostroke.distributed.wire.frames import ReplicaFacts, ReplicaRole
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.runner.pool_pages import PoolPages
-from twostroke.scheduler.estimates.step_time import StepTime
-from twostroke.scheduler.limits.last_chunk import SmallLastChunk
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
-from twostroke.wire.frames import ReplicaFacts, ReplicaRole
 
 
 @dataclass(eq=False)

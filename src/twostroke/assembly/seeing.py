@@ -1,8 +1,4 @@
-"""Whether a model reads images: asked at each start, so that what reads them is imported where a model does.
-
-Knows: config.json, the module that knows encoders.
-Must not know: encoders, how an engine is put together.
-"""
+"""Whether a model reads images: asked at each start, so that what reads them is imported where a model does."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.config import Resolved, Resolver
+from twostroke.assembly.settings.config import Resolved, Resolver
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.model import Model
-from twostroke.program.program import Program
 from twostroke.weights.json_file import read_object
 
 if TYPE_CHECKING:

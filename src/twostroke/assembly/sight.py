@@ -1,8 +1,4 @@
-"""Finds the encoder of a model that sees, counts its memory, and puts together what opens and what encodes images.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Finds the encoder of a model that sees, counts its memory, and puts together what opens and what encodes images."""
 
 from __future__ import annotations
 
@@ -16,23 +12,23 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.seeing import IMAGE_CACHE
+from twostroke.assembly.settings.config import Resolved, Resolver
 from twostroke.backends.cpu import NativePacker
-from twostroke.config import Resolved, Resolver
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.processor import Processor, read_processor
 from twostroke.models.common.sight import SightEncoder, read_encoder
 from twostroke.ops.passes.with_given_rows import given_rows, with_given_rows
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place
+from twostroke.ops.program.program import Program
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.program.model import Model
-from twostroke.program.place import place
-from twostroke.program.program import Program
-from twostroke.quant.formats import format_choice
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, PatchLayout, pieces_of
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.types.errors import ConfigError, ModelError
 from twostroke.types.pooling import Task
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_object
 from twostroke.weights.load import load_weights

@@ -1,8 +1,4 @@
-"""How a model converses, without its weights: its template, its vocabulary and its defaults are read.
-
-Knows: the model's folder, the options that name a format.
-Must not know: printing, servers.
-"""
+"""How a model converses, without its weights: its template, its vocabulary and its defaults are read."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 The rule, from the strongest to the weakest: `--task`; the architecture (an encoder or a model without a head makes
 embeddings, one ForSequenceClassification makes scores); the files of sentence-transformers; else text is generated.
-
-Knows: settings, the files of a checkpoint, the rooms below.
-Must not know: engines, servers.
 """
 
 from __future__ import annotations
@@ -15,22 +12,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from twostroke.assembly.optional import embedder, reranker
-from twostroke.config import Resolver
+from twostroke.assembly.settings.config import Resolver
 from twostroke.models.common.forms import EMBEDDINGS, Form, tokens_form
 from twostroke.ops.products.embed import Embed
-from twostroke.program.model import Model
-from twostroke.program.values import TOKEN_TYPES
-from twostroke.retrieval.sentence_files import SentenceFiles, read_sentence_files
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import TOKEN_TYPES
 from twostroke.runner.folder import read_folder
-from twostroke.spec.fields import Fields
+from twostroke.runner.retrieval.sentence_files import SentenceFiles, read_sentence_files
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError, CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.json_file import read_object
 
 if TYPE_CHECKING:
-    from twostroke.retrieval.embedder import Embedder
-    from twostroke.retrieval.reranker import Reranker
+    from twostroke.runner.retrieval.embedder import Embedder
+    from twostroke.runner.retrieval.reranker import Reranker
 
 AUTO = "auto"
 

@@ -1,8 +1,4 @@
-"""Packed weights of a model, as the settings ask for them.
-
-Knows: settings, the rooms below.
-Must not know: how an engine is put together, servers.
-"""
+"""Packed weights of a model, as the settings ask for them."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ import numpy as np
 from msgspec import structs
 
 from twostroke.assembly.folders import CALIBRATED
+from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.env import Machine
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
-from twostroke.config import Resolved
-from twostroke.env import Machine
-from twostroke.program.model import Model
-from twostroke.program.values import Vector
-from twostroke.quant.formats import STORED, format_choice, kv_warning
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Vector
+from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
 from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights

@@ -1,8 +1,4 @@
-"""The files that ship inside the package: the embedded model `spark`, its drafts, templates, a text for calibration.
-
-Knows: where they lie.
-Must not know: what is in them, or how a model folder is read.
-"""
+"""The files that ship inside the package: the embedded model `spark`, its drafts, templates, a text for calibration."""
 
 from pathlib import Path
 

@@ -1,8 +1,4 @@
-"""`twostroke cache`: the packed weights that were kept on disk.
-
-Knows: the cache folder's files, printing.
-Must not know: engines, checkpoints.
-"""
+"""`twostroke cache`: the packed weights that were kept on disk."""
 
 from __future__ import annotations
 
@@ -102,8 +98,8 @@ def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None
 
 def packed_folder(asked: str | None) -> Path:
     """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
-    from twostroke.config import Resolver, collect
-    from twostroke.env import asked_by_environment, read_machine
+    from twostroke.assembly.settings.config import Resolver, collect
+    from twostroke.assembly.settings.env import asked_by_environment, read_machine
     from twostroke.weights.packed.cache import NO_CACHE, PACKED
 
     environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}

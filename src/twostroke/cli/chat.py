@@ -2,9 +2,6 @@
 
 Commands in it: /stats (TTFT and ITL of the last answer), /explain (what its time went to), /reset, /system TEXT, /help,
 /exit. A line that ends in a backslash goes on in the next.
-
-Knows: LLM, a list of messages.
-Must not know: scheduler, cache.
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
 from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
-from twostroke.options import BY_NAME, ENGINE_OPTIONS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Delta, Timings
 

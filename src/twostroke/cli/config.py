@@ -1,8 +1,4 @@
-"""`twostroke config`: every resolved value with its reason; nothing is loaded.
-
-Knows: assemble's resolve step.
-Must not know: weights, kernels.
-"""
+"""`twostroke config`: every resolved value with its reason; nothing is loaded."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.config import Setting
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.talk_lines import print_talk
-from twostroke.config import Setting
-from twostroke.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 
 
 @click.command(cls=ExampleCommand, example="twostroke config --weights int4 --context 8k")

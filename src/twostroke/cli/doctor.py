@@ -1,8 +1,4 @@
-"""`twostroke doctor`: measure this machine once, keep the figures, say what they mean.
-
-Knows: the planner's doctor, printing.
-Must not know: kernels, how a step is predicted.
-"""
+"""`twostroke doctor`: measure this machine once, keep the figures, say what they mean."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from twostroke.cli.shared.talk_lines import print_talk
 
 if TYPE_CHECKING:
     from twostroke.cost.calibration import Calibration
-    from twostroke.planner.doctor.machine import ThisMachine
+    from twostroke.lab.planner.doctor.machine import ThisMachine
 
 
 LINE_EVERY_S = 5.0
@@ -46,9 +42,9 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
         if model is not None:
             print_talk(model, as_json, {})
             return
-        from twostroke.planner.doctor.examine import machine_busy
-        from twostroke.planner.doctor.machine import ThisMachine
-        from twostroke.planner.doctor.meaning import MEANT, meaning
+        from twostroke.lab.planner.doctor.examine import machine_busy
+        from twostroke.lab.planner.doctor.machine import ThisMachine
+        from twostroke.lab.planner.doctor.meaning import MEANT, meaning
 
         here = ThisMachine.read(threads)
         calibration = None if fresh else here.kept()
@@ -91,7 +87,7 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
 
 def _measured(here: ThisMachine, as_json: bool) -> Calibration:
     """Measure now. In JSON too, a machine that is too busy is reported as such."""
-    from twostroke.planner.doctor.examine import MachineBusy
+    from twostroke.lab.planner.doctor.examine import MachineBusy
 
     try:
         with step_notes() as note:

@@ -1,8 +1,4 @@
-"""`twostroke explain`: why a request that a server has answered took as long as it did.
-
-Knows: the server's address, its explain route.
-Must not know: engines, how an explanation is made.
-"""
+"""`twostroke explain`: why a request that a server has answered took as long as it did."""
 
 from __future__ import annotations
 
@@ -41,7 +37,7 @@ def command(
         context.invoke(config, model="spark", as_json=as_json, verbose=verbose)
         return
     with clear_errors(verbose):
-        from twostroke.env import asked_by_environment
+        from twostroke.assembly.settings.env import asked_by_environment
 
         answer = ask(url, request_id, api_key or asked_by_environment().get("api_key"))
         if as_json:

@@ -1,8 +1,4 @@
-"""`twostroke generate`: one prompt in, text out, streamed.
-
-Knows: LLM, SamplingParams.
-Must not know: scheduler, cache.
-"""
+"""`twostroke generate`: one prompt in, text out, streamed."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
-from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput, Prompt
 

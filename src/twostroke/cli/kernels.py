@@ -1,8 +1,4 @@
-"""`twostroke kernels`: which kernel runs for which op.
-
-Knows: the table that the kernels give of themselves, printing.
-Must not know: engines, weights.
-"""
+"""`twostroke kernels`: which kernel runs for which op."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ def command(model: str | None, level: str | None, as_json: bool, verbose: bool) 
         from twostroke.backends.cpu.library import best_level, require_level
         from twostroke.backends.cpu.ops import CpuOps
         from twostroke.backends.cuda.kernel_names import LEVEL, CudaKernels
-        from twostroke.planner.model_config import read_model
+        from twostroke.lab.planner.model_config import read_model
 
         if level not in (None, LEVEL):
             require_level(level)

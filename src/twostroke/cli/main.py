@@ -1,8 +1,4 @@
-"""The `twostroke` command: a table of verbs, each loaded when it is used.
-
-Knows: the verbs' names and homes.
-Must not know: what they do.
-"""
+"""The `twostroke` command: a table of verbs, each loaded when it is used."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from typing import Any
 import click
 
 from twostroke import __version__
+from twostroke.assembly.settings.env import address_space_bytes, settle_home
 from twostroke.cli.shared.command import (
     SuggestingGroup,
     end_with_output_problem,
@@ -22,7 +19,6 @@ from twostroke.cli.shared.command import (
     require_addresses,
 )
 from twostroke.cli.shared.streams import checked_arguments, in_utf8, open_missing_streams, prepare_streams
-from twostroke.env import address_space_bytes, settle_home
 from twostroke.types.errors import InvalidRequest, OutOfMemory
 
 VERBS: dict[str, tuple[str, str]] = {

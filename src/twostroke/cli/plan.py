@@ -1,8 +1,4 @@
-"""`twostroke plan`: what a model will do and cost on a machine, from its config.json alone.
-
-Knows: the planner, printing, writing a picture.
-Must not know: how figures come about.
-"""
+"""`twostroke plan`: what a model will do and cost on a machine, from its config.json alone."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
 from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, KV_FORMAT, reading
-from twostroke.option_values import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.planner.divided_plan import DividedPlan
-    from twostroke.planner.expect import Expectation
+    from twostroke.lab.planner.divided_plan import DividedPlan
+    from twostroke.lab.planner.expect import Expectation
 
 DOES_NOT_FIT = 4
 PICTURES = (".png", ".svg")
@@ -122,12 +118,12 @@ def command(
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place
-        from twostroke.planner.adapted import with_places
-        from twostroke.planner.ask import make_ask
-        from twostroke.planner.divided_plan import make_divided_plan
-        from twostroke.planner.model_config import read_model
-        from twostroke.planner.plan import make_plan, plan_json
-        from twostroke.planner.plan_text import plan_text
+        from twostroke.lab.planner.adapted import with_places
+        from twostroke.lab.planner.ask import make_ask
+        from twostroke.lab.planner.divided_plan import make_divided_plan
+        from twostroke.lab.planner.model_config import read_model
+        from twostroke.lab.planner.plan import make_plan, plan_json
+        from twostroke.lab.planner.plan_text import plan_text
 
         if plot is not None and plot.suffix.lower() not in PICTURES:
             raise ConfigError(
@@ -161,7 +157,7 @@ def command(
 
 
 def _print_divided(plan: DividedPlan, as_json: bool) -> None:
-    from twostroke.planner.divided_text import divided_json, divided_text
+    from twostroke.lab.planner.divided_text import divided_json, divided_text
 
     if as_json:
         print_json(divided_json(plan))
@@ -188,9 +184,9 @@ def _refuse_beside(plot: Path | None, price_per_hour: float | None, acceptance: 
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:
     from twostroke.cli.shared.output_file import write_bytes
-    from twostroke.planner.drawing_png import as_png
-    from twostroke.planner.drawing_svg import as_svg
-    from twostroke.planner.roofline_plot import roofline
+    from twostroke.lab.planner.drawing_png import as_png
+    from twostroke.lab.planner.drawing_svg import as_svg
+    from twostroke.lab.planner.roofline_plot import roofline
 
     drawing = roofline(f"{source} on {expectation.target.title}", expectation)
     picture = as_png(drawing) if path.suffix.lower() == ".png" else as_svg(drawing)

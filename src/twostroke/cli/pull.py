@@ -1,8 +1,4 @@
-"""`twostroke pull`: download a model from the hub.
-
-Knows: weights.hub.
-Must not know: engines.
-"""
+"""`twostroke pull`: download a model from the hub."""
 
 from __future__ import annotations
 
@@ -21,8 +17,8 @@ from twostroke.cli.shared.progress import progress_bar
 def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
     """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
     with clear_errors(verbose):
+        from twostroke.assembly.settings.env import hub_offline
         from twostroke.assets import spark_path
-        from twostroke.env import hub_offline
         from twostroke.weights.hub.hub import EMBEDDED, resolve_model
         from twostroke.weights.hub.reference import reference_of
 

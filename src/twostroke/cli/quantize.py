@@ -1,8 +1,4 @@
-"""`twostroke quantize`: a model in fewer bits, calibrated on a text.
-
-Knows: options, printing, progress.
-Must not know: how codes are found.
-"""
+"""`twostroke quantize`: a model in fewer bits, calibrated on a text."""
 
 from __future__ import annotations
 
@@ -84,7 +80,7 @@ def command(
     """
     with clear_errors(verbose):
         from twostroke.assembly.folders import locate
-        from twostroke.env import read_machine
+        from twostroke.assembly.settings.env import read_machine
         from twostroke.quantize.driver.calibrate import read_original
         from twostroke.quantize.driver.texts import read_texts
         from twostroke.runner.folder import read_folder
@@ -162,7 +158,7 @@ def _keys(folder: Path, output: Path, texts: CalibrationText, cores: int, compar
 
 
 def _calibrated(target: str, folder: Path, output: Path, texts: CalibrationText, cores: int, compared: bool) -> Report:
-    from twostroke.env import read_machine
+    from twostroke.assembly.settings.env import read_machine
     from twostroke.quantize.driver.calibrate import quantize_folder
     from twostroke.quantize.driver.job import JobFolder
     from twostroke.quantize.driver.kept_result import note_result

@@ -1,8 +1,4 @@
-"""`twostroke simulate`: the production scheduler and cache under a virtual clock, on any machine, in any number.
-
-Knows: the simulator, printing, files.
-Must not know: how steps are predicted, how policies decide.
-"""
+"""`twostroke simulate`: the production scheduler and cache under a virtual clock, on any machine, in any number."""
 
 from __future__ import annotations
 
@@ -21,10 +17,10 @@ from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.choose import Workload
-    from twostroke.sim.fleet import FleetOutcome
-    from twostroke.sim.recorder import Recorder
-    from twostroke.sim.setup import ReplicaSetup
+    from twostroke.lab.bench.load.choose import Workload
+    from twostroke.lab.sim.fleet import FleetOutcome
+    from twostroke.lab.sim.recorder import Recorder
+    from twostroke.lab.sim.setup import ReplicaSetup
 
 EXAMPLE = (
     "twostroke simulate --workload steady-chat --rate 2 --requests 500\n"
@@ -79,9 +75,9 @@ def command(
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json
-        from twostroke.sim.recorder import Recorder
-        from twostroke.sim.report import make_report
-        from twostroke.sim.routers import named_router
+        from twostroke.lab.sim.recorder import Recorder
+        from twostroke.lab.sim.report import make_report
+        from twostroke.lab.sim.routers import named_router
 
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
@@ -110,9 +106,9 @@ def command(
 
 
 def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recorder | None) -> FleetOutcome:
-    from twostroke.sim.fleet import Fleet
-    from twostroke.sim.garbage import seldom_collected
-    from twostroke.sim.routers import named_router
+    from twostroke.lab.sim.fleet import Fleet
+    from twostroke.lab.sim.garbage import seldom_collected
+    from twostroke.lab.sim.routers import named_router
 
     fleet = Fleet(plan, named_router(options["router"]), recorder)
     with seldom_collected():
@@ -133,10 +129,10 @@ def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
 
 def _workload(options: dict[str, Any]) -> Workload:
     """The workload that the load flags name; a trace may be step records. Raises ConfigError naming the line."""
-    from twostroke.bench.load.choose import Workload, make_workload
     from twostroke.cost.history.record_json import HEADER_KEY, read_lines
-    from twostroke.sim.replay import workload_of
-    from twostroke.workload.arrange import Arrangement, arranged
+    from twostroke.lab.bench.load.choose import Workload, make_workload
+    from twostroke.lab.sim.replay import workload_of
+    from twostroke.lab.workload.arrange import Arrangement, arranged
 
     path = options["trace"]
     text = read_file(path) if path is not None else ""
@@ -158,7 +154,7 @@ def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | No
 
     from twostroke.cli.shared.output_file import write_whole
     from twostroke.cost.history.record_json import header_line, record_line
-    from twostroke.sim.perfetto import trace
+    from twostroke.lab.sim.perfetto import trace
 
     if perfetto is not None:
         write_whole(perfetto, json.dumps(trace(recorder.records)), "--perfetto")

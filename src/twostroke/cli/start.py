@@ -1,8 +1,4 @@
-"""The entry of the `twostroke` command: Ctrl-C ends the process quietly from here on, before anything is imported.
-
-Knows: the interrupt handler, where the command is.
-Must not know: verbs.
-"""
+"""The entry of the `twostroke` command: Ctrl-C ends the process quietly from here on, before anything is imported."""
 
 from __future__ import annotations
 

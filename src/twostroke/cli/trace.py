@@ -1,8 +1,4 @@
-"""`twostroke trace`: what step records hold, as words, as JSON, and as a Chrome trace for Perfetto.
-
-Knows: records, printing, files.
-Must not know: what wrote the records, how a picture is made of them.
-"""
+"""`twostroke trace`: what step records hold, as words, as JSON, and as a Chrome trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
 
         from twostroke.cli.shared.output_file import check_place, write_whole
         from twostroke.cost.history.record_json import read_lines
-        from twostroke.sim.perfetto import trace
+        from twostroke.lab.sim.perfetto import trace
 
         if perfetto is not None:
             check_place(perfetto, "--perfetto")

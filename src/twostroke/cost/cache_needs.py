@@ -4,9 +4,6 @@ The rule (docs/adr/0019-cache-groups.md). Each page group has a pool of its own,
 Where pages that stay and pages behind a window share the budget, each pool gets the share that a typical sequence
 needs: 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences run out of
 window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was asked for.
-
-Knows: byte counts, windows.
-Must not know: the machine's memory, tensors, which layers a group has.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.cache_pools import CachePools, PagePoolSize, window_pages
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 TYPICAL_TOKENS, TYPICAL_WINDOWS = 4096, 4
 WINDOWS_KEPT = 2

@@ -1,8 +1,4 @@
-"""StepCost of this machine: measured seconds by weight, by KV byte and by FLOP, put together for one model.
-
-Knows: a Calibration, counts of a step.
-Must not know: how the rates were measured, requests.
-"""
+"""StepCost of this machine: measured seconds by weight, by KV byte and by FLOP, put together for one model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Calibration: what `twostroke doctor` measured of one machine, as numbers that a step's time is predicted from.
-
-Knows: seconds by weight, by byte, by FLOP; their JSON form.
-Must not know: how they were measured, files, models.
-"""
+"""Calibration: what `twostroke doctor` measured of one machine, as numbers that a step's time is predicted from."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from twostroke.cost.curve import Curve
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 VERSION = 5
 """The version of the JSON form. A file of another version is measured again."""

@@ -1,8 +1,4 @@
-"""A measured relation between two numbers, linear between the points.
-
-Knows: arithmetic.
-Must not know: what is measured.
-"""
+"""A measured relation between two numbers, linear between the points."""
 
 from __future__ import annotations
 

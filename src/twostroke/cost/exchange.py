@@ -1,8 +1,4 @@
-"""Steps of a model that several processes hold together: the work of one of them, and what they exchange.
-
-Knows: counts of meetings and bytes, rates of a link, a StepCost.
-Must not know: programs, which process has what, how numbers travel.
-"""
+"""Steps of a model that several processes hold together: the work of one of them, and what they exchange."""
 
 from __future__ import annotations
 

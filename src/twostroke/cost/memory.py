@@ -1,17 +1,13 @@
-"""Does it fit, and how many tokens of KV cache beside it? The arithmetic of memory, before anything is loaded.
-
-Knows: byte counts.
-Must not know: the machine's real memory (an argument), tensors.
-"""
+"""Does it fit, and how many tokens of KV cache beside it? The arithmetic of memory, before anything is loaded."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from twostroke.cost.cache_needs import CacheNeeds
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import OutOfMemory
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 KEPT_FREE_SHARE = 0.10
 """Share of the available memory left for the rest of the machine, unless --kv-memory says otherwise."""

@@ -2,9 +2,6 @@
 
     cost = step_cost(work_table(model, StoredFormats(lambda weight: INT8, KVKind.BF16)), calibration)
     cost.predict([Segment.decode(512)]).seconds
-
-Knows: both kinds of StepCost.
-Must not know: where a calibration is kept, what asks.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from twostroke.cost.roofline import RooflineCost
 from twostroke.cost.shape import SteadyCost
 from twostroke.cost.step_work import WorkCounter
 from twostroke.cost.work_table import WorkTable
-from twostroke.spec.hardware import HardwareSpec
+from twostroke.types.spec.hardware import HardwareSpec
 
 
 def step_cost(table: WorkTable, machine: HardwareSpec | Calibration) -> SteadyCost:

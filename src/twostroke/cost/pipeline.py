@@ -1,8 +1,4 @@
-"""Steps of a pipeline: what each stage takes for a plan, and how long a round of plans takes.
-
-Knows: a StepCost of each stage.
-Must not know: programs, which stage has what, schedulers.
-"""
+"""Steps of a pipeline: what each stage takes for a plan, and how long a round of plans takes."""
 
 from __future__ import annotations
 

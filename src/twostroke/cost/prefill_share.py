@@ -1,8 +1,4 @@
-"""How much of a step's time its prefill took.
-
-Knows: segments, a StepCost.
-Must not know: requests, clocks.
-"""
+"""How much of a step's time its prefill took."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""StepCost of published hardware: each part takes as long as the slower of its arithmetic and its bytes.
-
-Knows: HardwareSpec, Work.
-Must not know: measured machines, requests.
-"""
+"""StepCost of published hardware: each part takes as long as the slower of its arithmetic and its bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from twostroke.cost.shape import Bound, Part, PartPrediction, StepPrediction
 from twostroke.cost.step_work import SegmentCounts, WorkCounter
 from twostroke.cost.work import Work
 from twostroke.cost.work_table import ExpertBank, Products
-from twostroke.spec.formats import WeightKind
-from twostroke.spec.hardware import HardwareClass, HardwareSpec
+from twostroke.types.spec.formats import WeightKind
+from twostroke.types.spec.hardware import HardwareClass, HardwareSpec
 
 REMEMBERED_STEPS = 4096
 

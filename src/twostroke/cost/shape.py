@@ -1,8 +1,4 @@
-"""What a step is made of, and what a prediction of its time says.
-
-Knows: counts, seconds.
-Must not know: which machine, how a prediction is made, token ids.
-"""
+"""What a step is made of, and what a prediction of its time says."""
 
 from __future__ import annotations
 

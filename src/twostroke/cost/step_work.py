@@ -2,9 +2,6 @@
 
 The parts are those of `cost.shape.PartPrediction`: `weights` (products of the layers), `head` (logits), `attention`
 (and scans: what reads K, V and states), and `other` (embedding rows, norms, rope, KV writes).
-
-Knows: a WorkTable, counts of a step.
-Must not know: tensors, machines, time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The cost of a model as it runs here, and as it would be in other formats.
-
-Knows: StepCost, formats by name.
-Must not know: requests, which figures were asked for.
-"""
+"""The cost of a model as it runs here, and as it would be in other formats."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import StepCost
 from twostroke.cost.work_table import WorkTable
-from twostroke.spec.formats import KVKind, WeightFormat
-from twostroke.spec.hardware import HardwareSpec
 from twostroke.types.errors import ConfigError
 from twostroke.types.made_once import made_once
+from twostroke.types.spec.formats import KVKind, WeightFormat
+from twostroke.types.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True)

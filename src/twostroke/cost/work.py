@@ -1,8 +1,4 @@
-"""The unit of cost: FLOPs and bytes by kind, which add up.
-
-Knows: arithmetic on counts.
-Must not know: ops, machines, time.
-"""
+"""The unit of cost: FLOPs and bytes by kind, which add up."""
 
 from __future__ import annotations
 

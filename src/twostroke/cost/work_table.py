@@ -1,11 +1,8 @@
 """WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
 
-Made from a traced program by program/work_table.py. A step's work is linear in its rows, in the rows that need logits,
-in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads. Banks of
-experts add what is read of them.
-
-Knows: counts.
-Must not know: programs, tensors, machines, time.
+Made from a traced program by ops/program/work_table.py. A step's work is linear in its rows, in the rows that need
+logits, in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads.
+Banks of experts add what is read of them.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from twostroke.cost.work import Work
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 class SeenLayers(Struct, frozen=True):

@@ -1,8 +1,4 @@
-"""What ends an engine while it has nothing to do: it is rung from any thread, and an engine that sleeps wakes up.
-
-Knows: threads.
-Must not know: why it is rung.
-"""
+"""What ends an engine while it has nothing to do: it is rung from any thread, and an engine that sleeps wakes up."""
 
 from __future__ import annotations
 

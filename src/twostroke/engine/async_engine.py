@@ -5,9 +5,6 @@
 
 Native kernels release the GIL, so loops go on while a step runs. A slow reader holds up no other stream: its pieces
 wait in its own mailbox, which is bounded in bytes; one that lets it run over loses its request.
-
-Knows: the stepper, asyncio, threads.
-Must not know: HTTP, what a step does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a session asks of what plans its requests: to take them in, to end them, to let them rest.
-
-Knows: requests, events.
-Must not know: schedulers, fleets, text.
-"""
+"""What a session asks of what plans its requests: to take them in, to end them, to let them rest."""
 
 from __future__ import annotations
 

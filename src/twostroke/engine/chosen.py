@@ -3,9 +3,6 @@
 best_of: by the mean log probability of an answer's tokens. The end token counts, tokens that a stop string took away do
 not.
 Beam search: the engine gives the answers in order already, with their scores.
-
-Knows: pieces of one request.
-Must not know: the scheduler, HTTP, how a search goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Marks steps whose time says nothing of later ones, because memory was being made ready while they ran.
-
-Knows: an executor, counts that rise while something is made ready.
-Must not know: what is made ready, what learns from steps.
-"""
+"""Marks steps whose time says nothing of later ones, because memory was being made ready while they ran."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Pieces of a stream put together again.
-
-Knows: deltas, outputs.
-Must not know: where the pieces came from.
-"""
+"""Pieces of a stream put together again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """One completion's way from tokens to what its reader may see: detokenizer, stop strings, and what they hold back.
 
     tokens -> detokenizer -> stop matcher -> Piece(text, the tokens that this text is made of)
-
-Knows: tokens, text, stop strings.
-Must not know: the scheduler, other completions, clocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The engine core: schedule, execute, commit. Nothing else happens in a step, in production, simulator and tests.
 
 A pipeline has several plans in flight (`plans_in_flight.py`): the next ones are made before the first is executed.
-
-Knows: the scheduler's side of a step, the Executor protocol.
-Must not know: clocks (an argument), text, threads, which executor.
 """
 
 from __future__ import annotations

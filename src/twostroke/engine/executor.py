@@ -1,8 +1,4 @@
-"""What runs plans.
-
-Knows: plans and results.
-Must not know: whether a model, a prediction or a fault answers.
-"""
+"""What runs plans."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
 """A fault of a whole step ends the requests of that step and no others; how many faulty steps came in a row is counted.
-
-Knows: plans, the Executor protocol.
-Must not know: why a step fails, what is done about it.
 """
 
 from __future__ import annotations

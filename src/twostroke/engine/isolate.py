@@ -6,9 +6,6 @@ parts, gives the same bits. So it is run again at once, one sequence at a time.
 A state is not like that: a step that failed may have changed some of it. There the result says that the sequences are
 `undone`. The scheduler lets them begin again from their last snapshots and marks what failed as `alone`; this executor
 runs each of these by itself, until it has passed the place of the fault. So each round gets further, or ends a request.
-
-Knows: plans, results, the Executor protocol.
-Must not know: why a step fails, what is done about it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a request must fit into before it may enter.
-
-Knows: prompts, and four numbers about model and machine.
-Must not know: text, pages, callers.
-"""
+"""What a request must fit into before it may enter."""
 
 from __future__ import annotations
 

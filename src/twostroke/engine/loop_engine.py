@@ -1,9 +1,6 @@
 """The engine for asyncio where nothing is computed in this process: the event loop itself takes what has come.
 
 A step thread would cost each token two turns of threads and a wakeup of the loop, which is most of what a front does.
-
-Knows: the async engine, one event loop.
-Must not know: HTTP, what the stepper waits for.
 """
 
 from __future__ import annotations

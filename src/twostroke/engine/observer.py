@@ -1,8 +1,4 @@
-"""The engine's calls to its metrics.
-
-Knows: plans, results, events, times.
-Must not know: what is counted, or in which format.
-"""
+"""The engine's calls to its metrics."""
 
 from __future__ import annotations
 

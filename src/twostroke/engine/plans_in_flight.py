@@ -5,9 +5,6 @@
 A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` says that a plan will be
 executed behind those before it; the executor is then asked for the results in the same order. One process is a pipeline
 of one stage: it begins nothing early, and each plan is executed before the next is made.
-
-Knows: plans and their order.
-Must not know: how plans are made or executed, processes.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
 
 `wake` says that there is something to take. A piece costs a reader the same whatever its number of tokens, so a reader
 that is behind gets the pieces that wait as one.
-
-Knows: pieces, one event loop.
-Must not know: the stepper, HTTP, what the reader does.
 """
 
 from __future__ import annotations

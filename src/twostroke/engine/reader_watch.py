@@ -1,9 +1,6 @@
 """How long pieces lay in a mailbox because their reader was busy with earlier ones.
 
 A reader that waits when a piece comes is never late, however long its event loop takes to wake it.
-
-Knows: when pieces were sent and taken, an injected clock.
-Must not know: event loops, what the reader does.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Lines go to FILE.PID.partial, which takes FILE's place when it is whole: a partly written file never replaces a good
 one. After a crash the partial file is still there and can be read.
-
-Knows: files, the form of a line.
-Must not know: what the records mean, where they come from.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
     request_id = session.submit(prompt, now)       deltas = session.consume(events, now)
 
 Per completion: any number of Deltas, then exactly one with a finish_reason.
-
-Knows: the scheduler's three ways to change a request, text machines, limits.
-Must not know: what steps the engine, HTTP.
 """
 
 from __future__ import annotations

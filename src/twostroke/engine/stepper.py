@@ -1,8 +1,4 @@
-"""One turn of the engine with its faults caught: a step of the core, and pieces for readers.
-
-Knows: the core, the session, an injected clock.
-Must not know: threads, event loops, why an executor fails.
-"""
+"""One turn of the engine with its faults caught: a step of the core, and pieces for readers."""
 
 from __future__ import annotations
 

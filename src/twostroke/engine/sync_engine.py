@@ -1,9 +1,6 @@
 """The engine as a plain loop: it steps while the caller takes pieces.
 
 Several threads may take pieces at once: a thread without a piece steps the engine, and each step serves all requests.
-
-Knows: the stepper, turns among threads.
-Must not know: event loops, HTTP.
 """
 
 from __future__ import annotations

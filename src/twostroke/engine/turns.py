@@ -2,9 +2,6 @@
 
 threading.Lock may be taken again at once by the thread that gave it back: a thread that steps an engine in a loop would
 keep every other thread out. Here the thread that has waited longest comes next.
-
-Knows: threads.
-Must not know: what is done in a turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Writes down which requests a step computes before it begins, so that they are known after a crash in native code.
-
-Knows: plans, the Executor protocol.
-Must not know: where it is written, what reads it.
-"""
+"""Writes down which requests a step computes before it begins, so that they are known after a crash in native code."""
 
 from __future__ import annotations
 

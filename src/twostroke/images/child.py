@@ -8,9 +8,6 @@ Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a 
 gives all of it in that size.
 
 Ends when its input ends. It imports nothing of Twostroke.
-
-Knows: the standard library, Pillow.
-Must not know: anything of the process that started it.
 """
 
 from __future__ import annotations

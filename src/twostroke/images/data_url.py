@@ -1,8 +1,4 @@
-"""data: URLs and base64, strictly.
-
-Knows: RFC 2397, RFC 4648.
-Must not know: what the bytes are.
-"""
+"""data: URLs and base64, strictly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Opens image files in a process of its own, which has limits of memory and time and is killed beyond them.
-
-Knows: processes, pipes, the lines that child.py reads and writes.
-Must not know: what tiles mean.
-"""
+"""Opens image files in a process of its own, which has limits of memory and time and is killed beyond them."""
 
 from __future__ import annotations
 

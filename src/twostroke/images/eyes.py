@@ -4,9 +4,6 @@
     text = template.render(pictures.messages, pictures=pictures.marks)
     text = pictures.expanded(text)             a placeholder for each image row, and what stands around
     spans = pictures.spans(token_ids)
-
-Knows: the processor of a family, the decoder, marks.
-Must not know: encoders, templates, HTTP.
 """
 
 from __future__ import annotations

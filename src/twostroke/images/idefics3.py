@@ -1,7 +1,4 @@
 """Tiles of Idefics 3 and SmolVLM: the image enlarged or reduced to its longest side, cut into squares, and once whole.
-
-Knows: the fields of its processor, its marks.
-Must not know: the tower.
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.images.processor import Cut, table
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.spec.fields import Fields
 
 LANCZOS, FILTERS = 1, 5
 LARGEST = 4096

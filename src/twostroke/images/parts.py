@@ -4,9 +4,6 @@
     {"type": "input_image", "image_url": "data:...", "detail": "low"}             OpenAI, Responses
     {"type": "image", "source": {"type": "base64", "data": "..."}}                Anthropic
     {"type": "image", "image": path, bytes, array or PIL image}                   Python alone
-
-Knows: these shapes.
-Must not know: pixels, models.
 """
 
 from __future__ import annotations

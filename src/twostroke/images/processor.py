@@ -1,8 +1,4 @@
-"""How a family makes tiles of images and text around them.
-
-Knows: what all families have in common; which file has which family.
-Must not know: encoders, how files are decoded.
-"""
+"""How a family makes tiles of images and text around them."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.lazy_module import LazyModule
+from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20

@@ -1,6 +1,4 @@
 """GPT-2: layer norms, learned positions, biases everywhere, matrices stored as (columns, rows) (Radford et al. 2019).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -13,15 +11,15 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
 """Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""

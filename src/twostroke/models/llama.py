@@ -1,7 +1,4 @@
-"""Llama 2 and 3 and everything that calls itself Llama: the dense decoder as it is (Touvron et al. 2023).
-
-Knows: its config fields, what of the dense decoder is on. Must not know: the ops, which backend runs.
-"""
+"""Llama 2 and 3 and everything that calls itself Llama: the dense decoder as it is (Touvron et al. 2023)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from twostroke.models.common.families.llama import Defaults, read_dense
 from twostroke.models.common.fields.fields import one_window, windows_by_layer, with_silent
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 DEFAULTS = Defaults(max_positions=2048)
 EMU3 = {

@@ -1,6 +1,4 @@
 """LLaVA and models built like it: a tower for images or sounds before a language model of any family (Liu et al. 2023).
-
-Knows: which architectures are built so. Must not know: the language models.
 """
 
 from __future__ import annotations
@@ -8,7 +6,7 @@ from __future__ import annotations
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.fields.nested import language_model_by_type
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 MOSS = "moss_transcribe_diarize"
 USUAL = {

@@ -1,7 +1,4 @@
-"""Mistral: the dense decoder with one sliding window for every layer (Jiang et al. 2023).
-
-Knows: its config fields, what of the dense decoder is on. Must not know: the ops, which backend runs.
-"""
+"""Mistral: the dense decoder with one sliding window for every layer (Jiang et al. 2023)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from twostroke.models.common.families.dense import dense_program
 from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
 from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=131_072, kv_heads=8, sliding_window=4096)
 

@@ -1,7 +1,4 @@
-"""Mixtral: Mistral's decoder with eight experts in each layer, two of them for each token (Jiang et al. 2024).
-
-Knows: its config fields, the names of its experts' tensors. Must not know: the ops, which backend runs.
-"""
+"""Mixtral: Mistral's decoder with eight experts in each layer, two of them for each token (Jiang et al. 2024)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from twostroke.models.common.families.llama import Defaults, read_dense, sliding
 from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=131_072, kv_heads=8)
 SILENT = {"rms_norm_eps": 1e-5, "rope_theta": 1e6}

@@ -1,7 +1,4 @@
-"""Qwen2 and Qwen2.5: the dense decoder with biases on q, k and v; upper layers may slide (Qwen team 2024).
-
-Knows: its config fields, what of the dense decoder is on. Must not know: the ops, which backend runs.
-"""
+"""Qwen2 and Qwen2.5: the dense decoder with biases on q, k and v; upper layers may slide (Qwen team 2024)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from twostroke.models.common.families.llama import Defaults, read_dense, upper_w
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.nested import language_model_of_thinker, language_model_or_flat
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=32_768, kv_heads=32, sliding_window=4096)
 

@@ -1,7 +1,4 @@
-"""Qwen3-MoE: Qwen3's decoder with many small experts in place of most feed-forward blocks (Qwen team 2025).
-
-Knows: its config fields, the names of its experts' tensors. Must not know: the ops, which backend runs.
-"""
+"""Qwen3-MoE: Qwen3's decoder with many small experts in place of most feed-forward blocks (Qwen team 2025)."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from twostroke.models.common.fields.fields import one_window, windows_by_layer
 from twostroke.models.common.fields.nested import language_model_of_thinker, text_model
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)
 BANKS = EachExpert("mlp.experts")

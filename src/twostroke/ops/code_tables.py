@@ -1,7 +1,4 @@
 """What nibbles stand for, where they are not numbers themselves: floats of 4 bits, and the numbers of ggml's IQ4 types.
-
-Knows: the two tables.
-Must not know: layouts, files.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 NumPy and the C library choose among implementations by what the processor has, and these differ in the last bit. Here
 everything is +, -, * on float64, each rounded once, as IEEE 754 says.
-
-Knows: float64 arithmetic.
-Must not know: what is computed with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Where the arrays of a step lie: in this process's memory, or on a device.
-
-Knows: how arrays are made.
-Must not know: ops, drivers, what computes on the arrays.
-"""
+"""Where the arrays of a step lie: in this process's memory, or on a device."""
 
 from __future__ import annotations
 

@@ -19,9 +19,6 @@ KV layer, bf16: the same of uint16, in pairs, with both sizes rounded up to an e
 page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, value_dim, 2), pairs of positions, as matrix registers
 want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py.
 A layer of latents has one head, K alone: its first value_dim dimensions are V.
-
-Knows: shapes and layouts.
-Must not know: how the numbers were rounded, what computes with them.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.rotation import rotated_columns
-from twostroke.spec.formats import (
+from twostroke.types.spec.formats import (
     PAGE_TOKENS,
     PANEL_ROWS,
     STEP_COLUMNS,

@@ -1,15 +1,11 @@
-"""The reference backend: every op by its definition.
-
-Knows: the ops' references.
-Must not know: models, native code.
-"""
+"""The reference backend: every op by its definition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from twostroke.ops.program.op import completed
 from twostroke.ops.registry import registry
-from twostroke.program.op import completed
 
 
 class ReferenceOps:

@@ -1,8 +1,4 @@
-"""Every op, found in this folder and its sub-folders: a module that defines an `Op` named like itself.
-
-Knows: the folders; that `passes` holds no op, but what changes programs.
-Must not know: any op by name.
-"""
+"""Every op, found in this folder and its sub-folders: a module that defines an `Op` named like itself."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
 
-from twostroke.program.op import Op
+from twostroke.ops.program.op import Op
 
 PASSES = "passes"
 """The folder of what changes programs; it holds no op, and a start needs few of its modules."""

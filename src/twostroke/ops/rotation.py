@@ -6,9 +6,6 @@ are rounded to int8, so that the product is what it was. One large number is spr
 others falls (QuaRot; Ashkboos et al. 2024). A last block that is shorter is filled up with zeros.
 
 All arithmetic is float32: elements 1, 2, 4, 8, 16 and then 32 apart become their sum and their difference.
-
-Knows: additions.
-Must not know: rounding, formats, which matrices are rotated.
 """
 
 from __future__ import annotations

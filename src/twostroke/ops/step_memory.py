@@ -1,8 +1,4 @@
-"""StepMemory: the arrays of what a program reads and writes, each at one place for as long as the model runs.
-
-Knows: operands, where `place` put the values.
-Must not know: what ops compute, plans, requests.
-"""
+"""StepMemory: the arrays of what a program reads and writes, each at one place for as long as the model runs."""
 
 from __future__ import annotations
 
@@ -26,11 +22,11 @@ from twostroke.ops.operands import (
     U8Array,
     new_kv_layer,
 )
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.op import Op
-from twostroke.program.place import LINE_BYTES, Placement, place
-from twostroke.program.program import Program
-from twostroke.program.values import (
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.place import LINE_BYTES, Placement, place
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import (
     ADAPTERS,
     LOGIT_ADAPTERS,
     SLOTS,
@@ -47,7 +43,7 @@ from twostroke.program.values import (
     Vector,
     Weight,
 )
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int, device: DeviceMemory = HOST) -> KVLayer:

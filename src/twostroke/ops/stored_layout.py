@@ -42,9 +42,6 @@ of its own, which begins with 0.
         for each step: sum = fma(float(whole sum), step, sum)
                        sum = fma(-minimum, float(sum of the rounded activations), sum)
         total = fma(sum, x_scale, total)
-
-Knows: layouts.
-Must not know: files, kernels.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.code_tables import E2M1_CODES, IQ4_CODES, I8Array, e2m1_bits, iq4_numbers
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, nibbles_of, nibbles_to
-from twostroke.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, WeightFormat, WeightKind, padded_rows
+from twostroke.types.spec.formats import PANEL_ROWS, STEP_COLUMNS, STORED_GROUP, WeightFormat, WeightKind, padded_rows
 
 I16Array = NDArray[np.int16]
 

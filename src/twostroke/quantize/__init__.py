@@ -1,5 +1,1 @@
-"""Quantizing a model with calibration: `mathematics` and `layouts` are NumPy alone, `driver` runs the model.
-
-Knows: its rooms.
-Must not know: commands, servers.
-"""
+"""Quantizing a model with calibration: `mathematics` and `layouts` are NumPy alone, `driver` runs the model."""

@@ -1,9 +1,6 @@
 """A layer that writes ahead as an executor of plans: it reads the model's hidden states where they are known.
 
 Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t.
-
-Knows: the layer's program bound to its memory, hidden states of the model.
-Must not know: the scheduler, how many guesses pay.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ import numpy as np
 
 from twostroke.models.common.blocks.ahead import AheadProgram
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.values import Value
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.plan import Plan, Role
 from twostroke.types.request import Request

@@ -9,9 +9,6 @@ Rows at the end of the text depend on guesses, those of the last layer as many a
 read again by the next call, whose plan must begin that many positions before the known text's end was.
 
 Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); transformers' MtpModel.
-
-Knows: the layers' programs bound to their memories, hidden states of the model.
-Must not know: the scheduler, how many guesses pay.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.values import Value
 from twostroke.runner.ahead import HiddenHistory
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.plan import Plan, PlannedSequence, Role

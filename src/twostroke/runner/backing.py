@@ -3,9 +3,6 @@
 Pages that were never used have no memory yet: the first write to each 2 MiB of each layer waits for the system to find
 and clear some. On a virtual machine that held up single steps of the embedded model by 30 ms, all streams with them. So
 a thread goes a little ahead of the pages in use; what is never used still costs nothing.
-
-Knows: where the pool's arrays lie.
-Must not know: what uses a page, how memory is taken (`populate`).
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A row of a guess is sampled as if the guess came true, beside the others; it counts where it did. A sequence that a
 device cannot sample (`why_host`) has its logits brought here, and no other has.
-
-Knows: a bound model on a device, sampling.
-Must not know: which device, the scheduler, text.
 """
 
 from __future__ import annotations
@@ -20,8 +17,8 @@ from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
-from twostroke.sampling.changes import changes_of
-from twostroke.sampling.device_rows import (
+from twostroke.runner.sampling.changes import changes_of
+from twostroke.runner.sampling.device_rows import (
     MOST_TOP,
     NOT_ASKED,
     SAMPLE_INPUT,
@@ -35,8 +32,8 @@ from twostroke.sampling.device_rows import (
     why_host,
     with_lists,
 )
-from twostroke.sampling.random_draw import WORD, draws
-from twostroke.sampling.verify import FAULTS, as_if_right, sample_rows
+from twostroke.runner.sampling.random_draw import WORD, draws
+from twostroke.runner.sampling.verify import FAULTS, as_if_right, sample_rows
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import SampledToken, TokenLogprob
 

@@ -10,9 +10,6 @@ that were begun is computed behind them. Rows do not depend on one another, so a
 
 A dropped row has written K and V of one position that no sequence has computed. The device runs steps in the order in
 which they were started, so whoever gets the page later writes it later.
-
-Knows: a bound model on a device that samples.
-Must not know: which device, the scheduler, text.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ from twostroke.runner.device_sampler import DeviceSampler, SampledRows, WantedRo
 from twostroke.runner.early_steps import following, is_same
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import Sampled
+from twostroke.runner.sampling.device_rows import SAMPLE_RESULT, Rows
 from twostroke.runner.step_inputs import write_sequences
-from twostroke.sampling.device_rows import SAMPLE_RESULT, Rows
 from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult

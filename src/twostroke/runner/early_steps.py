@@ -3,18 +3,15 @@
 Sequences that decode have one more token in the next step, whatever the token before it is. The host knows all of
 such a step but these tokens, which are on the device. What was begun is never taken on trust: a row counts where the
 plan that is made later asks for exactly it.
-
-Knows: plans, what requests ask of sampling.
-Must not know: devices, the scheduler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Role
 from twostroke.types.request import Request
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 NOT_KNOWN_YET = 0
 """In place of a token that is on the device: a token that every vocabulary has."""

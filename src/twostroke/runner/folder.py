@@ -1,8 +1,4 @@
-"""A folder's model: config.json, corrected by what the weights hold; and its packed weights, for tests and tools.
-
-Knows: config.json, the rooms below.
-Must not know: settings, the cache of packed weights.
-"""
+"""A folder's model: config.json, corrected by what the weights hold; and its packed weights, for tests and tools."""
 
 from __future__ import annotations
 
@@ -14,12 +10,12 @@ from typing import Any
 from twostroke.models.common.fields.nested import with_own_head
 from twostroke.models.common.forms import Form
 from twostroke.models.common.registry import read_model
-from twostroke.program.model import Model
-from twostroke.program.values import Weight
-from twostroke.quant.formats import KEPT_WIDE
-from twostroke.spec.formats import F32, WeightFormat
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Weight
+from twostroke.ops.quant.formats import KEPT_WIDE
 from twostroke.types.errors import ModelError
 from twostroke.types.pooling import Task
+from twostroke.types.spec.formats import F32, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object

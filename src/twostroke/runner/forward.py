@@ -1,8 +1,4 @@
-"""Forward: one step of a program on its memory; and the slow way to run it, op by op.
-
-Knows: programs, their memory, ops that run on arrays.
-Must not know: plans, sampling, which backend.
-"""
+"""Forward: one step of a program on its memory; and the slow way to run it, op by op."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.program import Program
 
 
 class Forward(Protocol):

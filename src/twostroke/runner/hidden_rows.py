@@ -1,8 +1,4 @@
-"""Hidden states of a step, kept for what guesses tokens from them.
-
-Knows: plans, where a program keeps hidden states.
-Must not know: what reads them, the scheduler.
-"""
+"""Hidden states of a step, kept for what guesses tokens from them."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.values import Value
 from twostroke.types.plan import Plan
 from twostroke.types.result import SampledToken
 

@@ -2,9 +2,6 @@
 
 Rows of tiles are kept up to a number of bytes, the latest used ones. A tile that was dropped is encoded again, with the
 same bits: an encode is one step of one sequence, whatever happens between its pieces.
-
-Knows: a bound encoder, a bound memory of the text model, plans.
-Must not know: files, requests beyond their tiles, which tower it is.
 """
 
 from __future__ import annotations
@@ -18,14 +15,14 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.op import OpPart
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.op import OpPart
-from twostroke.program.program import Program
-from twostroke.program.values import Value
 from twostroke.runner.forward import Forward
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 PIECES_S = 0.1
 """Seconds after which a step beside streams begins no further piece."""

@@ -2,9 +2,6 @@
 
 A token is sampled of a head's logits as the model will sample of its own: the same parameters, the same draw for the
 same position.
-
-Knows: the heads' program bound to its memory, hidden states, sampling.
-Must not know: the scheduler, how many guesses pay.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from twostroke.engine.speculate.proposer import GuessWanted
 from twostroke.models.common.blocks.medusa import MedusaProgram
 from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.device_memory import HOST, DeviceMemory
@@ -21,12 +19,11 @@ from twostroke.ops.operands import F32Array
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import LastRows
-from twostroke.sampling.sampler import sample
-from twostroke.sampling.verify import FAULTS
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
-from twostroke.speculate.proposer import GuessWanted
+from twostroke.runner.sampling.sampler import sample
+from twostroke.runner.sampling.verify import FAULTS
 from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.request import Request
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.loaded import ModelWeights
 
 ROWS = 32

@@ -1,8 +1,4 @@
-"""A program whose head knows fewer tokens than the model: its logits at the places of the model's tokens.
-
-Knows: a bound program, which token of the model each of its tokens is.
-Must not know: what the program computes.
-"""
+"""A program whose head knows fewer tokens than the model: its logits at the places of the model's tokens."""
 
 from __future__ import annotations
 

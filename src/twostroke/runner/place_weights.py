@@ -1,8 +1,4 @@
-"""A model's packed weights on a device, as they lie in the file.
-
-Knows: packed weights, device memory.
-Must not know: files, models.
-"""
+"""A model's packed weights on a device, as they lie in the file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""K and V of whole pages as bytes, out of the pool and into it.
-
-Knows: the arrays of a model's caches in this process's memory.
-Must not know: what a page holds, where bytes go.
-"""
+"""K and V of whole pages as bytes, out of the pool and into it."""
 
 from __future__ import annotations
 

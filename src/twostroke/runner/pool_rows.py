@@ -2,9 +2,6 @@
 
 The rows of a prompt are added one after the other, in order, in float64, whichever steps they came in. So the sum does
 not depend on how the prompt was divided into chunks, or on what else was in the steps.
-
-Knows: a bound model, plans.
-Must not know: what becomes of the sums.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The real executor: runs a plan on a model and samples.
-
-Knows: a bound model, sampling.
-Must not know: the scheduler, text.
-"""
+"""The real executor: runs a plan on a model and samples."""
 
 from __future__ import annotations
 

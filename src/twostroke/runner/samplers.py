@@ -1,9 +1,6 @@
 """From a step's inputs to tokens: the forward pass, then a token of each row that gives one.
 
 `HostSampler` has logits brought here. A device that samples (`DeviceSampler`) has a class of its own.
-
-Knows: a bound model, sampling.
-Must not know: the scheduler, text.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from twostroke.ops.attention.token_weights import Weigh, weigh
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.sampling.logprobs import token_logprob
-from twostroke.sampling.verify import sample_rows
+from twostroke.runner.sampling.logprobs import token_logprob
+from twostroke.runner.sampling.verify import sample_rows
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT, NoTokenLeft
 from twostroke.types.grammar import TOO_HEAVY, GrammarFault
 from twostroke.types.plan import Plan

@@ -1,8 +1,4 @@
-"""A plan written into the inputs of a step.
-
-Knows: the plan's fields, the inputs' shapes.
-Must not know: weights, sampling.
-"""
+"""A plan written into the inputs of a step."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import numpy as np
 
 from twostroke.ops.operands import I32Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.plan import Plan
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 class StepRow(Protocol):

@@ -1,9 +1,6 @@
 """Adapters by HTTP: the names that requests may ask for, loading and unloading (the routes of vLLM).
 
 Clients load from one folder that the server was started with, and from no other place; without it they load nothing.
-
-Knows: the shelf of adapters, paths.
-Must not know: sockets, what an adapter computes.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from twostroke.adapters.shelf import AdapterShelf
+from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind
 from twostroke.types.errors import ConfigError, InvalidRequest

@@ -1,8 +1,4 @@
-"""The routes. `create_app(parts)` gives an ASGI app; it starts and stops nothing.
-
-Knows: which path does what.
-Must not know: how the engine was built, where the socket is.
-"""
+"""The routes. `create_app(parts)` gives an ASGI app; it starts and stops nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A coroutine that is run at once as far as it goes without waiting. Most writes to a socket never wait.
-
-Knows: how Python runs coroutines.
-Must not know: what the coroutine does.
-"""
+"""A coroutine that is run at once as far as it goes without waiting. Most writes to a socket never wait."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The outermost layer: a request id on every response, a last net under every request.
-
-Knows: ASGI messages.
-Must not know: routes.
-"""
+"""The outermost layer: a request id on every response, a last net under every request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The server's parts, built for real: engine, metrics, settings.
-
-Knows: assemble, the server's own parts.
-Must not know: click, routes.
-"""
+"""The server's parts, built for real: engine, metrics, settings."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
-from twostroke.config import Resolved, resolve_overload, resolve_server, room_sentence
+from twostroke.assembly.machine.heap import keep_little
+from twostroke.assembly.settings.config import Resolved, resolve_overload, resolve_server, room_sentence
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.heap import keep_little
-from twostroke.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck

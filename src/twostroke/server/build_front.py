@@ -1,8 +1,4 @@
-"""A front put together: tokenizer, template, text and HTTP here, and a fleet of replicas in place of an engine.
-
-Knows: assemble's way to find a model, the cluster's parts, the server's own.
-Must not know: click, routes, weights.
-"""
+"""A front put together: tokenizer, template, text and HTTP here, and a fleet of replicas in place of an engine."""
 
 from __future__ import annotations
 
@@ -13,16 +9,17 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
+from twostroke.assembly.machine.heap import keep_little, trim
+from twostroke.assembly.settings.config import Resolver, collect, refuse_adapters, resolve_overload, resolve_server
+from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.task import read_for_task, require_generating
-from twostroke.cluster.front import Address, FrontStepper, no_check
-from twostroke.cluster.link import secret_key
-from twostroke.config import Resolver, collect, refuse_adapters, resolve_overload, resolve_server
+from twostroke.distributed.cluster.front import Address, FrontStepper, no_check
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Session
-from twostroke.env import asked_by_environment
-from twostroke.heap import keep_little, trim
-from twostroke.sampling.random_draw import sibling_seed
+from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
@@ -31,12 +28,11 @@ from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.metrics import ServerMetrics
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import read_generation_defaults
-from twostroke.wire.frames import ReplicaFacts
 
 FIRST_REPLICA_S = 120.0
 """How long a front waits for the first replica: it may be loading."""

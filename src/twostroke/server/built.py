@@ -1,7 +1,4 @@
-"""What a server needs to run, built: an engine of its own, or a front of replicas.
-
-Knows: the parts, how they are closed. Must not know: how they were made.
-"""
+"""What a server needs to run, built: an engine of its own, or a front of replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from twostroke.config import Resolved
+from twostroke.assembly.settings.config import Resolved
 from twostroke.server.parts import ServerParts
 
 

@@ -1,8 +1,4 @@
-"""One HTTP request, checked and ready to run.
-
-Knows: engine prompts, how the model writes its turns.
-Must not know: JSON, sockets.
-"""
+"""One HTTP request, checked and ready to run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What lists of models show of the model that is served: its family, its size, its shape.
-
-Knows: config.json's usual names.
-Must not know: engines, the JSON of any API.
-"""
+"""What lists of models show of the model that is served: its family, its size, its shape."""
 
 from __future__ import annotations
 

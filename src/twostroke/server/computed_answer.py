@@ -1,8 +1,4 @@
-"""Answers that are computed of the model's rows: vectors, with their steps Dense, and scores.
-
-Knows: rows, the threads that read requests.
-Must not know: what is computed, ASGI.
-"""
+"""Answers that are computed of the model's rows: vectors, with their steps Dense, and scores."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Errors as clients see them: one table from exception class to status, one JSON shape.
-
-Knows: the exception tree, OpenAI's error object.
-Must not know: routes, streams.
-"""
+"""Errors as clients see them: one table from exception class to status, one JSON shape."""
 
 from __future__ import annotations
 

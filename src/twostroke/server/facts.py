@@ -1,8 +1,4 @@
-"""What is known of one HTTP request when it has ended: for logs and spans. Never a prompt's or an answer's text.
-
-Knows: ids, counts, times.
-Must not know: where they are written down.
-"""
+"""What is known of one HTTP request when it has ended: for logs and spans. Never a prompt's or an answer's text."""
 
 from __future__ import annotations
 

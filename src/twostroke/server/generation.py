@@ -1,8 +1,4 @@
-"""One call on the engine: the pieces of all its prompts one after the other, and everything given back at the end.
-
-Knows: the engine's readers, the call, metrics.
-Must not know: JSON, sockets.
-"""
+"""One call on the engine: the pieces of all its prompts one after the other, and everything given back at the end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
 """A timer that is set again and again and seldom rings: setting it costs one number, and the loop has one handle of it.
-
-Knows: an event loop's timers.
-Must not know: what it is for.
 """
 
 from __future__ import annotations

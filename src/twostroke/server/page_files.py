@@ -1,8 +1,4 @@
-"""The page at `/`: plain files of the package, read once, sent as they are.
-
-Knows: files, their kinds, the headers that keep a page to itself.
-Must not know: what the page shows.
-"""
+"""The page at `/`: plain files of the package, read once, sent as they are."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Everything the app is made of, as arguments; nothing is looked up.
-
-Knows: the engine, the tokenizer, the chat template, the server's own parts.
-Must not know: how they are made.
-"""
+"""Everything the app is made of, as arguments; nothing is looked up."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from msgspec import Struct
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.cost.work import Work
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.retrieval.embedder import Embedder
-from twostroke.retrieval.reranker import Reranker
+from twostroke.runner.retrieval.embedder import Embedder
+from twostroke.runner.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck

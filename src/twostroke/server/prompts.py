@@ -1,9 +1,6 @@
 """A checked request made into engine prompts: text to token ids, fields to SamplingParams, everything against caps.
 
 Runs in a worker thread: templates and tokenizers can take a while.
-
-Knows: ServerParts, requests, SamplingParams.
-Must not know: sockets, responses.
 """
 
 from __future__ import annotations

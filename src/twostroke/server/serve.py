@@ -1,8 +1,4 @@
-"""Bind, announce, serve, stop: uvicorn around the app, the engine around uvicorn.
-
-Knows: sockets, signals, uvicorn.
-Must not know: routes, how the engine was built.
-"""
+"""Bind, announce, serve, stop: uvicorn around the app, the engine around uvicorn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A socket of the file system: no port to choose, and its permissions say who may use it.
-
-Knows: socket files.
-Must not know: HTTP, settings.
-"""
+"""A socket of the file system: no port to choose, and its permissions say who may use it."""
 
 from __future__ import annotations
 

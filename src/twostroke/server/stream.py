@@ -2,9 +2,6 @@
 
 Errors before the first byte are HTTP statuses (raised to the app); later ones are an event of the API at hand. A
 client that goes away, or that leaves a write unread for too long, ends its generation at once, streamed or not.
-
-Knows: ASGI, the SSE format, generations.
-Must not know: request fields, the JSON of choices.
 """
 
 from __future__ import annotations

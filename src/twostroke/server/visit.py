@@ -1,8 +1,4 @@
-"""What is known of a request's sender and its patience, from the gate to the engine.
-
-Knows: ASGI scopes, one header.
-Must not know: keys themselves, routes.
-"""
+"""What is known of a request's sender and its patience, from the gate to the engine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Words that an answer must not hold, as sequences of token ids; the rule is vLLM's.
-
-Knows: how words become tokens at the beginning and in the middle of a text.
-Must not know: logits, requests.
-"""
+"""Words that an answer must not hold, as sequences of token ids; the rule is vLLM's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The 256 printable characters that byte-level BPE writes bytes with (GPT-2's `bytes_to_unicode`).
-
-Knows: bytes and characters.
-Must not know: vocabularies.
-"""
+"""The 256 printable characters that byte-level BPE writes bytes with (GPT-2's `bytes_to_unicode`)."""
 
 from __future__ import annotations
 

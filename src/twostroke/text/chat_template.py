@@ -1,8 +1,4 @@
-"""A model's own chat template: messages to the one text that the model was trained on.
-
-Knows: where a model folder keeps templates, and the names that templates may use.
-Must not know: HTTP, token ids.
-"""
+"""A model's own chat template: messages to the one text that the model was trained on."""
 
 from __future__ import annotations
 

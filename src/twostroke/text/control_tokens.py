@@ -1,7 +1,4 @@
 """The tokens that give a conversation its form, found in texts, and texts encoded with some of them as ordinary text.
-
-Knows: added tokens of the `tokenizers` library, what chat templates write.
-Must not know: messages, requests.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@
 Bytes of an unfinished character are held back. What can never become a character turns into U+FFFD as soon as that is
 sure. Decoding everything at once differs in one place, as wanted. In byte-fallback vocabularies (Llama 2) an invalid
 byte makes `decode` replace the whole run of byte tokens around it. Here what was valid and streamed stays as it was.
-
-Knows: what each token stands for.
-Must not know: requests, stop strings.
 """
 
 from __future__ import annotations

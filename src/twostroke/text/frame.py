@@ -1,8 +1,4 @@
-"""The special tokens that a tokenizer puts around one text, or around a pair of texts.
-
-Knows: encodings of the `tokenizers` library.
-Must not know: what the texts are.
-"""
+"""The special tokens that a tokenizer puts around one text, or around a pair of texts."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 What a user newly asks is checked: a part that is no text is refused. What stands in earlier turns is taken as well as
 it can be, because a user cannot change it; `notes` say what was changed.
-
-Knows: roles, which message is new.
-Must not know: templates' syntax, HTTP.
 """
 
 from __future__ import annotations

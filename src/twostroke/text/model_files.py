@@ -1,8 +1,4 @@
-"""Reads the small text files of a model folder, with limits.
-
-Knows: files of a Hugging Face folder.
-Must not know: what their fields mean.
-"""
+"""Reads the small text files of a model folder, with limits."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 A mark is digits that nobody can guess, as in quoting.py. Templates that write images themselves get a part of the type
 image in its place; of others, the mark is replaced afterwards.
-
-Knows: places in texts.
-Must not know: pixels, token ids, templates' syntax.
 """
 
 from __future__ import annotations

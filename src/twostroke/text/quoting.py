@@ -7,9 +7,6 @@ ordinary tokens.
     quoting = tokenizer.quoting()
     prompt = quoting.shown(template.render(messages, each_text=quoting.hide))
     ids = tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
-
-Knows: places in texts.
-Must not know: tokens' ids, templates.
 """
 
 from __future__ import annotations

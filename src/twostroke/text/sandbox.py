@@ -5,9 +5,6 @@ make something large out of something small (* ** % + ~ range, widths in format 
 checked before it runs. What remains (loops within loops) ends at the render's deadline, see `run_bounded`.
 Not bounded: what a single C call can do with arguments that are already large but legal, for example printing a list
 that holds itself many times over. Templates come from the model's folder only, never from a request.
-
-Knows: jinja2, Hugging Face's conventions for chat templates.
-Must not know: messages, models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What the files beside tokenizer.json say about special tokens.
-
-Knows: tokenizer_config.json, special_tokens_map.json, generation_config.json, config.json.
-Must not know: the tokenizer library.
-"""
+"""What the files beside tokenizer.json say about special tokens."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The text of a beam, as far as stop strings need it: does the answer end with this token?
-
-Knows: tokens, text, stop strings.
-Must not know: beams, scores, what a reader gets.
-"""
+"""The text of a beam, as far as stop strings need it: does the answer end with this token?"""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 The text ends at the stop string that is complete first; of two that end at the same character, the longer one counts.
 That is a property of the text alone: the pieces it came in do not matter.
-
-Knows: strings.
-Must not know: tokens, requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The sources of a model's chat templates.
-
-Knows: where a model folder keeps them.
-Must not know: what they mean.
-"""
+"""The sources of a model's chat templates."""
 
 from __future__ import annotations
 

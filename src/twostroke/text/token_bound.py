@@ -2,9 +2,6 @@
 
 A token of L bytes that holds the byte b counts b as 1/L. With the longest token that holds b in place of L, no token
 counts more than 1 in all, so the sum over a text's bytes is never above its number of tokens.
-
-Knows: the parts of a tokenizer that drop or change characters.
-Must not know: contexts, requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A model's tokenizer: text to token ids and back.
-
-Knows: tokenizer.json and the files beside it, the `tokenizers` library (loaded with the first tokenizer).
-Must not know: requests, chat messages, logits.
-"""
+"""A model's tokenizer: text to token ids and back."""
 
 from __future__ import annotations
 

@@ -1,5 +1,1 @@
-"""The words all rooms use: requests, plans, results, events, errors.
-
-Knows: the standard library.
-Must not know: tensors, files, clocks, the environment.
-"""
+"""The words all rooms use: requests, plans, results, events, errors."""

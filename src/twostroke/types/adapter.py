@@ -1,8 +1,4 @@
-"""An adapter as requests meet it.
-
-Knows: nothing but a number and a text.
-Must not know: matrices, files.
-"""
+"""An adapter as requests meet it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How much a cache holds: pages of each group of layers, slots of states.
-
-Knows: counts.
-Must not know: bytes, which layers a group has.
-"""
+"""How much a cache holds: pages of each group of layers, slots of states."""
 
 from __future__ import annotations
 

@@ -17,9 +17,6 @@ TwostrokeError
 ├── Contradiction         measured figures that cannot both be true (exit code 1)
 ├── UnreadOverflow        a stream's reader is too slow for what waits for it (exit code 1)
 └── EngineStopped         the engine was shut down while the request was alive (exit code 6)
-
-Knows: nothing but strings.
-Must not know: HTTP statuses, exit codes, where the message is printed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The events that the scheduler gives after each step.
 
 Per request: any number of PromptEvents and TokenEvents, then exactly one FinishedEvent.
-
-Knows: requests and tokens.
-Must not know: text, HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What the exchange between the processes of a divided model took, at one of them.
-
-Knows: counts, seconds.
-Must not know: how numbers travel.
-"""
+"""What the exchange between the processes of a divided model took, at one of them."""
 
 from __future__ import annotations
 

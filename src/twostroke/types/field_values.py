@@ -2,9 +2,6 @@
 
 A whole number is an int or what counts as one (numpy's integers): never a float, a bool or text, because 2.5 tokens,
 the seed 1e19 and logprobs=True have no exact meaning. A number is an int or a float, never a bool or text.
-
-Knows: Python's kinds of numbers.
-Must not know: which fields there are, their ranges.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a request forbids its own output: all but some tokens, words, sequences of tokens.
-
-Knows: legal values.
-Must not know: logits, the vocabulary, how words become tokens.
-"""
+"""What a request forbids its own output: all but some tokens, words, sequences of tokens."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """What an answer must look like, and the machine that says which token may come next.
 
     SamplingParams(grammar=Grammar.json_schema({"type": "object", ...}))
-
-Knows: the kinds of grammar, their caps, what a sampler needs of a machine.
-Must not know: how grammars are compiled, tokenizers, logits.
 """
 
 from __future__ import annotations

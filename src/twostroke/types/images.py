@@ -1,8 +1,4 @@
-"""Images in a prompt: which positions hold rows of a tile, and by which key pages that hold them are found again.
-
-Knows: positions, keys, bytes.
-Must not know: encoders, formats of image files, text.
-"""
+"""Images in a prompt: which positions hold rows of a tile, and by which key pages that hold them are found again."""
 
 from __future__ import annotations
 

@@ -7,9 +7,6 @@
 
 A start pays for each module that it imports. This is for what only some models or settings need: mypy and the laws of
 imports see the usual import, and the program sees an object that imports the module with its first attribute.
-
-Knows: importlib.
-Must not know: any module by name.
 """
 
 from __future__ import annotations

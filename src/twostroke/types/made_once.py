@@ -5,9 +5,6 @@
         def _bound(self) -> TokenBound: ...
 
 functools.cached_property has no lock from Python 3.12 on: threads that ask at the same time would each do the work.
-
-Knows: threads.
-Must not know: what is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Several answers of which the best are given: best_of, and beam search.
-
-Knows: the fields of both, what cannot be asked for beside them.
-Must not know: how answers are compared (engine), how beams go on (beams).
-"""
+"""Several answers of which the best are given: best_of, and beam search."""
 
 from __future__ import annotations
 

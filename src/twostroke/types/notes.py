@@ -3,9 +3,6 @@
     notes = Notes()
     notes.add("max_tokens 32000 was cut to the 1990 tokens of room")
     notes.texts == ("max_tokens 32000 was cut to the 1990 tokens of room",)
-
-Knows: short texts.
-Must not know: who collects them, where they are shown.
 """
 
 from __future__ import annotations

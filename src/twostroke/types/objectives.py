@@ -1,8 +1,4 @@
-"""What a user is promised: how soon an answer begins, how steadily it goes on.
-
-Knows: seconds.
-Must not know: how promises are kept, or how they are measured.
-"""
+"""What a user is promised: how soon an answer begins, how steadily it goes on."""
 
 from __future__ import annotations
 

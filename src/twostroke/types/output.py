@@ -1,8 +1,4 @@
-"""What a caller of the engine gets: pieces while it streams, and the whole at the end.
-
-Knows: text, token ids, times on the engine's clock.
-Must not know: HTTP, pages, how the text was made.
-"""
+"""What a caller of the engine gets: pieces while it streams, and the whole at the end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a completion's time went to. The parts add up to its end-to-end time.
-
-Knows: seconds.
-Must not know: steps, clocks, how it was measured.
-"""
+"""What a completion's time went to. The parts add up to its end-to-end time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The plan: what one engine step will compute. It never changes.
-
-Knows: token ids, page ids, counts.
-Must not know: whether a plan is run, simulated or made to fail.
-"""
+"""The plan: what one engine step will compute. It never changes."""
 
 from __future__ import annotations
 

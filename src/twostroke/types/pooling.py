@@ -1,8 +1,4 @@
-"""What a model is served for, and which rows of a prompt become one vector.
-
-Knows: words, positions.
-Must not know: vectors, models, text.
-"""
+"""What a model is served for, and which rows of a prompt become one vector."""
 
 from __future__ import annotations
 

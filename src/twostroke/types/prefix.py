@@ -1,8 +1,4 @@
-"""Why a prompt was not found whole in the prefix cache.
-
-Knows: positions of a prompt.
-Must not know: pages' ids, the tree.
-"""
+"""Why a prompt was not found whole in the prefix cache."""
 
 from __future__ import annotations
 

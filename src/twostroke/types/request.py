@@ -1,9 +1,6 @@
 """One sequence of tokens that a client waits for.
 
 A user's request with n > 1 becomes n of these with one group_id; they share the pages of the prompt.
-
-Knows: token ids, sampling parameters, arrival time.
-Must not know: text, queues, pages.
 """
 
 from __future__ import annotations

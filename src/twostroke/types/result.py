@@ -1,8 +1,4 @@
-"""The result: what one engine step produced. It never changes.
-
-Knows: token ids and log probabilities.
-Must not know: how they were computed.
-"""
+"""The result: what one engine step produced. It never changes."""
 
 from __future__ import annotations
 

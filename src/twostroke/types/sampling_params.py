@@ -1,8 +1,4 @@
-"""How the tokens of one request are chosen.
-
-Knows: the legal range of every sampling parameter.
-Must not know: logits, random generators, the vocabulary.
-"""
+"""How the tokens of one request are chosen."""
 
 from __future__ import annotations
 

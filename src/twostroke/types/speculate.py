@@ -1,8 +1,4 @@
-"""The ways of guessing tokens, by name.
-
-Knows: words.
-Must not know: what guesses.
-"""
+"""The ways of guessing tokens, by name."""
 
 from __future__ import annotations
 

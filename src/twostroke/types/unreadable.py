@@ -1,8 +1,4 @@
-"""Why a file cannot be read, in words: the reason without Python's own form of it, and what to do.
-
-Knows: exceptions of reading.
-Must not know: which file it is, what it is for.
-"""
+"""Why a file cannot be read, in words: the reason without Python's own form of it, and what to do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How many guesses steps verified, and how many of their tokens were right: sums that only rise.
-
-Knows: plans and results.
-Must not know: how guesses are made, who reads the sums.
-"""
+"""How many guesses steps verified, and how many of their tokens were right: sums that only rise."""
 
 from __future__ import annotations
 

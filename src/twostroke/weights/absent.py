@@ -1,8 +1,4 @@
-"""Tensors that a checkpoint may leave out because every number of them is zero.
-
-Knows: what a checkpoint's tensors can be asked.
-Must not know: which tensors a program reads.
-"""
+"""Tensors that a checkpoint may leave out because every number of them is zero."""
 
 from __future__ import annotations
 

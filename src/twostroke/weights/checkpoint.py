@@ -1,8 +1,4 @@
-"""A checkpoint folder: one safetensors file, shards behind an index, or the name of a GGUF file (gguf/unfold.py).
-
-Knows: the file names of a Hugging Face folder.
-Must not know: which tensors a model needs.
-"""
+"""A checkpoint folder: one safetensors file, shards behind an index, or the name of a GGUF file (gguf/unfold.py)."""
 
 from __future__ import annotations
 
@@ -15,8 +11,8 @@ from msgspec import Struct
 
 from twostroke.ops.operands import U8Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.gguf.unfold import NAME_FILE, open_named
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, read_object

@@ -1,8 +1,4 @@
-"""Tensors that a checkpoint holds twice: whether the second copy has the same numbers.
-
-Knows: comparing two tensors block by block.
-Must not know: which tensors a program reads.
-"""
+"""Tensors that a checkpoint holds twice: whether the second copy has the same numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""generation_config.json: how the model's publisher wants tokens chosen, and which tokens end an answer.
-
-Knows: the fields of generation_config.json.
-Must not know: what is done with them.
-"""
+"""generation_config.json: how the model's publisher wants tokens chosen, and which tokens end an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.json_file import read_object
 
 FILE_NAME = "generation_config.json"

@@ -1,9 +1,6 @@
 """Reading of untrusted JSON files: bounded in size, no duplicate keys, no NaN, always an object.
 
 Infinity is read, though JSON has no such word: published configs of Mamba-2 have it where a number has no bound.
-
-Knows: JSON.
-Must not know: what the members mean.
 """
 
 from __future__ import annotations

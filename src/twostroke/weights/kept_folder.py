@@ -1,8 +1,4 @@
-"""A folder that stands for a model's files in another form: made once and kept, or made for this process alone.
-
-Knows: how a folder is written next to its place and moved there whole.
-Must not know: what its files mean.
-"""
+"""A folder that stands for a model's files in another form: made once and kept, or made for this process alone."""
 
 from __future__ import annotations
 

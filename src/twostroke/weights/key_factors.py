@@ -5,9 +5,6 @@
 The exponents of one cache of K and V are those of two: one list for each KV head, one whole number for each channel of
 it. A cache is named by its place among the program's caches. The fingerprint is that of config.json and the weights, so
 that the file of another model is refused.
-
-Knows: the file.
-Must not know: how factors are found, programs.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from twostroke.program.values import PagedKV
-from twostroke.spec.formats import KVKind
+from twostroke.ops.program.values import PagedKV
 from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.json_file import read_object
 from twostroke.weights.packed.fingerprint import content_fingerprint

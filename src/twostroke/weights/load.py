@@ -1,9 +1,6 @@
 """Packing at load: rows are read in bounded blocks, packed panel by panel, and never held twice.
 
 Peak memory is the packed weights, one block of source rows and one block of packed panels.
-
-Knows: how fused matrices are read, the Packer protocol.
-Must not know: the packer's arithmetic, where packed bytes end up.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
-from twostroke.program.values import Tensor, Vector, VectorForm, Weight
-from twostroke.spec.formats import PANEL_ROWS, WeightFormat
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Tensor, Vector, VectorForm, Weight
 from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs

@@ -1,8 +1,4 @@
-"""The packed weights of a model, by the keys that its program gives them.
-
-Knows: packed matrices, vectors.
-Must not know: where they came from, which kernels multiply with them.
-"""
+"""The packed weights of a model, by the keys that its program gives them."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array
-from twostroke.program.values import Vector, Weight
+from twostroke.ops.program.values import Vector, Weight
 
 
 @dataclass(frozen=True, eq=False)

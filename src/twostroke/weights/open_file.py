@@ -1,8 +1,6 @@
 """An open file of tensors: read with pread into memory of ours, closed once.
 
 Nothing is mapped, so a file that shrinks meanwhile is an error and not a signal.
-
-Knows: descriptors, errors of reading. Must not know: formats.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 Checked: N <= 100 MB and inside the file; no duplicate names; known dtypes; shapes of whole numbers whose product times
 the element size is the length; tensors lie one after another from 0 to the end of the file, no hole, no overlap.
 Python's integers do not wrap, so no product can lie.
-
-Knows: the format.
-Must not know: which tensors a model has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Stacks of experts' matrices, read as one tensor for each expert and matrix.
 
 Some checkpoints of a family hold one, some the other; programs ask for the second.
-
-Knows: what a checkpoint's tensors can be asked.
-Must not know: which tensors a program reads.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from twostroke.program.stack import ExpertStack
+from twostroke.ops.program.stack import ExpertStack
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 

@@ -1,8 +1,4 @@
-"""Matrices whose codes and scales a file has, kept as they are: in which format.
-
-Knows: which packed kind holds which block types without loss.
-Must not know: where in a block its parts lie, how they are packed, kernels.
-"""
+"""Matrices whose codes and scales a file has, kept as they are: in which format."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from msgspec.structs import replace
 
 from twostroke.ops.operands import I32Array
 from twostroke.ops.passes.column_orders import KeptOrder, OrderChoice
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Tensor, Weight
 from twostroke.ops.stored_layout import holds_columns
-from twostroke.program.model import Model
-from twostroke.program.values import Tensor, Weight
-from twostroke.spec.formats import BF16, F32, STORED_GROUP, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, F32, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.quantized.matrix import BankMatrix

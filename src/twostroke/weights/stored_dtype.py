@@ -1,8 +1,4 @@
-"""The element type that a checkpoint's matrices are stored in.
-
-Knows: names of element types.
-Must not know: which formats weights are packed in.
-"""
+"""The element type that a checkpoint's matrices are stored in."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Rows of ggml's blocks go through the packer's own code where it knows their types; all others through NumPy, which is
 the law (ops/stored_layout.py).
-
-Knows: which rows of which tensor a piece of a matrix is.
-Must not know: where in a block its parts lie, where packed bytes end up.
 """
 
 from __future__ import annotations
@@ -18,10 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
+from twostroke.ops.program.values import Tensor, Weight
 from twostroke.ops.stored_layout import StoredValues, canonical, pack_stored
-from twostroke.program.values import Tensor, Weight
-from twostroke.spec.formats import PANEL_ROWS, WeightFormat, WeightKind
 from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat, WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.packed.blobs import BlobTarget

@@ -1,8 +1,4 @@
-"""What a checkpoint's tensors can be asked, whatever file they lie in.
-
-Knows: names of element types.
-Must not know: file formats, which tensors a model has.
-"""
+"""What a checkpoint's tensors can be asked, whatever file they lie in."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.ops.operands import F32Array, U16Array
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.formats import WeightKind
 
 READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
 

@@ -1,16 +1,12 @@
-"""The tensors that a program reads, compared with those that a checkpoint holds.
-
-Knows: names and shapes.
-Must not know: how numbers are stored or packed, which model it is.
-"""
+"""The tensors that a program reads, compared with those that a checkpoint holds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from twostroke.program.model import Model
-from twostroke.program.values import Tensor
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Tensor
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.absent import with_zeros
 from twostroke.weights.checkpoint import Checkpoint

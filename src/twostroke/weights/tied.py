@@ -5,9 +5,6 @@ counts, as in transformers: the head is not tied. Where the two are equal, the s
 
 Two equal copies must be read to their ends, gigabytes of a large model. So the answer is kept in a small file under
 the checkpoint's fingerprint, and the next start of the same files reads that.
-
-Knows: the head's name, comparing two tensors block by block, the file of an answer.
-Must not know: what else is in a checkpoint, which folder a user wants.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import os
 from pathlib import Path
 
 from twostroke.ops.products.linear import Linear
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.copies import same_numbers
 from twostroke.weights.packed.fingerprint import fingerprint

@@ -1,8 +1,4 @@
-"""What lies in a checkpoint or beside it and is not read, in words: nothing is left out silently.
-
-Knows: names of tensors and of files.
-Must not know: which model it is, how numbers are stored.
-"""
+"""What lies in a checkpoint or beside it and is not read, in words: nothing is left out silently."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.file_names import ENDING, beside
 from twostroke.weights.tensor_source import ORDER

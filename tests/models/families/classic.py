@@ -1,8 +1,4 @@
-"""Tiny configs of the families with layer norms, by the names that tests call them; as dense.py.
-
-Knows: transformers configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of the families with layer norms, by the names that tests call them; as dense.py."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Sizes that hide no mistakes: heads are not hidden size / heads, fewer KV heads than heads, windows shorter than the
 sequences, sizes that are no multiples of 16 or 64.
-
-Knows: transformers configs.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

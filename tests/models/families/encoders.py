@@ -1,8 +1,4 @@
-"""Tiny configs of encoders and of the classifiers on them, by the names that tests call them.
-
-Knows: transformers configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of encoders and of the classifiers on them, by the names that tests call them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Sizes that hide no mistakes: a number of experts that is no power of two, experts narrower than the dense layers, dense
 layers before the first with experts.
-
-Knows: transformers configs.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Sizes that hide no mistakes: the parts of a head without a rotation, with one, and of V all differ; latents are no
 multiples of 16.
-
-Knows: transformers configs.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

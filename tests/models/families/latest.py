@@ -1,8 +1,4 @@
-"""Tiny configs of families of the autumn of 2026, by the names that tests call them.
-
-Knows: transformers configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of families of the autumn of 2026, by the names that tests call them."""
 
 from __future__ import annotations
 

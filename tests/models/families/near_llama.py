@@ -1,8 +1,4 @@
-"""Tiny configs of the families that are Llama but for one thing, by the names that tests call them.
-
-Knows: transformers configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of the families that are Llama but for one thing, by the names that tests call them."""
 
 from __future__ import annotations
 

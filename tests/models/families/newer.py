@@ -1,8 +1,4 @@
-"""Tiny configs of families that came late to the registry, new and old ones, by the names that tests call them.
-
-Knows: transformers configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of families that came late to the registry, new and old ones, by the names that tests call them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Tiny configs of families that have something of their own: limits of q, k and v, norms of heads, experts that compute
 nothing, by the names that tests call them.
-
-Knows: transformers configs.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

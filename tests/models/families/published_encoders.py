@@ -2,9 +2,6 @@
 code.
 
 Written out in torch, one expert and one head after the other: nothing is shared with what they judge.
-
-Knows: the published arithmetic, the names of tensors.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

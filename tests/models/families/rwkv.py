@@ -2,9 +2,6 @@
 
 One position after the other, one head at a time: nothing is shared with what it judges. Around it stand a config and a
 model of transformers' kind, under the names of flash-linear-attention's conversions.
-
-Knows: the paper's arithmetic, the names of tensors.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """RWKV-6 in NumPy, after the paper's equations (Peng et al. 2024), under the names of the published conversions.
 
 One position after the other, one head at a time: nothing is shared with what it judges.
-
-Knows: the paper's arithmetic, the names of tensors.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Sizes that hide no mistakes: several heads to a group, states whose rows and columns differ and are no multiples of 16,
 layers of each kind in more than one order.
-
-Knows: transformers configs.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 Gemma 3n under the names of a checkpoint that also sees and hears.
 
 transformers' own class needs `timm` for the tower that sees; the rest of it is this.
-
-Knows: transformers' configs and language model, the names of tensors.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

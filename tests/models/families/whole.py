@@ -1,8 +1,4 @@
-"""Tiny random checkpoints of each family, made by transformers: the judge's own models.
-
-Knows: transformers configs, which architectures the registry has.
-Must not know: what a test expects.
-"""
+"""Tiny random checkpoints of each family, made by transformers: the judge's own models."""
 
 from __future__ import annotations
 
@@ -41,8 +37,8 @@ from tests.models.families.wrapped import WRAPPED
 from tests.models.grok1 import Grok1ModelForCausalLM
 from tests.private_cache import RUN_FOLDER
 from twostroke.models.common.registry import architecture_of, architectures
-from twostroke.spec.fields import Fields
 from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
 
 LLAMA3 = {
     "rope_type": "llama3",

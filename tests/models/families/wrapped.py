@@ -1,8 +1,4 @@
-"""Tiny configs of models that see, hear or speak around a language model whose family has configs of its own.
-
-Knows: transformers' configs.
-Must not know: Twostroke.
-"""
+"""Tiny configs of models that see, hear or speak around a language model whose family has configs of its own."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Counts are in thousands of millions, as the pages of the models say them. Of models that also see images: those of the
 language model.
-
-Knows: facts.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Counts are in thousands of millions: of all parameters, and of those that a token uses (None where the page is silent).
 Many pages say them roughly; some count the embedding among those that a token uses, and some do not.
-
-Knows: facts.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Beside each: the parameters that the model's page names, in thousands of millions, without the layers that predict
 further tokens; those that it says one token uses, None where it says nothing or no more than one figure; bytes of what
 is cached of one position in bfloat16.
-
-Knows: facts.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 of K and V of one position in bfloat16, and bytes of what a sequence keeps whatever its length.
 
 Of models that also see images or guess several tokens: what the language model alone holds.
-
-Knows: facts.
-Must not know: Twostroke.
 """
 
 from __future__ import annotations

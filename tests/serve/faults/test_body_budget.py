@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from tests.serve.shown.test_metrics import scrape
-from twostroke.config import BODY_MEMORY_BYTES
+from twostroke.assembly.settings.config import BODY_MEMORY_BYTES
 from twostroke.server.build import build_server
 from twostroke.server.errors import HttpProblem
 from twostroke.server.gate import body_budget

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from twostroke.assembly.machine.heap import Trimmer, keep_little, trim
 from twostroke.cost.memory import PROCESS_BYTES
-from twostroke.heap import Trimmer, keep_little, trim
 
 POOL_BYTES = 16_000_000
 WAIT_S = 60.0
@@ -102,7 +102,7 @@ def test_what_stays_after_a_load_is_what_the_plan_states(served: Served) -> None
 
 SCATTERED = """
 import os, threading
-from twostroke.heap import keep_little, trim
+from twostroke.assembly.machine.heap import keep_little, trim
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -24,7 +24,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from twostroke.env import process_environment
+from twostroke.assembly.settings.env import process_environment
 from twostroke.server.process.stand_in import StandIn, reply
 from twostroke.server.process.supervise import MOST_DELAY_S, STEADY_S, Backoff, how
 from twostroke.server.serve import bind

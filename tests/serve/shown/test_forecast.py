@@ -7,15 +7,15 @@ import random
 import pytest
 
 from tests.faults.world import RowCost
-from twostroke.cache.manager import CacheManager
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore
-from twostroke.scheduler.estimates.cost_correction import CostCorrection
-from twostroke.scheduler.estimates.step_time import StepTime
-from twostroke.scheduler.limits.limits import SchedulerLimits
-from twostroke.scheduler.scheduler import Scheduler
+from twostroke.engine.scheduler.estimates.cost_correction import CostCorrection
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.server.gate.forecast import Forecast, Room
-from twostroke.sim.clock import VirtualClock
-from twostroke.sim.predicted import PredictedExecutor
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.output import Timings
 from twostroke.types.request import Request

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.env import notify_address, process_environment, watchdog_s
+from twostroke.assembly.settings.env import notify_address, process_environment, watchdog_s
 from twostroke.server.process.notify import SystemdNotifier, Watch, message
 
 SOURCE = Path(__file__).parents[3] / "src"

@@ -1,8 +1,4 @@
-"""Walks through a compiled grammar: does it take a text, and random texts that it takes.
-
-Knows: compilers, tokenizers with a token for each byte.
-Must not know: schemas.
-"""
+"""Walks through a compiled grammar: does it take a text, and random texts that it takes."""
 
 from __future__ import annotations
 

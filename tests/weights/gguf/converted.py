@@ -5,9 +5,6 @@ BitNet, Jina 2, NeoBERT and Step 3.5, which were written down after its text, re
 (conversion/*.py of llama.cpp as llama-cpp-python 0.3.36 ships it, run over the same folders; every tensor of this
 writer was equal to the converter's then, but for the last bit of exponentials).
 Names of tensors: the `gguf` package. What happens to values is spelled out here.
-
-Knows: Hugging Face folders, the gguf package, what conversion/*.py of llama.cpp does to tensors.
-Must not know: twostroke.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Rules of converted.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok, RWKV and DeepSeek-V4.
-
-Knows: what conversion/{llama,kimi_linear,mimo,mistral3,grok,rwkv,deepseek}.py of llama.cpp do to tensors.
-Must not know: twostroke, files.
-"""
+"""Rules of converted.py for Apertus, Kimi Linear, MiMo-V2, Mistral 4, Grok, RWKV and DeepSeek-V4."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Checkpoint folders written as GGUF files by the `gguf` package: its names, its writer, its quantizers.
 
 What convert_hf_to_gguf.py does to values is spelled out once more here.
-
-Knows: Hugging Face folders, the gguf package.
-Must not know: twostroke.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""GGUF files written byte by byte, sound or not.
-
-Knows: the container, spelled out once more on purpose.
-Must not know: twostroke.weights.
-"""
+"""GGUF files written byte by byte, sound or not."""
 
 from __future__ import annotations
 

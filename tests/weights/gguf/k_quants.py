@@ -1,8 +1,4 @@
-"""Plain quantizers of the K types that the `gguf` package only reads: nearest values, no search.
-
-Knows: the blocks' layouts, spelled out once more on purpose.
-Must not know: twostroke.
-"""
+"""Plain quantizers of the K types that the `gguf` package only reads: nearest values, no search."""
 
 from __future__ import annotations
 

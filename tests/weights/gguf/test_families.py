@@ -20,12 +20,12 @@ from twostroke.backends.cpu import CpuOps, NativePacker
 from twostroke.models.common.forms import causal_name
 from twostroke.models.common.registry import architectures, read_model
 from twostroke.ops.operands import unpack
+from twostroke.ops.quant.formats import STORED as STORED_AS_IS
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.reference import ReferenceOps
-from twostroke.quant.formats import STORED as STORED_AS_IS
-from twostroke.quant.formats import format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.table import FAMILIES as TABLE
 from twostroke.weights.gguf.families.table import READ_AS, known_names

@@ -17,8 +17,8 @@ from tests.weights.gguf.export import all_of, write_gguf
 from tests.weights.gguf.files import array, info, number, raw, string, strings, write
 from twostroke.ops.reference import ReferenceOps
 from twostroke.runner.folder import load_folder
-from twostroke.spec.formats import F32
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
+from twostroke.types.spec.formats import F32
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 

@@ -17,12 +17,12 @@ from tests.weights.gguf.k_quants import q4_k, q5_k, q6_k
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps
+from twostroke.lab.planner.model_config import read_model
 from twostroke.ops.operands import bf16_to_f32, unpack
-from twostroke.planner.model_config import read_model
-from twostroke.program.model import Model
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import BF16, F32, WeightKind
+from twostroke.types.spec.formats import BF16, F32, WeightKind
 from twostroke.weights import stored_packing
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold

@@ -2,8 +2,6 @@
 
 Each change is one of: a field that llama.cpp has as a constant (experts' limits, factors of published models), one that
 no converter writes (windows of Mistral), a size that converters compute from others.
-
-Knows: which fields have no key. Must not know: files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""One way to quantize all linear layers for each format: config, and a packer of one matrix.
-
-Knows: configs, packers.
-Must not know: twostroke.
-"""
+"""One way to quantize all linear layers for each format: config, and a packer of one matrix."""
 
 from __future__ import annotations
 

@@ -5,9 +5,6 @@
 Needs compressed-tensors, mlx, bitsandbytes, hqq and torch, which the project itself does not.
 AutoAWQ's source is read where its folder is given as a second argument. Each file holds the tensors of a
 module, what the library unpacks as `expected`, and the config as metadata.
-
-Knows: those libraries.
-Must not know: twostroke.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Matrices packed as the formats of the hub pack them, with the numbers that they stand for; written from the formats'
 descriptions, code by code, with Python's whole numbers.
-
-Knows: layouts.
-Must not know: twostroke.
 """
 
 from __future__ import annotations

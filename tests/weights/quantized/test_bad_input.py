@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from tests.weights.quantized.formats import WAYS
 from tests.weights.quantized.test_formats import LLAMA, make
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import CorruptModel, ModelError, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint

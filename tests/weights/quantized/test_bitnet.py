@@ -25,10 +25,10 @@ from tests.models.parity import Loaded, relative_error
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import unpack
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

@@ -16,8 +16,8 @@ from tests.weights.quantized import packers
 from tests.weights.quantized.packers import Affine
 from twostroke import LLM, SamplingParams
 from twostroke.assets import spark_path
-from twostroke.planner.model_config import read_model
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.lab.planner.model_config import read_model
+from twostroke.ops.quant.formats import STORED, format_choice
 
 QUESTION = "What is prefill?"
 

@@ -13,11 +13,11 @@ from tests.models.parity import Loaded, relative_error
 from tests.weights.checkpoints import random_tensors, write
 from tests.weights.quantized.formats import WAYS, Way
 from twostroke.backends.cpu import CpuOps
+from twostroke.lab.planner.model_config import read_model
 from twostroke.ops.operands import unpack
-from twostroke.planner.model_config import read_model
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import BF16
+from twostroke.types.spec.formats import BF16
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker

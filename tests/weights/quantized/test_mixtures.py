@@ -21,11 +21,11 @@ from tests.weights.quantized.formats import WAYS, Way
 from tests.weights.quantized.packers import Packed
 from tests.weights.quantized.test_formats import LLAMA, logits, make
 from twostroke.ops.operands import PackedWeight, unpack
-from twostroke.program.values import HeadRows, Tensor, Weight
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.program.values import HeadRows, Tensor, Weight
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import BF16
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.formats import BF16
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.blobs import Blob, MemoryTarget

@@ -1,8 +1,4 @@
-"""The native CPU backend: one library for each instruction-set level, chosen by CPUID.
-
-Knows: which level this CPU runs.
-Must not know: models, requests.
-"""
+"""The native CPU backend: one library for each instruction-set level, chosen by CPUID."""
 
 from __future__ import annotations
 

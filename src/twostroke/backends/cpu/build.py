@@ -4,9 +4,6 @@
 
 Runs before the package is installed, so it uses the standard library alone. What was compiled once is kept in the
 user's cache folder (`~/.cache/twostroke/objects`) and shared by all checkouts and all kinds of build.
-
-Knows: sources, compiler flags, the cache of compiled files.
-Must not know: what the kernels compute.
 """
 
 from __future__ import annotations
@@ -170,7 +167,7 @@ def _machine_facts() -> tuple[Path, int]:
     """The cache folder and the number of cores, as env.py reads them. Nothing is installed when setup.py comes here."""
     if "twostroke" not in sys.modules:
         sys.path.insert(0, str(ROOT / "src"))
-    from twostroke.env import read_machine
+    from twostroke.assembly.settings.env import read_machine
 
     facts = read_machine()
     return facts.cache_folder, facts.cores

@@ -1,9 +1,6 @@
 """Where the measurement of this machine is kept: one JSON file for a processor, a thread count, a build of the kernels.
 
     kept = read_calibration(machine.cache_folder, fingerprint(processor_name(), best_level(), threads))
-
-Knows: the file's place and name.
-Must not know: how a machine is measured.
 """
 
 from __future__ import annotations

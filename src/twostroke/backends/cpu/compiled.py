@@ -1,8 +1,4 @@
-"""A program as native calls: written once, with the places of each size in it; a step fills in three numbers.
-
-Knows: the words of a call, where a program's operands lie.
-Must not know: models, what the ops compute.
-"""
+"""A program as native calls: written once, with the places of each size in it; a step fills in three numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ import numpy as np
 from twostroke.backends.cpu.recorded import Calls, Words
 from twostroke.backends.cpu.words import ROWS_WORD, WORDS, Structs, call_words
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.op import Op, OperandKind, signature
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Indices, Size, Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.op import Op, OperandKind, signature
-from twostroke.program.program import Program
-from twostroke.program.values import Indices, Size, Value
 
 
 class Runner(Protocol):

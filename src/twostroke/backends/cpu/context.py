@@ -1,7 +1,4 @@
-"""One native library with one pool of threads and its scratch memory.
-
-Knows: the life of a context of csrc/include/twostroke/abi.h. Must not know: what is computed in it.
-"""
+"""One native library with one pool of threads and its scratch memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The native exchange between ranks: memory that they share, or a connection from each to every other.
-
-Knows: the C ABI of exchanges.
-Must not know: models, how ranks start.
-"""
+"""The native exchange between ranks: memory that they share, or a connection from each to every other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Do the kernels still compute? One small product with a known answer, on every thread of the pool.
-
-Knows: an op whose result was computed by hand.
-Must not know: models, why it is asked.
-"""
+"""Do the kernels still compute? One small product with a known answer, on every thread of the pool."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Moving mapped weights into huge pages; memory behind addresses before it is needed.
-
-Knows: ts_settle, ts_populate.
-Must not know: files, models, threads.
-"""
+"""Moving mapped weights into huge pages; memory behind addresses before it is needed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Which kernel runs for which op, format and number of rows: asked of a level's library, which answers from the tables
 by which it chooses.
-
-Knows: the native question, which operands make an op depend on a format.
-Must not know: what kernels compute, what the names are used for.
 """
 
 from __future__ import annotations
@@ -11,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from twostroke.ops.program.op import Op, OperandKind, signature
 from twostroke.ops.registry import registry
-from twostroke.program.op import Op, OperandKind, signature
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 MOST_ROWS = 128
 """The most rows that are compared. More rows are multiplied as these are, or in parts of at least this many; the last

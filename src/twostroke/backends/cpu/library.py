@@ -1,8 +1,4 @@
-"""Finding, loading and declaring the native libraries.
-
-Knows: ctypes, the C ABI of csrc/include/twostroke/abi.h.
-Must not know: ops' meanings.
-"""
+"""Finding, loading and declaring the native libraries."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from twostroke.ops.program.op import Op, signature
 from twostroke.ops.registry import op_named
-from twostroke.program.op import Op, signature
 from twostroke.types.errors import BackendError
 
 ABI_VERSION = 25

@@ -1,8 +1,4 @@
-"""What this machine can do at most: read memory, multiply float32, multiply int8. Measured, not looked up.
-
-Knows: the native loops, a clock.
-Must not know: models, what the figures are for.
-"""
+"""What this machine can do at most: read memory, multiply float32, multiply int8. Measured, not looked up."""
 
 from __future__ import annotations
 

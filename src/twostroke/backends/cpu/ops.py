@@ -1,7 +1,4 @@
 """The cpu backend: the ops, run one by one as they are called, recorded and run together, or compiled from a program.
-
-Knows: one native library, one thread pool.
-Must not know: models, requests.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ from twostroke.backends.cpu.library import RANK_LOST, STATUSES, op_numbers, run_
 from twostroke.backends.cpu.recorded import CallRecorder, Calls
 from twostroke.backends.cpu.weigh import NativeWeights
 from twostroke.backends.cpu.words import Structs
+from twostroke.ops.program.program import Program
 from twostroke.ops.registry import op_named
 from twostroke.ops.step_memory import StepMemory
-from twostroke.program.program import Program
-from twostroke.spec.formats import KVKind, WeightKind
 from twostroke.types.errors import BackendError, MeetingLost
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 class Reading(IntEnum):

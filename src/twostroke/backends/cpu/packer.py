@@ -1,8 +1,4 @@
-"""Packing weights natively, with all threads.
-
-Knows: ts_pack, ts_pack_blocks.
-Must not know: files, models.
-"""
+"""Packing weights natively, with all threads."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ import numpy as np
 from twostroke.backends.cpu.context import NativeContext
 from twostroke.backends.cpu.library import STATUSES
 from twostroke.ops.operands import U8Array, U16Array
-from twostroke.spec.formats import WeightFormat, WeightKind
 from twostroke.types.errors import BackendError, CorruptModel
+from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 BAD_VALUE = -6
 """ts_status TS_BAD_VALUE."""
@@ -27,7 +23,7 @@ BLOCK_NUMBERS = {
 
 
 class NativePacker(NativeContext):
-    """Satisfies `weights.load.Packer`: bit for bit what quant/codec.py and ops/stored_layout.py define."""
+    """Satisfies `weights.load.Packer`: bit for bit what ops/quant/codec.py and ops/stored_layout.py define."""
 
     block_types = frozenset(BLOCK_NUMBERS)
 

@@ -1,9 +1,6 @@
 """Calls that are kept as words, to be run as often as their operands lie in the same places.
 
 Python between the ops of a decode step cost 3% of it; a step is one native call.
-
-Knows: the form of a list of calls.
-Must not know: models, what the ops compute.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.backends.cpu.words import Structs, call_words, check_rows
+from twostroke.ops.program.op import Op, completed
 from twostroke.ops.registry import op_named
-from twostroke.program.op import Op, completed
 
 Words = npt.NDArray[np.int64]
 

@@ -1,8 +1,4 @@
-"""Weights of logits for sampling, made by a native function.
-
-Knows: ts_weigh.
-Must not know: how a token is chosen.
-"""
+"""Weights of logits for sampling, made by a native function."""
 
 from __future__ import annotations
 

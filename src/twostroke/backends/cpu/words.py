@@ -2,9 +2,6 @@
 
 Operands are arrays and what is made of arrays (PackedWeight, KVLayer, RopeTable, AttentionBatch), or plain numbers. A
 wrong dtype or stride is refused here, because native code cannot see it; shapes are compared with the op's.
-
-Knows: the words of each kind of operand.
-Must not know: which ops there are, what they compute.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 
 from twostroke.backends.cpu.library import KVLayerStruct, WeightStruct, address_of
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable
-from twostroke.program.op import Op, Operand, OperandKind, mismatch, signature
+from twostroke.ops.program.op import Op, Operand, OperandKind, mismatch, signature
 from twostroke.types.errors import BackendError
 
 WORDS = {

@@ -1,9 +1,6 @@
 """The CUDA backend: kernels started through the driver's library, with nothing else installed.
 
 What ran on a GPU, and how fast: docs/gpu.md.
-
-Knows: one device.
-Must not know: models, requests.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 It is not a subclass of numpy.ndarray. NumPy copies and prints a subclass without asking it, and this process must not
 touch these addresses: it would be killed.
-
-Knows: shapes, strides, addresses.
-Must not know: drivers.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ assembler to make it, saves them. Wheels contain all files; an editable installa
 (setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.
-
-Knows: sources, compiler flags.
-Must not know: what the kernels compute.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""One CUDA device: its memory, its kernels, the programs that run on it.
-
-Knows: the host library.
-Must not know: models, requests, which device a user wants.
-"""
+"""One CUDA device: its memory, its kernels, the programs that run on it."""
 
 from __future__ import annotations
 
@@ -26,8 +22,8 @@ from twostroke.backends.cuda.limits import ASKED_BYTES
 from twostroke.ops.attention.token_weights import EXP2_COEFFICIENTS, exponent_scale
 from twostroke.ops.device_memory import ALIGNMENT
 from twostroke.ops.operands import F32Array, I32Array, U8Array
+from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.program.program import Program
 from twostroke.types.errors import BackendError, OutOfMemory
 
 SCALE = exponent_scale(1.0)

@@ -1,8 +1,4 @@
-"""Does the device still compute? One small op with a known answer.
-
-Knows: an op whose result was computed by hand.
-Must not know: models, why it is asked.
-"""
+"""Does the device still compute? One small op with a known answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Which kernel of the CUDA backend runs for which op: asked of the host library, which answers by what chooses them. No
 driver and no device is needed.
-
-Knows: the native question.
-Must not know: devices, what kernels compute.
 """
 
 from __future__ import annotations
@@ -10,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twostroke.backends.cuda import library as native
-from twostroke.spec.formats import KVKind, WeightKind
+from twostroke.types.spec.formats import KVKind, WeightKind
 
 LEVEL = "cuda"
 

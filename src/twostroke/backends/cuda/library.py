@@ -1,8 +1,4 @@
-"""Finding, loading and declaring the CUDA host library, and what its statuses mean.
-
-Knows: ctypes, csrc/include/twostroke/cuda/cuda_abi.h.
-Must not know: ops' meanings, which machines have a GPU.
-"""
+"""Finding, loading and declaring the CUDA host library, and what its statuses mean."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which programs the CUDA backend can run, and the scratch memory that its kernels take.
-
-Knows: programs, which ops have kernels, what the host library takes for them (csrc/cuda/host).
-Must not know: devices, models.
-"""
+"""Which programs the CUDA backend can run, and the scratch memory that its kernels take."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from twostroke.ops.attention.placed_attention import PlacedAttention
 from twostroke.ops.products.experts import Experts
 from twostroke.ops.products.feed_forward import FeedForward
 from twostroke.ops.products.linear_silu import LinearSilu
-from twostroke.program.op import FormatChoice
-from twostroke.program.program import Program
-from twostroke.program.values import LatentKV, PagedKV, Weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import LatentKV, PagedKV, Weight
+from twostroke.types.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
 """kMostDim of csrc/include/twostroke/cuda/arguments.h."""

@@ -1,8 +1,4 @@
-"""`twostroke bench`: measurements on this machine.
-
-Knows: the bench room.
-Must not know: engines.
-"""
+"""`twostroke bench`: measurements on this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.bench.compare import compare, peers
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
@@ -28,7 +25,6 @@ from twostroke.cli.shared.command import (
     print_json,
 )
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.options import ENGINE_OPTIONS
 
 
 @click.group(cls=SuggestingGroup)
@@ -67,7 +63,7 @@ def phases(
 ) -> None:
     """Prefill tok/s by prompt length, decode tok/s by batch size, peak memory."""
     with clear_errors(verbose):
-        from twostroke.bench.phases import PhaseBench
+        from twostroke.lab.bench.phases import PhaseBench
         from twostroke.llm import LLM
 
         asked = take_asked(options)

@@ -1,8 +1,4 @@
-"""`twostroke bench compare` and `twostroke bench peers`: side by side with other engines.
-
-Knows: the bench room.
-Must not know: engines.
-"""
+"""`twostroke bench compare` and `twostroke bench peers`: side by side with other engines."""
 
 from __future__ import annotations
 
@@ -37,9 +33,9 @@ def peers() -> None:
 def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
     """Install engines to compare with: openvino, llama_cpp, onnxruntime, vllm, transformers."""
     with clear_errors(verbose):
-        from twostroke.bench.peers import environment
-        from twostroke.bench.peers.peer import find_peer
-        from twostroke.env import process_environment, read_machine
+        from twostroke.assembly.settings.env import process_environment, read_machine
+        from twostroke.lab.bench.peers import environment
+        from twostroke.lab.bench.peers.peer import find_peer
 
         folder = peers_folder or read_machine().cache_folder / "peers"
         installed = {}
@@ -59,9 +55,9 @@ def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, ve
 def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
     """Which engines are installed."""
     with clear_errors(verbose):
-        from twostroke.bench.peers.environment import python_of
-        from twostroke.bench.peers.peer import PEERS
-        from twostroke.env import read_machine
+        from twostroke.assembly.settings.env import read_machine
+        from twostroke.lab.bench.peers.environment import python_of
+        from twostroke.lab.bench.peers.peer import PEERS
 
         folder = peers_folder or read_machine().cache_folder / "peers"
         found = {name: python_of(folder, peer) for name, peer in PEERS.items()}
@@ -101,10 +97,10 @@ def compare(
 ) -> None:
     """Us and other engines on the same checkpoint, in turn, beside the machine's limits and float32."""
     with clear_errors(verbose):
-        from twostroke.bench.cases import QUICK, STANDARD
-        from twostroke.bench.peers.peer import find_peer
-        from twostroke.bench.run_compare import Asked, run
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
+        from twostroke.lab.bench.cases import QUICK, STANDARD
+        from twostroke.lab.bench.peers.peer import find_peer
+        from twostroke.lab.bench.run_compare import Asked, run
         from twostroke.types.errors import Contradiction
 
         for path, option in ((save, "--save"), (plot, "--plot")):
@@ -142,7 +138,7 @@ def compare(
 
 def _weights(text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    from twostroke.bench.cases import INTEGER_WEIGHTS
+    from twostroke.lab.bench.cases import INTEGER_WEIGHTS
 
     known = (*INTEGER_WEIGHTS, *GGUF_TYPES)
     wrong = next((part for part in parts if part not in known), None)

@@ -1,8 +1,4 @@
-"""Flags that the verbs of the load generator share, and what they are read into.
-
-Knows: click, the load generator's settings.
-Must not know: how requests are sent.
-"""
+"""Flags that the verbs of the load generator share, and what they are read into."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from twostroke.assembly.settings.option_values import parse_count
 from twostroke.cli.shared.readings import COUNT, DURATION, reading
-from twostroke.option_values import parse_count
 from twostroke.types.errors import ConfigError
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.session import Target
+    from twostroke.lab.bench.load.session import Target
     from twostroke.text.tokenizer import Tokenizer
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -90,8 +86,8 @@ def time_flag(name: str, text: str) -> Callable[[Decorated], Decorated]:
 
 def read_target(url: str, options: dict[str, Any]) -> Target:
     """The target that the shared flags name. Raises ConfigError; ModelError for a tokenizer that cannot be read."""
-    from twostroke.bench.load.session import Target
-    from twostroke.env import asked_by_environment
+    from twostroke.assembly.settings.env import asked_by_environment
+    from twostroke.lab.bench.load.session import Target
 
     return Target(
         url=url,

@@ -1,7 +1,4 @@
 """Progress of a load run on standard error: one line that is written over in a terminal, a line now and then elsewhere.
-
-Knows: standard error, what a run has so far.
-Must not know: servers, figures.
 """
 
 from __future__ import annotations
@@ -14,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.drive import Progress
-    from twostroke.bench.load.session import Watch
+    from twostroke.lab.bench.load.drive import Progress
+    from twostroke.lab.bench.load.session import Watch
 
 TICKS_A_LINE = 20
 

@@ -1,8 +1,4 @@
-"""Flags of the benches that measure prefill and decode by cases: which cases, on which model.
-
-Knows: click, the bench room's cases.
-Must not know: what is done with them.
-"""
+"""Flags of the benches that measure prefill and decode by cases: which cases, on which model."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import click
 from twostroke.cli.shared.command import numbers
 
 if TYPE_CHECKING:
-    from twostroke.bench.phases import PhasesAsked
+    from twostroke.lab.bench.phases import PhasesAsked
 
 SHAPE_HELP = "Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
 
@@ -41,7 +37,7 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 def take_asked(options: dict[str, Any]) -> PhasesAsked:
     """The cases, taken out of the options. Steps are measured, so nothing is guessed unless that was asked for: random
     weights repeat themselves, and guesses of that would say nothing about a model."""
-    from twostroke.bench.phases import PhasesAsked
+    from twostroke.lab.bench.phases import PhasesAsked
 
     options["speculate"] = options.get("speculate") or "off"
     return PhasesAsked(*(options.pop(name) for name in ("prompts", "batches", "at", "new", "rounds")))
@@ -49,8 +45,8 @@ def take_asked(options: dict[str, Any]) -> PhasesAsked:
 
 def shaped(model: str, shape: str | None, folder: Path | None, progress: Callable[[int, int, str], None]) -> str:
     """The model, or a checkpoint of the shape with random weights. folder: None for one in the cache folder."""
-    from twostroke.bench.checkpoints import shape_folder, write_checkpoint
-    from twostroke.env import read_machine
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 
     if shape is None:
         return model

@@ -1,8 +1,4 @@
-"""`twostroke bench predict`: is the cost model right? Predicted beside measured, phase by phase.
-
-Knows: the bench room, the planner's doctor, printing.
-Must not know: engines, how a step is predicted.
-"""
+"""`twostroke bench predict`: is the cost model right? Predicted beside measured, phase by phase."""
 
 from __future__ import annotations
 
@@ -12,13 +8,13 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.option_values import one_of
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.option_values import one_of
-from twostroke.options import BY_NAME
 from twostroke.types.errors import ConfigError
 
 OPTIONS = tuple(BY_NAME[name] for name in ("kv_format", "threads", "max_step_tokens", "cache"))
@@ -55,10 +51,10 @@ def predict(
     Prompts longer than the model's context are cut to it.
     """
     with clear_errors(verbose):
-        from twostroke.bench.predict import GOAL, compare, table
+        from twostroke.lab.bench.predict import GOAL, compare, table
+        from twostroke.lab.planner.doctor.machine import ThisMachine
+        from twostroke.lab.planner.model_config import read_model
         from twostroke.llm import LLM
-        from twostroke.planner.doctor.machine import ThisMachine
-        from twostroke.planner.model_config import read_model
 
         threads = None if options["threads"] is None else BY_NAME["threads"].read(options["threads"], "--threads")
         with progress_bar("checkpoint") as progress:

@@ -1,8 +1,4 @@
-"""`twostroke bench ranks`: a divided model beside one process with as many threads.
-
-Knows: the bench room, printing.
-Must not know: engines, how processes meet.
-"""
+"""`twostroke bench ranks`: a divided model beside one process with as many threads."""
 
 from __future__ import annotations
 
@@ -11,12 +7,12 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.readings import COUNT
-from twostroke.options import BY_NAME
 from twostroke.types.errors import ConfigError
 
 OPTIONS = tuple(BY_NAME[name] for name in ("weights", "kv_format", "kv_memory", "max_step_tokens", "cache"))
@@ -46,8 +42,8 @@ def ranks(
     Both take turns in every round; what counts is the median of the rounds' ratios.
     """
     with clear_errors(verbose):
-        from twostroke.bench.divided import GOAL, DividedBench, table
-        from twostroke.env import read_machine
+        from twostroke.assembly.settings.env import read_machine
+        from twostroke.lab.bench.divided import GOAL, DividedBench, table
         from twostroke.llm import LLM
         from twostroke.ops.passes.division import TENSOR, Division
 

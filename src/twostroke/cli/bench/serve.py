@@ -1,8 +1,4 @@
-"""`twostroke bench serve`: load on any server with the OpenAI API, with figures under stated definitions.
-
-Knows: the load generator, printing, files.
-Must not know: HTTP, how figures are made.
-"""
+"""`twostroke bench serve`: load on any server with the OpenAI API, with figures under stated definitions."""
 
 from __future__ import annotations
 
@@ -25,11 +21,11 @@ from twostroke.cli.bench.load_progress import load_progress
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.choose import LoadAsk, Workload
-    from twostroke.bench.load.report import LoadReport
-    from twostroke.bench.load.session import Target
+    from twostroke.lab.bench.load.choose import LoadAsk, Workload
+    from twostroke.lab.bench.load.report import LoadReport
+    from twostroke.lab.bench.load.session import Target
+    from twostroke.lab.workload.objectives import Objectives
     from twostroke.text.tokenizer import Tokenizer
-    from twostroke.workload.objectives import Objectives
 
 EXAMPLE = (
     "twostroke bench serve --concurrency 8 --requests 100 --prompt 256 --output 128\n"
@@ -97,8 +93,8 @@ def serve(url: str, as_json: bool, verbose: bool, save: Path | None, **options: 
     with clear_errors(verbose):
         import asyncio
 
-        from twostroke.bench.load.choose import make_workload
         from twostroke.cli.shared.output_file import check_place, place_for, write_json
+        from twostroke.lab.bench.load.choose import make_workload
 
         if save is not None:
             check_place(save, "--save")
@@ -126,8 +122,8 @@ def _end(report: LoadReport) -> None:
 
 
 async def _run(target: Target, workload: Workload, objectives: Objectives, options: dict[str, Any]) -> LoadReport:
-    from twostroke.bench.load.report import make_report
-    from twostroke.bench.load.session import open_session
+    from twostroke.lab.bench.load.report import make_report
+    from twostroke.lab.bench.load.session import open_session
 
     wordless = any(request.text is None for request in workload.requests)
     async with open_session(target, time.perf_counter, wordless) as session:
@@ -143,9 +139,9 @@ async def _run(target: Target, workload: Workload, objectives: Objectives, optio
 
 def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
     """The workload that LOAD_FLAGS describe."""
-    from twostroke.bench.load.choose import LoadAsk, Trace
-    from twostroke.workload.lengths import Lengths
-    from twostroke.workload.sharegpt import about_tokens
+    from twostroke.lab.bench.load.choose import LoadAsk, Trace
+    from twostroke.lab.workload.lengths import Lengths
+    from twostroke.lab.workload.sharegpt import about_tokens
 
     path, trace = options["trace"], None
     if path is not None:
@@ -170,6 +166,6 @@ def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
 
 def read_objectives(options: dict[str, Any]) -> Objectives:
     """The objectives that LOAD_FLAGS give."""
-    from twostroke.workload.objectives import Objectives
+    from twostroke.lab.workload.objectives import Objectives
 
     return Objectives(options["ttft"], options["itl"], options["tpot"], options["e2e"])

@@ -1,8 +1,4 @@
-"""`twostroke bench speculate`: does guessing lose anywhere?
-
-Knows: the bench room.
-Must not know: engines.
-"""
+"""`twostroke bench speculate`: does guessing lose anywhere?"""
 
 from __future__ import annotations
 
@@ -11,8 +7,8 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
-from twostroke.options import ENGINE_OPTIONS
 from twostroke.types.errors import ConfigError
 
 
@@ -44,7 +40,7 @@ def speculate(
     machine; more rounds make the interval smaller.
     """
     with clear_errors(verbose):
-        from twostroke.bench.never_lose import BOUND, NeverLose, NeverLoseBench, never_lose, situations
+        from twostroke.lab.bench.never_lose import BOUND, NeverLose, NeverLoseBench, never_lose, situations
         from twostroke.llm import LLM
 
         for name in ("ttft", "itl"):

@@ -1,8 +1,4 @@
-"""`twostroke bench sweep`: walk users and prompt lengths against a server, and draw what was found.
-
-Knows: the load generator's walk, the prediction, files.
-Must not know: HTTP, SVG.
-"""
+"""`twostroke bench sweep`: walk users and prompt lengths against a server, and draw what was found."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ from twostroke.cli.shared.readings import FORMAT, KV_FORMAT
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.session import Target
-    from twostroke.bench.load.sweep import Sweep, SweepAsk
+    from twostroke.lab.bench.load.session import Target
+    from twostroke.lab.bench.load.sweep import Sweep, SweepAsk
 
 SWEEP_FLAGS = (
     click.option(
@@ -76,9 +72,9 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
     with clear_errors(verbose):
         import asyncio
 
-        from twostroke.bench.load.picture import sweep_svg
-        from twostroke.bench.load.sweep import SweepAsk, sorted_unique, sweep_text
         from twostroke.cli.shared.output_file import check_place, place_for, write_json, write_whole
+        from twostroke.lab.bench.load.picture import sweep_svg
+        from twostroke.lab.bench.load.sweep import SweepAsk, sorted_unique, sweep_text
 
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
@@ -103,10 +99,10 @@ def sweep(url: str, as_json: bool, verbose: bool, save: Path | None, plot: Path 
 
 
 async def _run(target: Target, ask: SweepAsk, warmup: int) -> Sweep:
-    from twostroke.bench.load.session import open_session
-    from twostroke.bench.load.sweep import walk
-    from twostroke.workload.lengths import Lengths
-    from twostroke.workload.synthetic import closed_loop
+    from twostroke.lab.bench.load.session import open_session
+    from twostroke.lab.bench.load.sweep import walk
+    from twostroke.lab.workload.lengths import Lengths
+    from twostroke.lab.workload.synthetic import closed_loop
 
     async with open_session(target, time.perf_counter, count_words=True) as session:
         first = closed_loop(warmup, Lengths(ask.prompt_tokens), Lengths(ask.output_tokens))
@@ -116,8 +112,8 @@ async def _run(target: Target, ask: SweepAsk, warmup: int) -> Sweep:
 
 
 def _add_prediction(found: Sweep, url: str, options: dict[str, Any]) -> None:
-    from twostroke.bench.load.server import base_url
     from twostroke.cli.bench.sweep_prediction import kept_measurement, predict, prediction_model, require_kept
+    from twostroke.lab.bench.load.server import base_url
 
     model, why = prediction_model(options["predict"], found.model, base_url(url))
     if model is not None:

@@ -1,8 +1,4 @@
-"""The cost model's prediction for a sweep: the planner asked for each point, with this machine's kept measurement.
-
-Knows: the planner, what a sweep walked.
-Must not know: servers, pictures.
-"""
+"""The cost model's prediction for a sweep: the planner asked for each point, with this machine's kept measurement."""
 
 from __future__ import annotations
 
@@ -15,8 +11,8 @@ from urllib.parse import urlsplit
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.bench.load.sweep import Prediction, Sweep
     from twostroke.cost.calibration import Calibration
+    from twostroke.lab.bench.load.sweep import Prediction, Sweep
 
 NO_MODEL = "none"
 
@@ -47,7 +43,7 @@ def prediction_model(asked: str | None, served: str, url: str) -> tuple[str | No
 
 def kept_measurement(threads: int | None) -> Calibration | None:
     """What `twostroke doctor` measured here with `threads` threads (None: one a core); None where nothing is kept."""
-    from twostroke.planner.doctor.machine import ThisMachine
+    from twostroke.lab.planner.doctor.machine import ThisMachine
 
     return ThisMachine.read(threads).kept()
 
@@ -56,12 +52,12 @@ def predict(
     found: Sweep, model: str, weights: str | None, kv_format: str | None, calibration: Calibration
 ) -> Prediction:
     """The prediction for the measured points. Raises ConfigError for a format or a length that cannot be."""
-    from twostroke.bench.load.sweep import Prediction, UsersPrediction
-    from twostroke.env import read_machine
-    from twostroke.planner.ask import make_ask
-    from twostroke.planner.expect import expect
-    from twostroke.planner.model_config import read_model
-    from twostroke.planner.target import here_target
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.lab.bench.load.sweep import Prediction, UsersPrediction
+    from twostroke.lab.planner.ask import make_ask
+    from twostroke.lab.planner.expect import expect
+    from twostroke.lab.planner.model_config import read_model
+    from twostroke.lab.planner.target import here_target
 
     spec = read_model(model).spec
     target = here_target(calibration, read_machine().available_bytes)

@@ -1,8 +1,4 @@
-"""Addresses and the secret of a cluster, as a user writes them.
-
-Knows: text.
-Must not know: sockets.
-"""
+"""Addresses and the secret of a cluster, as a user writes them."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def require_secret(options: Mapping[str, Any]) -> str | None:
     """The secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
-    from twostroke.config import collect
-    from twostroke.env import asked_by_environment
+    from twostroke.assembly.settings.config import collect
+    from twostroke.assembly.settings.env import asked_by_environment
 
     given = {"cluster_secret": options.get("cluster_secret")}
     asked = collect(given, asked_by_environment()).get("cluster_secret")

@@ -1,8 +1,4 @@
-"""`twostroke cluster`: replicas started by Ray with their front in this process, and which replicas answer.
-
-Knows: Ray's keeper, the front's steps, addresses.
-Must not know: routes, engines.
-"""
+"""`twostroke cluster`: replicas started by Ray with their front in this process, and which replicas answer."""
 
 from __future__ import annotations
 
@@ -13,11 +9,11 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.front import serve_front
 from twostroke.cli.server.replicas import engine_options, server_options, shared_here, words_of
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, option_flags, print_json
-from twostroke.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import EngineStopped
 
 STATUS_S = 5.0
@@ -37,8 +33,8 @@ def command() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, **options: Any) -> None:
     """Start replicas of MODEL with Ray and serve from them until Ctrl-C, which ends them, too."""
-    from twostroke.cluster.ray_nodes import RayNodes, RayReplicas, load_ray
-    from twostroke.env import no_usage_reports, process_environment
+    from twostroke.assembly.settings.env import no_usage_reports, process_environment
+    from twostroke.distributed.cluster.ray_nodes import RayNodes, RayReplicas, load_ray
 
     def say(text: str) -> None:
         click.echo(f"cluster: {text}", err=True)
@@ -68,9 +64,9 @@ def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, 
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def status(replicas: str, as_json: bool, verbose: bool, **options: Any) -> None:
     """Greet each replica as a front does; exit code 1 where one does not answer."""
-    from twostroke.cluster.front import FrontStepper
-    from twostroke.cluster.link import secret_key
-    from twostroke.spec.formats import PAGE_TOKENS
+    from twostroke.distributed.cluster.front import FrontStepper
+    from twostroke.distributed.cluster.link import secret_key
+    from twostroke.types.spec.formats import PAGE_TOKENS
 
     with clear_errors(verbose):
         secret = require_secret(options)

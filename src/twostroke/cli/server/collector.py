@@ -2,9 +2,6 @@
 
 A full search walks every object that is alive: imported modules, tables of tokens, and does so between two tokens of a
 stream. With the embedded model it took up to 88 ms; frozen objects are not walked.
-
-Knows: the interpreter's collector.
-Must not know: servers, engines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`twostroke front`: the HTTP server in front of replicas.
-
-Knows: the server's run function, addresses.
-Must not know: routes, engines.
-"""
+"""`twostroke front`: the HTTP server in front of replicas."""
 
 from __future__ import annotations
 
@@ -11,10 +7,10 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import CLUSTER_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.serve import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
-from twostroke.options import CLUSTER_OPTIONS, SERVER_OPTIONS
 
 
 @click.command(
@@ -45,7 +41,7 @@ def serve_front(
     check: Callable[[], None] | None = None,
 ) -> None:
     """Serve until a signal. check: see `build_front`."""
-    from twostroke.cluster.front import no_check
+    from twostroke.distributed.cluster.front import no_check
     from twostroke.server.build_front import build_front
 
     def say(text: str) -> None:

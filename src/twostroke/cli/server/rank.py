@@ -1,8 +1,4 @@
-"""`twostroke rank`: a part of a model that another process leads, on this machine or on another one.
-
-Knows: the member's assembly, sockets.
-Must not know: HTTP, scheduling, which part it is.
-"""
+"""`twostroke rank`: a part of a model that another process leads, on this machine or on another one."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import BY_NAME, CLUSTER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, exit_code, option_flags, print_json
-from twostroke.options import BY_NAME, CLUSTER_OPTIONS
 from twostroke.types.errors import TwostrokeError
 
 OWN = tuple(BY_NAME[name] for name in ("revision", "threads", "cpu_level", "cache", "cache_limit"))
@@ -52,7 +48,7 @@ def command(
 def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: str | None, as_json: bool) -> None:
     """One group after the other: a leader that starts again finds this rank waiting."""
     from twostroke.assembly.member import called
-    from twostroke.cluster.link import secret_key
+    from twostroke.distributed.cluster.link import secret_key
     from twostroke.server.serve import bind
 
     with bind(*address) as listener:
@@ -72,7 +68,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
 def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
     """Run until the leader ends; the exit code. The leader reports what went wrong."""
     from twostroke.assembly.member import follow
-    from twostroke.ranks.frames import RankFailed
+    from twostroke.distributed.ranks.frames import RankFailed
 
     try:
         follow(model, own, meeting, _say)
@@ -89,7 +85,7 @@ def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
 
 
 def _tell(meeting: Any, failed: Any) -> None:
-    from twostroke.ranks.line import RankLineLost
+    from twostroke.distributed.ranks.line import RankLineLost
 
     try:
         meeting.line.send(failed)

@@ -1,8 +1,4 @@
-"""`twostroke replica`: an engine that computes for fronts on other machines or in other processes.
-
-Knows: assemble_replica, sockets.
-Must not know: HTTP, what a front does.
-"""
+"""`twostroke replica`: an engine that computes for fronts on other machines or in other processes."""
 
 from __future__ import annotations
 
@@ -14,12 +10,12 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import CLUSTER_OPTIONS, ENGINE_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.options import CLUSTER_OPTIONS, ENGINE_OPTIONS
-from twostroke.wire.frames import ReplicaRole
+from twostroke.distributed.wire.frames import ReplicaRole
 
 
 @click.command(cls=ExampleCommand, example="twostroke replica meta-llama/Llama-3.2-1B-Instruct --listen 127.0.0.1:8101")

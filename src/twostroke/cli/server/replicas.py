@@ -1,8 +1,4 @@
-"""`twostroke serve --replicas N`: replicas as child processes, and their front in this one.
-
-Knows: the keeper, the options of a replica.
-Must not know: routes, engines.
-"""
+"""`twostroke serve --replicas N`: replicas as child processes, and their front in this one."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.front import serve_front
-from twostroke.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import EngineStopped
 
 RESERVE = 0.9
@@ -21,8 +17,8 @@ RESERVE = 0.9
 
 def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
     """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
-    from twostroke.cluster.keeper import LocalKeeper
-    from twostroke.env import process_environment
+    from twostroke.assembly.settings.env import process_environment
+    from twostroke.distributed.cluster.keeper import LocalKeeper
 
     words = words_of(shared_here(model, engine_options(options), count))
     secret = secrets.token_hex(32)
@@ -49,8 +45,8 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
 
 def engine_options(options: dict[str, Any]) -> dict[str, Any]:
     """The given options that are for a replica's engine. Raises ConfigError for adapters."""
-    from twostroke.config import collect, refuse_adapters
-    from twostroke.env import asked_by_environment
+    from twostroke.assembly.settings.config import collect, refuse_adapters
+    from twostroke.assembly.settings.env import asked_by_environment
 
     refuse_adapters(collect(options, asked_by_environment()), "Replicas")
     of_engine = {option.name for option in ENGINE_OPTIONS}

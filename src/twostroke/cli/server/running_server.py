@@ -1,8 +1,4 @@
-"""A running server, as commands ask it.
-
-Knows: its address, urllib.
-Must not know: which routes there are, what they answer.
-"""
+"""A running server, as commands ask it."""
 
 from __future__ import annotations
 

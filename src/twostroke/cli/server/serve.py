@@ -1,8 +1,4 @@
-"""`twostroke serve`: the HTTP server, alone or supervised.
-
-Knows: assemble, the server's run function, its supervisor.
-Must not know: routes, engines.
-"""
+"""`twostroke serve`: the HTTP server, alone or supervised."""
 
 from __future__ import annotations
 
@@ -20,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.collector import lasting_heap
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
-from twostroke.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from twostroke.config import Resolved
+    from twostroke.assembly.settings.config import Resolved
     from twostroke.server.built import BuiltServer
     from twostroke.server.gate.door import Door
     from twostroke.server.process.supervise import Supervisor
@@ -134,7 +130,7 @@ def _line(descriptor: int) -> Line:
 
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
     """The notifier, and what the serving loop calls."""
-    from twostroke.env import notify_address, watchdog_s
+    from twostroke.assembly.settings.env import notify_address, watchdog_s
     from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
 
     if line is not None:
@@ -146,9 +142,9 @@ def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
+    from twostroke.assembly.settings.config import collect, place_of
+    from twostroke.assembly.settings.env import asked_by_environment, notify_address, process_environment
     from twostroke.cli.server.replicas import words_of
-    from twostroke.config import collect, place_of
-    from twostroke.env import asked_by_environment, notify_address, process_environment
     from twostroke.server.process.notify import SystemdNotifier
     from twostroke.server.process.supervise import Supervisor
 

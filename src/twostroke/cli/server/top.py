@@ -1,8 +1,4 @@
-"""`twostroke top`: what a running server does, in the terminal.
-
-Knows: the server's address, its engine routes, rich's Live.
-Must not know: engines, how frames are made or drawn.
-"""
+"""`twostroke top`: what a running server does, in the terminal."""
 
 from __future__ import annotations
 
@@ -35,8 +31,8 @@ def command(url: str, api_key: str | None, once: bool, as_json: bool, verbose: b
     with clear_errors(verbose):
         from rich.console import Console
 
+        from twostroke.assembly.settings.env import asked_by_environment
         from twostroke.cli.server.top_picture import Picture
-        from twostroke.env import asked_by_environment
 
         server = _Server(url, api_key or asked_by_environment().get("api_key"))
         picture = Picture(server.about())

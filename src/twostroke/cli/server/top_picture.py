@@ -1,8 +1,4 @@
-"""What `twostroke top` shows: frames of a server added up, as figures and as a rich table.
-
-Knows: frames of /v1/engine/steps, rich.
-Must not know: HTTP, terminals.
-"""
+"""What `twostroke top` shows: frames of a server added up, as figures and as a rich table."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory;
 5 native kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
-
-Knows: click, the options table, the exception tree.
-Must not know: what a verb does.
 """
 
 from __future__ import annotations
@@ -18,9 +15,9 @@ from typing import Any, TypeVar
 
 import click
 
+from twostroke.assembly.settings.options import Option
 from twostroke.cli.shared.interrupt import INTERRUPTED, interruptible
 from twostroke.cli.shared.streams import output_problem
-from twostroke.options import Option
 from twostroke.types.errors import (
     BackendError,
     EngineStopped,

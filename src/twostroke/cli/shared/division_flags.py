@@ -1,8 +1,4 @@
-"""Flags that divide a planned or simulated model among processes, and on what hardware each of them runs.
-
-Knows: click, the planner's targets.
-Must not know: how steps are predicted.
-"""
+"""Flags that divide a planned or simulated model among processes, and on what hardware each of them runs."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ from twostroke.types.errors import ConfigError, Contradiction, OutOfMemory
 
 if TYPE_CHECKING:
     from twostroke.cost.exchange import LinkRates
+    from twostroke.lab.planner.doctor.machine import ThisMachine
+    from twostroke.lab.planner.target import Target
     from twostroke.models.common.divided import Divided
-    from twostroke.planner.doctor.machine import ThisMachine
-    from twostroke.planner.target import Target
-    from twostroke.program.model import Model
+    from twostroke.ops.program.model import Model
 
 THIS = ("this", "here")
 
@@ -59,12 +55,12 @@ DIVISION_FLAGS = (
 def read_hardware(name: str | None, processes: int = 1) -> Target:
     """An entry of the catalogue; or one process's share of this machine, as the doctor measured it (now, where it
     never did), or as guessed where it cannot be measured now."""
-    from twostroke.planner.target import named_target
+    from twostroke.lab.planner.target import named_target
 
     if name is not None and name.strip().lower() not in THIS:
         return named_target(name)
-    from twostroke.env import read_machine
-    from twostroke.planner.doctor.machine import ThisMachine
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.lab.planner.doctor.machine import ThisMachine
 
     machine = read_machine()
     here = ThisMachine.read(None if processes == 1 else max(1, machine.cores // processes))
@@ -75,9 +71,9 @@ def read_hardware(name: str | None, processes: int = 1) -> Target:
 def _this_machine(here: ThisMachine, available_bytes: int) -> Target:
     """It by the measurement, which is made now where none is kept; by a guess where other programs or too little
     memory stand in the way: a plan needs an answer, and standard error names what the answer rests on."""
-    from twostroke.planner.doctor.examine import MachineBusy
-    from twostroke.planner.target import guessed_target, here_target
-    from twostroke.spec.hardware_guess import guessed_cpu
+    from twostroke.lab.planner.doctor.examine import MachineBusy
+    from twostroke.lab.planner.target import guessed_target, here_target
+    from twostroke.types.spec.hardware_guess import guessed_cpu
 
     try:
         with step_notes() as note:
@@ -90,7 +86,7 @@ def _this_machine(here: ThisMachine, available_bytes: int) -> Target:
 
 def require_hardware(name: str | None) -> None:
     """Raises ConfigError for a name that the catalogue does not have. Nothing is measured."""
-    from twostroke.planner.target import named_target
+    from twostroke.lab.planner.target import named_target
 
     if name is not None and name.strip().lower() not in THIS:
         named_target(name)

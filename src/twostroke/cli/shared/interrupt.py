@@ -2,9 +2,6 @@
 
 While a verb runs, Ctrl-C raises KeyboardInterrupt as usual, so that files and engines are closed. Before and after it
 there is nothing to close, and an exception would end in a traceback from the middle of an import.
-
-Knows: SIGINT, SIGTERM. (It imports nothing that takes time: Ctrl-C may come before the rest of the command is loaded.)
-Must not know: verbs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Flags that say on what machine a simulation runs, and what they are read into.
-
-Knows: click, the planner's targets, sizes of a replica.
-Must not know: workloads, how steps are predicted.
-"""
+"""Flags that say on what machine a simulation runs, and what they are read into."""
 
 from __future__ import annotations
 
@@ -12,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import count_flag, time_flag
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
 from twostroke.cli.shared.readings import FORMAT, KV_FORMAT, bytes_per_s, reading
-from twostroke.option_values import parse_bytes
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.lab.planner.target import Target
+    from twostroke.lab.sim.autoscale import Autoscale
+    from twostroke.lab.sim.fleet import FleetPlan
+    from twostroke.lab.sim.setup import ReplicaSetup
     from twostroke.models.common.divided import Divided
-    from twostroke.planner.target import Target
-    from twostroke.sim.autoscale import Autoscale
-    from twostroke.sim.fleet import FleetPlan
-    from twostroke.sim.setup import ReplicaSetup
 
 
 def low_high(text: str) -> tuple[int, int]:
@@ -97,11 +93,11 @@ FLEET_FLAGS = (
 
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
     """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
-    from twostroke.planner.adapted import with_places
-    from twostroke.planner.ask import make_ask
-    from twostroke.planner.model_config import read_model
-    from twostroke.scheduler.limits.gap_limiter import GapRule
-    from twostroke.sim.setup import Sizes, replica_setup
+    from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+    from twostroke.lab.planner.adapted import with_places
+    from twostroke.lab.planner.ask import make_ask
+    from twostroke.lab.planner.model_config import read_model
+    from twostroke.lab.sim.setup import Sizes, replica_setup
 
     require_hardware(options["hardware"])
     found = read_model(options["model"], options["revision"])
@@ -164,15 +160,15 @@ def where(target: Target, divided: Divided | None) -> str:
 
 def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
     """The fleet that the fleet flags describe. Raises ConfigError."""
-    from twostroke.sim.fleet import FleetPlan
-    from twostroke.sim.transfer import Link
+    from twostroke.lab.sim.fleet import FleetPlan
+    from twostroke.lab.sim.transfer import Link
 
     link = Link(options["link"])
     return FleetPlan(setup, options["replicas"], options["decoders"], link, _autoscale(options))
 
 
 def _autoscale(options: dict[str, Any]) -> Autoscale | None:
-    from twostroke.sim.autoscale import Autoscale
+    from twostroke.lab.sim.autoscale import Autoscale
 
     start_s, patience_s = options["start_time"], options["patience"]
     if options["autoscale"] is None:

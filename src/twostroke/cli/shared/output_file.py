@@ -1,8 +1,4 @@
-"""Files that a command was asked to write: checked before the work begins, written whole or not at all.
-
-Knows: paths.
-Must not know: what is in them.
-"""
+"""Files that a command was asked to write: checked before the work begins, written whole or not at all."""
 
 from __future__ import annotations
 

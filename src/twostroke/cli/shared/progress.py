@@ -1,8 +1,4 @@
-"""Progress of long work on standard error: a bar in a terminal, a line now and then elsewhere.
-
-Knows: rich, byte counts.
-Must not know: what is being loaded.
-"""
+"""Progress of long work on standard error: a bar in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Texts of flags as values: times, rates, formats.
-
-Knows: click's callbacks.
-Must not know: which verbs have which flags.
-"""
+"""Texts of flags as values: times, rates, formats."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 
 import click
 
-from twostroke.option_values import KEPT, WEIGHTS, one_of, parse_count
+from twostroke.assembly.settings.option_values import KEPT, WEIGHTS, one_of, parse_count
 
 UNITS = {"bit/s": 0.125, "B/s": 1.0}
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

@@ -1,8 +1,4 @@
-"""Flags of the sampling parameters, shared by generate and chat.
-
-Knows: SamplingParams.
-Must not know: engines.
-"""
+"""Flags of the sampling parameters, shared by generate and chat."""
 
 from __future__ import annotations
 

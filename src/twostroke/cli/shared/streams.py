@@ -1,8 +1,4 @@
-"""The three standard streams as the calling program left them: closed, full, or in another encoding.
-
-Knows: sys.stdin, sys.stdout, sys.stderr and their descriptors.
-Must not know: verbs, what is printed.
-"""
+"""The three standard streams as the calling program left them: closed, full, or in another encoding."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How a model converses, printed: for `config --talk` and for `doctor MODEL`.
-
-Knows: assembly's talk, printing.
-Must not know: templates, formats.
-"""
+"""How a model converses, printed: for `config --talk` and for `doctor MODEL`."""
 
 from __future__ import annotations
 

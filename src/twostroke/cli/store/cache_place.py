@@ -1,8 +1,4 @@
-"""Where the hub's cache is.
-
-Knows: huggingface_hub's constants.
-Must not know: what is in the cache.
-"""
+"""Where the hub's cache is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`twostroke list`: the models on this machine.
-
-Knows: the hub's cache, printing.
-Must not know: networks, engines.
-"""
+"""`twostroke list`: the models on this machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`twostroke ps`: the models that a running server has loaded.
-
-Knows: a running server's address, the JSON of /api/ps.
-Must not know: engines.
-"""
+"""`twostroke ps`: the models that a running server has loaded."""
 
 from __future__ import annotations
 

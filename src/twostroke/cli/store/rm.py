@@ -1,8 +1,4 @@
-"""`twostroke rm`: remove a model from the hub's cache.
-
-Knows: the hub's cache, names of models, asking.
-Must not know: networks, engines.
-"""
+"""`twostroke rm`: remove a model from the hub's cache."""
 
 from __future__ import annotations
 

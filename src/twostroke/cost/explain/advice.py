@@ -1,8 +1,4 @@
-"""What would help against a cause, and by how much, by the cost model; and what would not.
-
-Knows: causes, predictions of steps as they are and as they would be.
-Must not know: how causes were found.
-"""
+"""What would help against a cause, and by how much, by the cost model; and what would not."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, duratio
 from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.shape import Bound, Segment, StepCost
 from twostroke.cost.what_if import WhatIf
-from twostroke.spec.formats import KVKind
 from twostroke.types.plan import Hold
 from twostroke.types.prefix import MissReason
+from twostroke.types.spec.formats import KVKind
 
 LEAST_CAUSE_SHARE = 0.05
 """Causes of a smaller share of the time need no advice."""

@@ -2,9 +2,6 @@
 
 A stay at a replica has the replica's own account of it, and what is left of it by the front's clock is transfer. What
 is left of the whole time was spent in the front. So the parts add up to the whole.
-
-Knows: accounts, stays, explanations.
-Must not know: sockets, how a replica is asked.
 """
 
 from __future__ import annotations

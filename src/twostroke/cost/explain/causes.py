@@ -1,8 +1,4 @@
-"""The causes of a completion's time, each with its seconds and a sentence.
-
-Knows: accounts, predictions of steps.
-Must not know: what would help, formats.
-"""
+"""The causes of a completion's time, each with its seconds and a sentence."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ from twostroke.cost.history.account import Account, QueueStory
 from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.history.steps_seen import Cold
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.spec.formats import PAGE_TOKENS
 from twostroke.types.parts import TimeParts
 from twostroke.types.plan import Hold
 from twostroke.types.prefix import MissReason, PrefixMiss
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 LEAST_SHARE = 0.005
 """Causes of a smaller share of the time are not named."""

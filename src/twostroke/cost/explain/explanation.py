@@ -1,8 +1,4 @@
-"""What explain says of one completion: a verdict, causes in order, what would help.
-
-Knows: words and seconds.
-Must not know: how they were found.
-"""
+"""What explain says of one completion: a verdict, causes in order, what would help."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What guessing the next tokens did to a completion, in words.
-
-Knows: counts of guesses, predictions of steps.
-Must not know: what guessed.
-"""
+"""What guessing the next tokens did to a completion, in words."""
 
 from __future__ import annotations
 

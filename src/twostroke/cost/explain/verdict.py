@@ -2,9 +2,6 @@
 
     explainer = Explainer(ledger, what_if, options)
     for explanation in explainer.explain("chatcmpl-7"): print(words(explanation))
-
-Knows: the ledger, costs, causes, advice.
-Must not know: HTTP, what asks.
 """
 
 from __future__ import annotations

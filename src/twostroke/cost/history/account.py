@@ -1,8 +1,4 @@
-"""One completion's account: while it lives, and when it has ended.
-
-Knows: seconds, ids of other completions.
-Must not know: how steps are told apart (ledger.py), what the figures mean (explain.py).
-"""
+"""One completion's account: while it lives, and when it has ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The accounts of completions that have ended, a bounded number of them, and what readers reported afterwards.
-
-Knows: accounts, ids.
-Must not know: steps, HTTP.
-"""
+"""The accounts of completions that have ended, a bounded number of them, and what readers reported afterwards."""
 
 from __future__ import annotations
 

@@ -7,9 +7,6 @@
 
 A completion that decodes is in every step, so its parts are differences of running sums: a step that only decodes costs
 the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are looked into.
-
-Knows: plans, results, events, a StepCost for prefill's share of a mixed step.
-Must not know: clocks (times are arguments), threads, files, text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A completion that has not ended, as the live view shows it.
-
-Knows: counts, seconds, phases.
-Must not know: what shows it.
-"""
+"""A completion that has not ended, as the live view shows it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Plans of a pipeline that its first stages compute while the last one computes another.
-
-Knows: plans, request ids.
-Must not know: times, stages.
-"""
+"""Plans of a pipeline that its first stages compute while the last one computes another."""
 
 from __future__ import annotations
 

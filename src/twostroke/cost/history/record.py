@@ -1,9 +1,6 @@
 """One step as it was: what it held, what was predicted, what was measured.
 
 Written by the engine's ledger, read by explain, by the trace file (Perfetto) and by the simulator that replays it.
-
-Knows: ids, counts, seconds.
-Must not know: token ids, clocks, files.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@
 Readers must ignore keys that they do not know; a change that is more than a new key changes the version. Version 1 had
 no column `scored`: in its files no row was scored. Versions 1 and 2 had no columns `role`, `drafts` and `accepted`:
 the engines that wrote them decoded one row at a time.
-
-Knows: StepRecord, RequestRecord, their JSON.
-Must not know: files, what wrote them.
 """
 
 from __future__ import annotations

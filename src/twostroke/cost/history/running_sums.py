@@ -1,9 +1,6 @@
 """What the steps took, summed up for all that decode: a sequence's part is what the sums grew by meanwhile.
 
 Steps in which all sequences decode are added many at a time, when the sums are asked for.
-
-Knows: times of steps.
-Must not know: what they held.
 """
 
 from __future__ import annotations

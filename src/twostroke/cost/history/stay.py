@@ -1,8 +1,4 @@
-"""One stay of a completion at a replica, by its front's clock.
-
-Knows: seconds, names.
-Must not know: how a replica was chosen, what it did meanwhile.
-"""
+"""One stay of a completion at a replica, by its front's clock."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
     run: its first step has these rows; its step j has the same sequences, each j positions on, and no preemption
 
 Numbers are packed: as objects a step of eight sequences took 1.8 KB and 13 objects for the collector to visit.
-
-Knows: compositions and times of steps, StepRecord.
-Must not know: requests' accounts, clocks, files.
 """
 
 from __future__ import annotations

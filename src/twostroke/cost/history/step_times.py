@@ -6,9 +6,6 @@
 
 In the middle of a step, when the kernels have emptied the caches, nothing costs less than to append a tuple: to pack
 its numbers there took three times as long.
-
-Knows: seconds.
-Must not know: what a step held.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How steps of this engine compare with their predictions: what is usual, and which of its first ones were not.
-
-Knows: the history of steps, a StepCost.
-Must not know: requests, advice.
-"""
+"""How steps of this engine compare with their predictions: what is usual, and which of its first ones were not."""
 
 from __future__ import annotations
 

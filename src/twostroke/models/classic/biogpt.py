@@ -1,7 +1,4 @@
-"""BioGPT: OPT with a scaled embedding and gelu (Luo et al. 2022).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""BioGPT: OPT with a scaled embedding and gelu (Luo et al. 2022)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 1024, "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 2},

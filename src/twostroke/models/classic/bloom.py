@@ -1,7 +1,4 @@
-"""BLOOM: slopes by distance in place of positions, a norm after the embedding (BigScience 2022).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""BLOOM: slopes by distance in place of positions, a norm after the embedding (BigScience 2022)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
 """Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""

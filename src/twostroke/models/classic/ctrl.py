@@ -1,7 +1,4 @@
-"""CTRL: GPT with relu, a scaled embedding, and sines as positions (Keskar et al. 2019).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""CTRL: GPT with relu, a scaled embedding, and sines as positions (Keskar et al. 2019)."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 256, "layer_norm_epsilon": 1e-6, "tie_word_embeddings": True}
 OWN_NAMES = {

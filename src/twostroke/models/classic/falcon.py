@@ -1,7 +1,4 @@
-"""Falcon 1 and 2: both blocks read the residual; few KV heads, q, k and v in one tensor (Almazrouei et al. 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Falcon 1 and 2: both blocks read the residual; few KV heads, q, k and v in one tensor (Almazrouei et al. 2023)."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 11, "eos_token_id": 11}
 OWN_NAMES = {

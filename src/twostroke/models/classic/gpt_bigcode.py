@@ -1,7 +1,4 @@
-"""GPT-BigCode: GPT-2 with one KV head, matrices stored as (rows, columns); SantaCoder and StarCoder (BigCode 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""GPT-BigCode: GPT-2 with one KV head, matrices stored as (rows, columns); SantaCoder and StarCoder (BigCode 2023)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"layer_norm_epsilon": 1e-5, "max_position_embeddings": 1024, "tie_word_embeddings": True},

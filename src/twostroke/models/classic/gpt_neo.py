@@ -1,7 +1,4 @@
-"""GPT-Neo: GPT-2 whose scores are not scaled, with a window in every other layer (EleutherAI 2021).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""GPT-Neo: GPT-2 whose scores are not scaled, with a window in every other layer (EleutherAI 2021)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from twostroke.models.common.fields.fields import usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 SILENT = {
     **{"layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "tie_word_embeddings": True},

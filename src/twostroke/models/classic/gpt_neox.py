@@ -1,7 +1,4 @@
-"""GPT-NeoX and Pythia: both blocks read the residual, each by its own layer norm (Black et al. 2022).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""GPT-NeoX and Pythia: both blocks read the residual, each by its own layer norm (Black et al. 2022)."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}

@@ -1,8 +1,6 @@
 """GPT-J: both blocks read one layer norm; interleaved rotations of some elements of each head (Wang 2021).
 
 CodeGen is the same with q, k and v in one tensor (Nijkamp et al. 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value, Weight
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Value, Weight
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 SILENT = {"layer_norm_epsilon": 1e-5, "n_positions": 2048, "bos_token_id": 50256, "eos_token_id": 50256}
 OWN_NAMES = {

@@ -1,6 +1,4 @@
 """ModernBERT as a decoder (Ettin): its gated blocks and windows, and BERT's block before the head (Weller et al. 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SILENT = {
     **{"norm_eps": 1e-5, "max_position_embeddings": 8192, "tie_word_embeddings": True},

@@ -1,7 +1,4 @@
-"""MPT: slopes by distance in place of positions, layer norms without biases (MosaicML 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""MPT: slopes by distance in place of positions, layer norms without biases (MosaicML 2023)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import clip_of, refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
 OWN_NAMES = {

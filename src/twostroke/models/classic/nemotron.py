@@ -1,7 +1,4 @@
-"""Nemotron 3 and 4, Minitron: layer norms stored as w - 1, a plain block of squared relu (Parmar et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Nemotron 3 and 4, Minitron: layer norms stored as w - 1, a plain block of squared relu (Parmar et al. 2024)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU, squared_relu_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 4096, "norm_eps": 1e-5, "bos_token_id": 2, "eos_token_id": 3}
 

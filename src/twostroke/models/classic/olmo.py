@@ -1,7 +1,4 @@
-"""OLMo 1: Llama with layer norms that have no weights (Groeneveld et al. 2024).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""OLMo 1: Llama with layer norms that have no weights (Groeneveld et al. 2024)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import clip_of
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "eos_token_id": 50_279}
 

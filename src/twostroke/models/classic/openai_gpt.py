@@ -1,7 +1,4 @@
-"""GPT, the first one: norms of sums behind each block, learned positions, no last norm (Radford et al. 2018).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""GPT, the first one: norms of sums behind each block, learned positions, no last norm (Radford et al. 2018)."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
 OWN_NAMES = {

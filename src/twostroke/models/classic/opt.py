@@ -1,7 +1,4 @@
-"""OPT: learned positions, layer norms before blocks of relu, or after them (Zhang et al. 2022).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""OPT: learned positions, layer norms before blocks of relu, or after them (Zhang et al. 2022)."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"layer_norm_eps": 1e-5, "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 2}
 OFFSET = 2

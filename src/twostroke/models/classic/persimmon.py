@@ -1,7 +1,4 @@
-"""Persimmon, and the language model of Fuyu: norms of the heads of q and k, a block of squared relu (Adept 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Persimmon, and the language model of Fuyu: norms of the heads of q and k, a block of squared relu (Adept 2023)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from twostroke.models.common.families.squared_relu import SQUARED_RELU
 from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 16_384, "layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 TURNED = 0.5

@@ -1,7 +1,4 @@
-"""Phi-1, 1.5 and 2: both blocks read one layer norm; biases everywhere, the head's among them (Li et al. 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Phi-1, 1.5 and 2: both blocks read one layer norm; biases everywhere, the head's among them (Li et al. 2023)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 

@@ -1,7 +1,4 @@
-"""StableLM: Llama with layer norms and a quarter of each head that turns (Stability AI 2023, 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""StableLM: Llama with layer norms and a quarter of each head that turns (Stability AI 2023, 2024)."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from twostroke.models.common.blocks.layers import parallel_layer, pre_layer
 from twostroke.models.common.blocks.norm import HeadWeights, Norm, NormKind
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0}
 

@@ -1,6 +1,4 @@
 """StarCoder 2: layer norms, biases and a plain feed-forward block, with a window in every layer (Lozhkov et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 4096,

@@ -1,7 +1,4 @@
-"""XGLM: OPT with a scaled embedding, gelu, and sines as positions (Lin et al. 2022).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""XGLM: OPT with a scaled embedding, gelu, and sines as positions (Lin et al. 2022)."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from twostroke.models.common.blocks.sinusoids import sinusoids
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.portable import powers
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.portable import powers
 
 SILENT = {
     **{"tie_word_embeddings": True, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2},

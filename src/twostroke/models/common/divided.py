@@ -1,8 +1,4 @@
-"""A model that several equal processes hold together, with the link between them: what its steps cost.
-
-Knows: divisions, work of parts, a machine in numbers.
-Must not know: memory, schedulers, how a link was measured.
-"""
+"""A model that several equal processes hold together, with the link between them: what its steps cost."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import SteadyCost
 from twostroke.models.common.work import work_of
 from twostroke.ops.passes.division import Division
-from twostroke.program.model import Model
-from twostroke.quant.formats import format_choice
-from twostroke.spec.formats import KVKind
-from twostroke.spec.hardware import HardwareSpec
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
+from twostroke.types.spec.formats import KVKind
+from twostroke.types.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,6 @@
     XForCausalLM                  logits, or what `--task` asks for
     XModel                        embeddings: the checkpoint has no head
     XForSequenceClassification    scores by a classifier, `score`
-
-Knows: the endings of architectures' names, the programs of other heads.
-Must not know: which models there are, folders.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from dataclasses import replace
 from msgspec import Struct
 
 from twostroke.ops.passes.heads import chosen, classes, features
-from twostroke.program.model import CommonFacts
-from twostroke.program.program import Program
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.model import CommonFacts
+from twostroke.ops.program.program import Program
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
 
 CAUSAL = "ForCausalLM"
 """What most names of architectures end with."""

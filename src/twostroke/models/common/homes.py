@@ -1,9 +1,6 @@
 """Which file in `models/` registers an architecture, so that a start imports that one file and no other.
 
 Written by tools/generate_docs.py from the model files; do not edit.
-
-Knows: names.
-Must not know: what a model file holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The memory that an engine needs, for a whole model or for the largest of the parts that several processes have.
-
-Knows: programs, formats by name, the arithmetic of pools.
-Must not know: settings, the machine, how parts were made.
-"""
+"""The memory that an engine needs, for a whole model or for the largest of the parts that several processes have."""
 
 from __future__ import annotations
 
@@ -12,13 +8,13 @@ from msgspec import Struct
 
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import PROCESS_BYTES, MemoryNeeds
+from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
+from twostroke.ops.program.cache_groups import cache_groups, page_bytes
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import page_table_bytes
-from twostroke.program.cache_groups import cache_groups, page_bytes
-from twostroke.program.model import Model
-from twostroke.program.place import place
-from twostroke.quant.formats import format_choice
-from twostroke.spec.formats import KVKind
-from twostroke.speculate.guess_limiter import GUESS_ROWS
+from twostroke.types.spec.formats import KVKind
 
 
 class EngineSizes(Struct, frozen=True):

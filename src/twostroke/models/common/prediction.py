@@ -10,9 +10,6 @@ t + 1 + k, and writes the token t + 2 + k.
     def prediction(fields: Fields) -> Sequence[MtpHead]: ...
 
 Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); names of tensors as published checkpoints have them.
-
-Knows: norms, the ops around a layer.
-Must not know: any architecture by name, what its layer is.
 """
 
 from __future__ import annotations
@@ -25,11 +22,11 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.registry import architecture_of
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import StoredChoice, Tracer, nothing_stored
+from twostroke.ops.program.values import Value, Weight, join
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import RmsNorm
-from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
-from twostroke.program.values import Value, Weight, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 MOST_LAYERS = 8
 """The most predicting layers of a checkpoint: at most this many tokens are guessed."""

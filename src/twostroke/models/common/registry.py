@@ -5,9 +5,6 @@
 
 A start imports the one model file that a config names: homes.py says which file it is. All files are imported only for
 a name that homes.py does not have, and for the list of all architectures.
-
-Knows: the folder of model files, that its folders hold more of them, the table of homes.py.
-Must not know: any of them by name.
 """
 
 from __future__ import annotations
@@ -27,16 +24,16 @@ from twostroke.models.common.homes import CAUSAL_OF_TYPE, HOMES
 from twostroke.ops.passes.column_orders import OrderChoice, no_orders, with_column_orders
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.passes.rounded_rows import with_rounded_rows
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.model import CommonFacts, Model
-from twostroke.program.program import Program
-from twostroke.program.trace import StoredChoice, Tracer, nothing_stored
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields, refuse_unread
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import CommonFacts, Model
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import StoredChoice, Tracer, nothing_stored
+from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.refused_fields import refuse_fields, refuse_unread
 
 COMMON = "common"
 """The folder of what families share; it holds no architecture."""

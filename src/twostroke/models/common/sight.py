@@ -2,9 +2,6 @@
 
 A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
 a row of the text model. A start imports the one file that a config names: ENCODERS says which file it is.
-
-Knows: the outer model_type, the files of encoders.
-Must not know: pixels, requests, which backend runs.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ from msgspec import Struct
 
 from twostroke.models.common.registry import CommonFacts, ProgramText
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
 
 _IDEFICS3 = LazyModule("twostroke.models.vision.idefics3")
 ENCODERS: Mapping[str, LazyModule] = {"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3}

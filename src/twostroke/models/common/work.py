@@ -1,19 +1,15 @@
-"""The WorkTable of a model in weights of one name, kept for the next caller.
-
-Knows: formats by name.
-Must not know: machines.
-"""
+"""The WorkTable of a model in weights of one name, kept for the next caller."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from twostroke.cost.work_table import WorkTable
-from twostroke.program.model import Model
-from twostroke.program.op import StoredFormats
-from twostroke.program.work_table import work_table
-from twostroke.quant.formats import format_choice
-from twostroke.spec.formats import KVKind
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import StoredFormats
+from twostroke.ops.program.work_table import work_table
+from twostroke.ops.quant.formats import format_choice
+from twostroke.types.spec.formats import KVKind
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,4 @@
-"""Command R, R7B and A, North: both blocks read one layer norm; interleaved rotations (Cohere 2024, 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Command R, R7B and A, North: both blocks read one layer norm; interleaved rotations (Cohere 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.nested import NOTHING, language_model
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.fields.typed_ropes import ropes_or_none
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 8192,

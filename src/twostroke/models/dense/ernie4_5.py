@@ -1,7 +1,4 @@
-"""ERNIE 4.5: Llama with interleaved rotary pairs (Baidu 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""ERNIE 4.5: Llama with interleaved rotary pairs (Baidu 2025)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "head_dim": 128,

@@ -1,6 +1,4 @@
 """EXAONE 4: a norm after each block and on each head; the large one turns only where it slides (LG AI Research 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -11,10 +9,10 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import post_layer
 from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 

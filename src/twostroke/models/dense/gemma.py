@@ -1,7 +1,4 @@
-"""Gemma: Llama's decoder with a scaled embedding, a gate of gelu and norms stored as w - 1 (Gemma team 2024).
-
-Knows: its config fields, its layer. Must not know: the ops, which backend runs.
-"""
+"""Gemma: Llama's decoder with a scaled embedding, a gate of gelu and norms stored as w - 1 (Gemma team 2024)."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.families.gemma import read_gemma
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 16}
 

@@ -1,7 +1,4 @@
-"""Gemma 2: norms on both sides of each block, soft caps, a window in every other layer (Gemma team 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Gemma 2: norms on both sides of each block, soft caps, a window in every other layer (Gemma team 2024)."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.families.gemma import read_gemma, sandwich_layer
 from twostroke.models.common.fields.read import Parts, pattern_windows, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 4, "query_pre_attn_scalar": 256}
 NORMS = ("input_layernorm", "pre_feedforward_layernorm")

@@ -2,8 +2,6 @@
 
 Of the checkpoints that also see images, the language model alone is read. EmbeddingGemma is this model with attention
 in both directions, whose rows become one vector for each text (Vera et al. 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import pattern_windows, window_of
 from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import ropes_by_layer_type
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import ropes_by_layer_type
 
 SILENT = {
     "vocab_size": 262_208,

@@ -2,8 +2,6 @@
 shared K and V, per-layer embeddings (Gemma team 2025; Baykal et al. 2023).
 
 Of checkpoints for images and sounds too, the language model alone is read.
-
-Knows: its config fields, the names of tensors in both forms of checkpoint. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import Linear, linear
 from twostroke.ops.products.take_columns import TakeColumns, take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, Value, Vector, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
@@ -32,10 +32,8 @@ from twostroke.ops.rows.mix_streams import mix_streams
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.rows.soft_cap import soft_cap
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, Value, Vector, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 THETAS = {SLIDING: ("rope_local_base_freq", 10_000.0), FULL: ("rope_theta", 1_000_000.0)}

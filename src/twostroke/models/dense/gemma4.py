@@ -2,8 +2,6 @@
 
 Of checkpoints for images or sounds too, the language model alone is read. transformers skips the layers without K and
 V of their own for rows that need no logits. Here all rows are computed, and the rows that need logits are the same.
-
-Knows: its config fields, the names of tensors in all forms of checkpoint. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 THETAS = {SLIDING: ("rope_local_base_freq", 10_000.0), FULL: ("rope_theta", 1_000_000.0)}

@@ -1,7 +1,4 @@
-"""GLM-4: half of each head turns, in interleaved pairs; GLM-4-0414 has norms around blocks (GLM team 2024, 2025).
-
-Knows: its config fields, the names of its norms. Must not know: the ops, which backend runs.
-"""
+"""GLM-4: half of each head turns, in interleaved pairs; GLM-4-0414 has norms around blocks (GLM team 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     "head_dim": 128,

@@ -1,7 +1,4 @@
-"""Granite 3: Llama with factors on the embedding, the scores, what blocks add, and the logits (Granite team 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Granite 3: Llama with factors on the embedding, the scores, what blocks add, and the logits (Granite team 2024)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6

@@ -1,7 +1,4 @@
-"""Hunyuan dense: Llama with a norm on each head's q and k after their rotation (Tencent 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Hunyuan dense: Llama with a norm on each head's q and k after their rotation (Tencent 2025)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 VL_SILENT = {"tie_word_embeddings": True}

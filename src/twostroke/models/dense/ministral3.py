@@ -1,7 +1,4 @@
-"""Ministral 3: Mistral with yarn and queries that grow with the logarithm of their position (Mistral AI 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Ministral 3: Mistral with yarn and queries that grow with the logarithm of their position (Mistral AI 2025)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "head_dim": 128,

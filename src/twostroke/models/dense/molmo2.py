@@ -1,6 +1,4 @@
 """Molmo 2: the language model of a checkpoint that also sees images and films, by Qwen 3's or OLMo's rules (Ai2 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Tensor, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "vocab_size": 151_936},

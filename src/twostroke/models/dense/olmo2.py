@@ -1,7 +1,4 @@
-"""OLMo 2 and 3: a norm after each block, and over the whole of q and of k (OLMo team 2024, 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""OLMo 2 and 3: a norm after each block, and over the whole of q and of k (OLMo team 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import post_layer
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config, ropes_by_layer_type
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config, ropes_by_layer_type
 
 SILENT = {"rms_norm_eps": 1e-5, "eos_token_id": 50279}
 THETA = ("rope_theta", 500_000.0)

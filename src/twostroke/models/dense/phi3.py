@@ -1,6 +1,4 @@
 """Phi-3, Phi-4 and Phi-4-mini: Llama with fused tensors, a part of each head that turns, longrope (Abdin et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from twostroke.models.common.blocks.attend import joined_in_order
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 32000}
 MULTIMODAL_SILENT = {

@@ -1,7 +1,4 @@
-"""SmolLM3: Llama without rotations in every fourth layer (Hugging Face 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""SmolLM3: Llama without rotations in every fourth layer (Hugging Face 2025)."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from twostroke.models.common.blocks.layers import pre_layer
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 32_768,

@@ -1,5 +1,1 @@
-"""Encoders: each position sees the whole text, and what comes out are vectors or scores.
-
-Knows: nothing of its own.
-Must not know: which backend runs.
-"""
+"""Encoders: each position sees the whole text, and what comes out are vectors or scores."""

@@ -1,7 +1,4 @@
-"""ALBERT: BERT whose layers share their tensors, with embeddings narrower than the layers (Lan et al. 2019).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""ALBERT: BERT whose layers share their tensors, with embeddings narrower than the layers (Lan et al. 2019)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from twostroke.models.common.fields.fields import activation, head_dim, read_fac
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "albert."
 NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "attention.dense")

@@ -2,8 +2,6 @@
 
 XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies (Conneau et al. 2019; Martin et al. 2019). ELECTRA is
 BERT whose embeddings may be narrower than its layers (Clark et al. 2020).
-
-Knows: their config fields, the names of their tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from twostroke.models.common.fields.fields import activation, head_dim, read_fac
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")

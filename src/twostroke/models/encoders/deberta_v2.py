@@ -1,8 +1,6 @@
 """DeBERTa 2 and 3: BERT whose scores have what a query, and a key, count for each distance (He et al. 2021).
 
 The vectors of distances go through the same matrices in every step, so they are made once, when the model is loaded.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from twostroke.models.common.fields.fields import activation, head_dim, read_fac
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.attention.place_scores import place_scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value, Vector, VectorForm
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Tensor, Value, Vector, VectorForm
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 PREFIX = "deberta."
 STEM = "attention.self."

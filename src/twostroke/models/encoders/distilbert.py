@@ -1,7 +1,4 @@
-"""DistilBERT: BERT of half as many layers, without token types (Sanh et al. 2019).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""DistilBERT: BERT of half as many layers, without token types (Sanh et al. 2019)."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, usual_names
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 OWN_NAMES = {
     **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},

@@ -1,7 +1,4 @@
-"""EuroBERT: Llama's layers, whose positions also see later ones (Boizard et al. 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""EuroBERT: Llama's layers, whose positions also see later ones (Boizard et al. 2025)."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.values import ALL_AHEAD
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.values import ALL_AHEAD
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001}
 

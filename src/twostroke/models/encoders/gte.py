@@ -1,7 +1,4 @@
-"""GTE: BERT with rotary positions and a gated feed-forward block (Zhang et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""GTE: BERT with rotary positions and a gated feed-forward block (Zhang et al. 2024)."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from twostroke.models.common.fields.fields import activation, head_dim, read_fac
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_size": 1}
 THETA = 160_000.0

@@ -1,7 +1,4 @@
-"""Jina embeddings 2: BERT whose scores fall with the distance, both ways, with gated blocks (Günther et al. 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Jina embeddings 2: BERT whose scores fall with the distance, both ways, with gated blocks (Günther et al. 2023)."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.placed import Beside, placed_attend
 from twostroke.models.common.fields.fields import head_dim, read_facts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "bert."
 NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")

@@ -1,7 +1,4 @@
-"""Jina Embeddings v3: XLM-RoBERTa with rotations in place of learned positions (Sturua et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Jina Embeddings v3: XLM-RoBERTa with rotations in place of learned positions (Sturua et al. 2024)."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8194, "layer_norm_eps": 1e-5, "type_vocab_size": 1}
 THETA = 20_000.0

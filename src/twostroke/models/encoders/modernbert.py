@@ -1,7 +1,4 @@
-"""ModernBERT: rotary positions, norms before gated blocks, windows on two of three layers (Warner et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""ModernBERT: rotary positions, norms before gated blocks, windows on two of three layers (Warner et al. 2024)."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from twostroke.models.common.fields.read import pattern_windows
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SILENT = {"local_attention": 128, "global_attn_every_n_layers": 3, "max_position_embeddings": 8192, "norm_eps": 1e-5}
 THETAS = {"sliding_attention": ("local_rope_theta", 10_000.0), "full_attention": ("global_rope_theta", 160_000.0)}

@@ -1,6 +1,4 @@
 """MPNet: RoBERTa whose scores also count how far apart positions are, by one table for all layers (Song et al. 2020).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -15,11 +13,11 @@ from twostroke.models.common.blocks.placed import Beside, bias_table, placed_att
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts
 from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 PREFIX = "mpnet."
 NAMES = AttentionNames("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")

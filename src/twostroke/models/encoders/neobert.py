@@ -1,7 +1,4 @@
-"""NeoBERT: norms before gated blocks, rotations whose pairs lie side by side, no biases (Le Breton et al. 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""NeoBERT: norms before gated blocks, rotations whose pairs lie side by side, no biases (Le Breton et al. 2025)."""
 
 from __future__ import annotations
 
@@ -12,13 +9,13 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import head_dim, read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, HeadRows, Value, Weight
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, HeadRows, Value, Weight
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_length": 1024, "norm_eps": 1e-6, "intermediate_size": 3072}
 PREFIX = "model."

@@ -1,8 +1,6 @@
 """Nomic-BERT: BERT with rotary positions and a gated feed-forward block, without biases (Nussbaum et al. 2024).
 
 Version 2 has biases, blocks without a gate, and experts in every second layer (Nussbaum and Duderstadt 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ from twostroke.models.common.fields.fields import (
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, Weight
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Weight
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 OWN_NAMES = {
     "n_embd": "hidden_size",

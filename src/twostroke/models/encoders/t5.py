@@ -1,8 +1,6 @@
 """T5's encoder: RMS norms before blocks, no positions but what distances count in the scores (Raffel et al. 2020).
 
 sentence-t5, GTR and Instructor are such encoders (Ni et al. 2021; Su et al. 2022). mT5 has other vocabularies.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ from twostroke.models.common.blocks.placed import Beside, bias_table, placed_att
 from twostroke.models.common.fields.fields import head_dim, read_facts, refuse_setting, usual_names, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activation import HF_NAMES
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 OWN_NAMES = {
     **{"d_model": "hidden_size", "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads"},

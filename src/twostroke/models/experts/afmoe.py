@@ -1,7 +1,4 @@
-"""AFMoE (Trinity): norms around both blocks, gated attention, windows that turn, full layers without (Arcee 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""AFMoE (Trinity): norms around both blocks, gated attention, windows that turn, full layers without (Arcee 2025)."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_
 from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 16_384, "rms_norm_eps": 1e-5, "num_dense_layers": 1},

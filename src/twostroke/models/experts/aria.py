@@ -1,7 +1,4 @@
-"""Aria: Llama with small experts in stacks beside shared ones in every layer (Rhymes AI 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Aria: Llama with small experts in stacks beside shared ones in every layer (Rhymes AI 2024)."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 BANKS = Stacks("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", transposed=True)

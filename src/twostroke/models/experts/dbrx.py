@@ -1,7 +1,4 @@
-"""DBRX: q, k and v held within a limit, layer norms without biases, 16 experts in three tensors (Databricks 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""DBRX: q, k and v held within a limit, layer norms without biases, 16 experts in three tensors (Databricks 2024)."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 OWN_NAMES = {
     "d_model": "hidden_size",

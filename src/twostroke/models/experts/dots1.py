@@ -1,7 +1,4 @@
-"""dots.llm1: Qwen3's attention, experts by DeepSeek-V3's rule behind the first dense layers (rednote-hilab 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""dots.llm1: Qwen3's attention, experts by DeepSeek-V3's rule behind the first dense layers (rednote-hilab 2025)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 LAYERS = 1 << 20
 SILENT = {"moe_intermediate_size": 1408, "norm_topk_prob": False, "n_group": 1, "topk_group": 1}

@@ -1,7 +1,4 @@
-"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by biased softmax, shared ones (Baidu 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""ERNIE 4.5 MoE: interleaved rotary pairs, experts chosen by biased softmax, shared ones (Baidu 2025)."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "moe_num_experts": 64},

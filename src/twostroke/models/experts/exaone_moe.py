@@ -1,7 +1,4 @@
-"""EXAONE MoE (K-EXAONE): windows with rotations, full layers without, experts by DeepSeek-V3's rule (LG AI 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""EXAONE MoE (K-EXAONE): windows with rotations, full layers without, experts by DeepSeek-V3's rule (LG AI 2026)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixtur
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.prediction import MOST_LAYERS, NAMES_ALONE, MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"rms_norm_eps": 1e-5, "moe_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8},

@@ -1,7 +1,4 @@
-"""GLM-4.5 and 4.6: half of each head turns; experts by DeepSeek-V3's rule behind the first dense layers (Z.ai 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""GLM-4.5 and 4.6: half of each head turns; experts by DeepSeek-V3's rule behind the first dense layers (Z.ai 2025)."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.prediction import MtpHead, behind_the_last, predicts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1408},

@@ -1,7 +1,4 @@
-"""Granite MoE: Granite's factors, experts in stacks; a shared block in some (IBM 2024, 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Granite MoE: Granite's factors, experts in stacks; a shared block in some (IBM 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from twostroke.models.common.families.granite_mixture import granite_factor, gra
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 

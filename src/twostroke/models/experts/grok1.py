@@ -1,8 +1,6 @@
 """Grok-1: norms around both blocks, capped scores, two of eight experts whose weights are not made one (xAI 2024).
 
 The law is xAI's published JAX code; the names of tensors are those of its conversion to safetensors by HPC-AI Tech.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "num_experts": 8},

@@ -1,7 +1,4 @@
-"""Hunyuan-A13B: Hunyuan's attention, experts beside a block that every row meets (Tencent 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Hunyuan-A13B: Hunyuan's attention, experts beside a block that every row meets (Tencent 2025)."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from twostroke.models.common.fields.mixture import expert_count, named_feed
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.dense.hunyuan import read_hunyuan
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
 
 BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
 """Fields that may list a number for each layer."""

@@ -1,7 +1,4 @@
-"""Hunyuan 3: Qwen3's attention, experts by biased sigmoids beside a shared one (Tencent 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Hunyuan 3: Qwen3's attention, experts by biased sigmoids beside a shared one (Tencent 2026)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "num_experts": 192},

@@ -1,7 +1,5 @@
 """JetMoe: experts of attention, each with products of queries and of outputs of its own, and K and V that all share
 (Shen et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.weigh_streams import weigh_streams
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 4096, "num_key_value_heads": 16, "kv_channels": 128, "intermediate_size": 5632},

@@ -1,6 +1,4 @@
 """Llama 4: chunks of positions with rotations, full layers without, one expert a token beside a shared one (Meta 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},

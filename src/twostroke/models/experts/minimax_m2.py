@@ -1,6 +1,4 @@
 """MiniMax-M2: norms over the whole of q and of k, half of each head turns, experts by biased sigmoids (MiniMax 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 196_608, "intermediate_size": 1536},

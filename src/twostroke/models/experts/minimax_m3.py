@@ -3,8 +3,6 @@
 Layers of the type minimax_m3_sparse choose blocks of keys. As long as there are no more blocks than may be chosen, they
 see all positions, and that is what is implemented: the longest sequence is as many positions as that. Longer ones would
 need the choice, whose tensors are not read.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 524_288, "intermediate_size": 3072, "rms_norm_eps": 1e-6},

@@ -1,6 +1,4 @@
 """OLMoE and FlexOlmo: norms over the whole of q and of k, experts in every layer (Muennighoff et al. 2024; Ai2 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "intermediate_size": 2048, "eos_token_id": 50_279},

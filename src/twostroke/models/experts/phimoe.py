@@ -1,7 +1,4 @@
-"""Phi-3.5-MoE: layer norms, biases, two experts chosen one after the other (Microsoft 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Phi-3.5-MoE: layer norms, biases, two experts chosen one after the other (Microsoft 2024)."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.sparse_mixer import sparse_mixer
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 6400, "num_local_experts": 16},

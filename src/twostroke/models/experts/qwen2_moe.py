@@ -1,7 +1,4 @@
-"""Qwen2-MoE: Qwen2's attention, experts, and a shared one scaled by a gate of the token (Qwen team 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""Qwen2-MoE: Qwen2's attention, experts, and a shared one scaled by a gate of the token (Qwen team 2024)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 32_768, "intermediate_size": 5632}
 

@@ -1,7 +1,4 @@
-"""Solar Open: Llama's attention, experts by DeepSeek-V3's rule in every layer (Upstage 2026).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Solar Open: Llama's attention, experts by DeepSeek-V3's rule in every layer (Upstage 2026)."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.fields.mixture import sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1280},

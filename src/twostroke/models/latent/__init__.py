@@ -1,5 +1,1 @@
-"""Model files of families with latent attention, one a family.
-
-Knows: the blocks of models/common.
-Must not know: backends.
-"""
+"""Model files of families with latent attention, one a family."""

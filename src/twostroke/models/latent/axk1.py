@@ -1,7 +1,4 @@
-"""A.X K1: DeepSeek-V3's layers with a norm of what the experts make (SK Telecom 2026).
-
-Knows: its config fields, the name of its norm. Must not know: the ops, which backend runs.
-"""
+"""A.X K1: DeepSeek-V3's layers with a norm of what the experts make (SK Telecom 2026)."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from twostroke.models.common.fields.deepseek import CHOICE_BIAS, biased_mixture,
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import attended, latent_layer, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 32_768, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128},

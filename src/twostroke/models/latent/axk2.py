@@ -1,7 +1,4 @@
-"""A.X K2: DeepSeek-V3.2's layers with gates behind norms and behind the attention (SK Telecom 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""A.X K2: DeepSeek-V3.2's layers with gates behind norms and behind the attention (SK Telecom 2026)."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Value, join
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "kv_lora_rank": 128, "q_lora_rank": 384, "qk_rope_head_dim": 32},

@@ -1,7 +1,4 @@
-"""DeepSeek-V2 and V2-Lite: latent attention, many small experts and some that every token meets (DeepSeek-AI 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""DeepSeek-V2 and V2-Lite: latent attention, many small experts and some that every token meets (DeepSeek-AI 2024)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from twostroke.models.common.fields.deepseek import behind_dense, mixed_program,
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "kv_lora_rank": 512,

@@ -1,7 +1,4 @@
-"""DeepSeek-V3, R1 and Kimi K2: V2's layers with another router (DeepSeek-AI 2024; Moonshot AI 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""DeepSeek-V3, R1 and Kimi K2: V2's layers with another router (DeepSeek-AI 2024; Moonshot AI 2025)."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 4096,

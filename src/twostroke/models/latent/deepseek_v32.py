@@ -1,7 +1,4 @@
-"""DeepSeek-V3.2: V3, where each row attends to the positions that an index chooses (DeepSeek-AI 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""DeepSeek-V3.2: V3, where each row attends to the positions that an index chooses (DeepSeek-AI 2025)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.deepseek import (
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.latent.deepseek_v3 import SILENT as SILENT_OF_V3
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {**SILENT_OF_V3, "max_position_embeddings": 163_840, "q_lora_rank": 1536}
 

@@ -1,7 +1,5 @@
 """DeepSeek-V4: windows and compressed entries, four streams of the residual, experts by token or by score (DeepSeek-AI
 2026).
-
-Knows: its config fields. Must not know: the ops of its blocks, which backend runs.
 """
 
 from __future__ import annotations
@@ -22,15 +20,15 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.products.route_by_token import route_by_token
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 BY_TOKEN, BY_SCORE = "hash_moe", "moe"

@@ -1,8 +1,6 @@
 """Dots 3 Note: latent attention in windows, and between them over positions that an index chooses (rednote 2026).
 
 Layers of both kinds have heads and latents of their own sizes.
-
-Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from twostroke.models.common.fields.mixture import LARGEST
 from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 524_288, "rms_norm_eps": 1e-5, "q_lora_rank": 1024, "kv_lora_rank": 512},

@@ -1,7 +1,4 @@
-"""GLM-4.7-Flash: DeepSeek-V3's layers with heads of their own sizes (Z.ai 2026).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""GLM-4.7-Flash: DeepSeek-V3's layers with heads of their own sizes (Z.ai 2026)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 202_752,

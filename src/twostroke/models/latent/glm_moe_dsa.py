@@ -1,7 +1,4 @@
-"""GLM-5: DeepSeek-V3.2's layers, some of which attend to the positions that an earlier one has chosen (Z.ai 2026).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""GLM-5: DeepSeek-V3.2's layers, some of which attend to the positions that an earlier one has chosen (Z.ai 2026)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.deepseek import (
 )
 from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 202_752, "rms_norm_eps": 1e-5, "q_lora_rank": 2048, "kv_lora_rank": 512},

@@ -1,7 +1,4 @@
-"""Hunyuan 4: latent attention over chosen positions with sinks and a gate, between several streams (Tencent 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Hunyuan 4: latent attention over chosen positions with sinks and a gate, between several streams (Tencent 2026)."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attent
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-5, "q_lora_rank": 1536, "kv_lora_rank": 512},

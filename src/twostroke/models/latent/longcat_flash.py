@@ -2,8 +2,6 @@
 
 A layer's experts read what the first dense block reads, and their output is added behind the second dense block
 (shortcut-connected; Meituan 2025). transformers' longcat_flash is what this agrees with.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.idle_share import idle_share
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 1e7, "num_hidden_layers": 28},

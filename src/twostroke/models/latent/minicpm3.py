@@ -1,7 +1,5 @@
 """MiniCPM3: a dense decoder with latent attention, and factors on the embedding, what blocks add, and the logits
 (OpenBMB 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.latent import latent_layer, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 32_768,

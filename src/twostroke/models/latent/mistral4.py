@@ -1,7 +1,4 @@
-"""Mistral Small 4: DeepSeek's layers with queries that grow with the logarithm of their position (Mistral AI 2026).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Mistral Small 4: DeepSeek's layers with queries that grow with the logarithm of their position (Mistral AI 2026)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from twostroke.models.common.fields.deepseek import behind_dense, mixed_program,
 from twostroke.models.common.fields.fields import silu_only, with_silent
 from twostroke.models.common.fields.latent import MOST_DIMENSIONS, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 1_048_576,

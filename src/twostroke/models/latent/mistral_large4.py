@@ -3,8 +3,6 @@
 Frequencies are multiplied by the exponential of learned numbers; some layers do not turn. The queries of a head, and of
 the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to latents
 that an earlier one keeps. Names of tensors are Mistral's own, as in published files.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, Rope, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, Rope, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_rope_head_dim": 64},

@@ -1,16 +1,13 @@
-"""Youtu-LLM: a dense decoder with DeepSeek-V3's latent attention (Tencent Youtu Lab 2026).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Youtu-LLM: a dense decoder with DeepSeek-V3's latent attention (Tencent Youtu Lab 2026)."""
 
 from __future__ import annotations
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.latent import latent_layer, read_latent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 131_072,

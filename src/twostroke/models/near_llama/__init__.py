@@ -1,4 +1,1 @@
-"""Decoders that are Llama but for one thing: an activation, a norm, a window, a factor. One file an architecture.
-
-Knows: nothing itself. Must not know: which backend runs.
-"""
+"""Decoders that are Llama but for one thing: an activation, a norm, a window, a factor. One file an architecture."""

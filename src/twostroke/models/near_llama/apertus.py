@@ -1,7 +1,4 @@
-"""Apertus: norms of each head's q and k, and a plain block with the activation xIELU (Apertus team 2025).
-
-Knows: its config fields, the names of its norms. Must not know: which backend runs.
-"""
+"""Apertus: norms of each head's q and k, and a plain block with the activation xIELU (Apertus team 2025)."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, Vector
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.xielu import xielu
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Vector
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 65_536, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},

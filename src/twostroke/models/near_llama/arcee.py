@@ -1,14 +1,11 @@
-"""Arcee AFM: Llama with a plain block of squared relu (Arcee AI 2025).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""Arcee AFM: Llama with a plain block of squared relu (Arcee AI 2025)."""
 
 from __future__ import annotations
 
 from twostroke.models.common.families.squared_relu import SQUARED_RELU, squared_relu_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 4096,

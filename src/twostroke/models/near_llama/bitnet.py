@@ -1,7 +1,4 @@
-"""BitNet b1.58: Llama with squared ReLU and a norm before the last product of each block (Ma et al. 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""BitNet b1.58: Llama with squared ReLU and a norm before the last product of each block (Ma et al. 2025)."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.fields import activation
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"vocab_size": 128_256, "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 30},

@@ -1,7 +1,4 @@
-"""CWM: Llama with a window in three of four layers (Meta 2025).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""CWM: Llama with a window in three of four layers (Meta 2025)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "bos_token_id": 128_000},

@@ -3,8 +3,6 @@
 
 A page keeps for each pair of KV heads both keys beside each other, and both values. A query is zero where the other key
 lies, so that its scores are those of its own key, and what it sees is as wide as both values.
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Vector, VectorForm, join
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Tensor, Value, Vector, VectorForm, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"vocab_size": 32_000, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},

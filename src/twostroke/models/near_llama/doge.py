@@ -2,8 +2,6 @@
 
 A page keeps the bias as one more element of the key, and a query has a constant there. Positions beyond
 keep_window_size would need a choice among keys: the longest sequence has as many as need none.
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import TakeColumns, take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Value, join
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Value, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SILENT = {
     **{"vocab_size": 32_768, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 32},

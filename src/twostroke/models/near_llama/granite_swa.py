@@ -1,8 +1,6 @@
 """Granite with windows: a sink for each head, a window in three of four layers, rotations by layer (IBM 2026).
 
 With experts it is Granite MoE's block in the same layers.
-
-Knows: its config fields. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from twostroke.models.common.families.granite_mixture import granite_mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},

@@ -1,7 +1,4 @@
-"""Helium: Llama whose rotary pairs lie side by side (Kyutai 2025).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""Helium: Llama whose rotary pairs lie side by side (Kyutai 2025)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-8, "head_dim": 128},

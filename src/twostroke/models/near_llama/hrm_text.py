@@ -2,8 +2,6 @@
 
 The low stack reads the sum of both states, several times; then the high stack reads it once. Each run of a layer keeps
 K and V of its own.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value, Weight
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {"num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 128, "initializer_range": 0.02}
 LOW, HIGH = "model.L_module.", "model.H_module."

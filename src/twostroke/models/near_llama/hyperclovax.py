@@ -1,7 +1,4 @@
-"""HyperCLOVA X SEED: Granite with multiplied logits and a norm after each block (NAVER 2025).
-
-Knows: its config fields, the names of its norms. Must not know: which backend runs.
-"""
+"""HyperCLOVA X SEED: Granite with multiplied logits and a norm after each block (NAVER 2025)."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6

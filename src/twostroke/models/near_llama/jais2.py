@@ -1,7 +1,4 @@
-"""Jais 2: layer norms, biases everywhere, a plain block of squared relu (Inception 2025).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""Jais 2: layer norms, biases everywhere, a plain block of squared relu (Inception 2025)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU, squared_relu_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 8192, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 150_024},

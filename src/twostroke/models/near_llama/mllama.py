@@ -1,7 +1,4 @@
-"""Llama 3.2 Vision: Llama, between whose layers others see images; without an image these are left out (Meta 2024).
-
-Knows: its config fields, which layers see images. Must not know: which backend runs.
-"""
+"""Llama 3.2 Vision: Llama, between whose layers others see images; without an image these are left out (Meta 2024)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001},

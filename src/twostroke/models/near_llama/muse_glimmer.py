@@ -1,7 +1,4 @@
-"""Muse Glimmer: a gate on what heads see, norms on both sides of each block, layers without rotations (Meta 2026).
-
-Knows: its config fields, the names of its norms. Must not know: which backend runs.
-"""
+"""Muse Glimmer: a gate on what heads see, norms on both sides of each block, layers without rotations (Meta 2026)."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128},

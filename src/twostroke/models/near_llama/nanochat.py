@@ -1,7 +1,4 @@
-"""nanochat: norms without weights, rotations the other way round, a plain block of squared relu (Karpathy 2025).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""nanochat: norms without weights, rotations the other way round, a plain block of squared relu (Karpathy 2025)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 0, "eos_token_id": 1}
 

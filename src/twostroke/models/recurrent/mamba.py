@@ -1,7 +1,4 @@
-"""Mamba and FalconMamba: states of fixed size for each channel; no positions, no cache that grows (Gu and Dao 2023).
-
-Knows: their config fields, their tensors and their program. Must not know: which backend runs.
-"""
+"""Mamba and FalconMamba: states of fixed size for each channel; no positions, no cache that grows (Gu and Dao 2023)."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from twostroke.models.common.blocks.states.mamba import MambaShape, StepNorm, ma
 from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.recurrent.mamba2 import POSITIONS
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 
 @architecture("MambaForCausalLM", model_type="mamba")

@@ -1,7 +1,4 @@
-"""Mamba-2: states of fixed size instead of attention; no positions, no cache that grows (Dao and Gu 2024).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""Mamba-2: states of fixed size instead of attention; no positions, no cache that grows (Dao and Gu 2024)."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba2 import Mamba2Shape, mamba2_block, step_limit
 from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.fields import Fields
 
 POSITIONS = 1 << 20
 """The longest sequence that can be asked for: nothing in the model itself limits a length."""

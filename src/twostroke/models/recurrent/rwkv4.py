@@ -1,7 +1,4 @@
-"""RWKV-4: a decayed sum of values in place of attention, channel by channel (Peng et al. 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""RWKV-4: a decayed sum of values in place of attention, channel by channel (Peng et al. 2023)."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
@@ -19,9 +18,7 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv4 import wkv4
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, VectorForm
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "rescale_every": 6}
 TIME, CHANNEL = "attention", "feed_forward"

@@ -1,8 +1,6 @@
 """RWKV-6 "Finch": rows are mixed with the row before as much as the row itself says (Peng et al. 2024).
 
 The names of tensors are those of the published conversions for transformers.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -16,6 +14,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.models.recurrent.rwkv4 import rwkv_decoder
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Tensor, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
@@ -25,9 +25,7 @@ from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv import MOST_ROWS
 from twostroke.ops.states.wkv6 import Wkv6Vectors, wkv6
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {"head_size": 64, "head_size_divisor": 8, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False}
 WAYS = ("w", "k", "v", "r", "g")

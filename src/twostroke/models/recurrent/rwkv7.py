@@ -2,8 +2,6 @@
 
 The names of tensors are those of the conversions by flash-linear-attention. The norm of each head's removed direction
 is that of the published code, x / max(|x|, 1e-12).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -16,6 +14,8 @@ from twostroke.models.common.fields.fields import read_facts, refuse_setting, wi
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, Vector
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
@@ -25,9 +25,7 @@ from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv import MOST_ROWS
 from twostroke.ops.states.wkv7 import Wkv7Vectors, wkv7
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Vector
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"head_dim": 64, "decay_low_rank_dim": 64, "gate_low_rank_dim": 128, "a_low_rank_dim": 64},

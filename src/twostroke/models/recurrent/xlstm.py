@@ -1,7 +1,4 @@
-"""xLSTM: a matrix memory for each head in place of attention, between Llama's norms and blocks (Beck et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""xLSTM: a matrix memory for each head in place of attention, between Llama's norms and blocks (Beck et al. 2024)."""
 
 from __future__ import annotations
 
@@ -14,16 +11,16 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import read_facts, refuse_setting, usual_names, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.head_layer_norm import head_layer_norm
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.ops.states.mlstm import MOST_ROWS, mlstm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 SILENT = {
     **{

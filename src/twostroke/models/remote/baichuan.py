@@ -1,7 +1,5 @@
 """Baichuan 1 and 2: Llama with q, k and v in one tensor; the large ones have slopes by distance for rotations
 (Baichuan 2023).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, VectorForm
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
 SECOND_VOCABULARY = 125_696

@@ -1,7 +1,5 @@
 """Ling and Ring 1 and 2: grouped attention in one tensor, experts by a softmax or by DeepSeek-V3's rule (inclusionAI
 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, exp
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{

@@ -1,7 +1,4 @@
-"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax beside shared ones (Dai et al. 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax beside shared ones (Dai et al. 2024)."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, exp
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"moe_intermediate_size": 1407, "first_k_dense_replace": 0, "moe_layer_freq": 1, "norm_topk_prob": False},

@@ -1,7 +1,4 @@
-"""EXAONE 3, 3.5 and Deep: Llama under other names (LG AI Research 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""EXAONE 3, 3.5 and Deep: Llama under other names (LG AI Research 2024)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {

@@ -1,7 +1,4 @@
-"""InternLM 2 and 2.5: Llama whose q, k and v lie KV head by KV head in one tensor (InternLM team 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: the ops, which backend runs.
-"""
+"""InternLM 2 and 2.5: Llama whose q, k and v lie KV head by KV head in one tensor (InternLM team 2024)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 

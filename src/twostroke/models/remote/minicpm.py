@@ -1,7 +1,4 @@
-"""MiniCPM 1, 2 and 4: Llama with factors on the embedding, what blocks add, and the logits (OpenBMB 2024, 2025).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""MiniCPM 1, 2 and 4: Llama with factors on the embedding, what blocks add, and the logits (OpenBMB 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True}
 LARGEST = 1e6

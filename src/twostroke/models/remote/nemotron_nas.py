@@ -1,7 +1,4 @@
-"""Nemotron Super and Ultra: Llama whose layers were thinned out one by one, by a search (Bercovich et al. 2024).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Nemotron Super and Ultra: Llama whose layers were thinned out one by one, by a search (Bercovich et al. 2024)."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"intermediate_size": 1, "bos_token_id": 1, "eos_token_id": 2}
 """intermediate_size is null in published configs: each layer has its own."""

@@ -1,7 +1,4 @@
-"""Orion 14B: Llama with layer norms (OrionStar 2024).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""Orion 14B: Llama with layer norms (OrionStar 2024)."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 

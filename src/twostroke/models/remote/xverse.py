@@ -1,7 +1,4 @@
-"""XVERSE 7B, 13B and 65B: Llama under another name (XVERSE 2023).
-
-Knows: its config fields. Must not know: the ops, which backend runs.
-"""
+"""XVERSE 7B, 13B and 65B: Llama under another name (XVERSE 2023)."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "bos_token_id": 2, "eos_token_id": 3}
 

@@ -1,7 +1,4 @@
-"""Ling 3: several layers of Kimi delta attention for one of latent attention, which has a gate a head (Ant 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Ling 3: several layers of Kimi delta attention for one of latent attention, which has a gate a head (Ant 2026)."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.latent import read_latent
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-6, "kv_lora_rank": 512, "qk_rope_head_dim": 64},

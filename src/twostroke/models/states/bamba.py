@@ -1,6 +1,4 @@
 """Bamba: Mamba-2 layers with a few of attention, a gated feed-forward block in each (IBM, Princeton, CMU, UIUC 2024).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import named_feed
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},

@@ -1,7 +1,4 @@
-"""Falcon-H1: attention and Mamba-2 side by side in each layer, with constant factors in many places (TII 2025).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""Falcon-H1: attention and Mamba-2 side by side in each layer, with constant factors in many places (TII 2025)."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},

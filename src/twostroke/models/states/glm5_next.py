@@ -3,8 +3,6 @@
 Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
 chosen, they see all positions, and that is what is implemented: the longest sequence is as many positions as that.
 Longer ones would need the choice, whose tensors are not read. Nothing turns.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 SILENT = {
     **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "q_lora_rank": 1536, "kv_lora_rank": 512},

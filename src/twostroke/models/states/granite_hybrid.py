@@ -1,7 +1,4 @@
-"""Granite 4 hybrid: Mamba-2 layers with a few of attention without positions, and Granite's factors (IBM 2025).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""Granite 4 hybrid: Mamba-2 layers with a few of attention without positions, and Granite's factors (IBM 2025)."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from twostroke.models.common.families.granite_mixture import granite_factor, gra
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 
 @architecture("GraniteMoeHybridForCausalLM", model_type="granitemoehybrid")

@@ -1,7 +1,4 @@
-"""Jamba: Mamba layers with one of attention in eight, experts in every second layer (AI21 Labs 2024).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""Jamba: Mamba layers with one of attention in eight, experts in every second layer (AI21 Labs 2024)."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from twostroke.models.common.fields.mixture import named_feed
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     "max_position_embeddings": 262_144,

@@ -1,6 +1,4 @@
 """Kimi Linear: three layers of Kimi delta attention for one of latent attention without rotations (Moonshot AI 2025).
-
-Knows: its config fields, the names of its experts' tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.mixture import named_feed, sigmoid_rule
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_rope_head_dim": 64},

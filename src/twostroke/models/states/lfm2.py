@@ -1,7 +1,4 @@
-"""LFM2: gated short convolutions, with grouped attention in some layers (Liquid AI 2025).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""LFM2: gated short convolutions, with grouped attention in some layers (Liquid AI 2025)."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 8, "norm_eps": 1e-5, "conv_L_cache": 3, "bos_token_id": 1, "eos_token_id": 2}
 NAMES = AttentionNames(o="self_attn.out_proj", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm")

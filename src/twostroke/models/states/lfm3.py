@@ -1,7 +1,5 @@
 """LFM3: LFM2's gated convolutions, with windows, a gate for each head, and norms on both sides of blocks
 (Liquid AI 2026).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -13,11 +11,11 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.states.lfm2 import convolved
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import ropes_by_layer_type
 
 SILENT = {
     **{"norm_eps": 1e-5, "head_dim": 128, "max_position_embeddings": 128_000, "tie_word_embeddings": True},

@@ -1,7 +1,4 @@
-"""MiniMax-Text-01: lightning attention with softmax attention between, experts, residuals of normed rows (2025).
-
-Knows: its config fields, the names of its experts' tensors. Must not know: which backend runs.
-"""
+"""MiniMax-Text-01: lightning attention with softmax attention between, experts, residuals of normed rows (2025)."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 14_336},

@@ -1,6 +1,4 @@
 """Nemotron-H: each layer one block: Mamba-2, attention without positions, or a plain feed-forward block (NVIDIA 2025).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"num_key_value_heads": 8, "head_dim": 128, "layer_norm_epsilon": 1e-5, "bos_token_id": 1, "eos_token_id": 2},

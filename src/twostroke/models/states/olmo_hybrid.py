@@ -1,7 +1,4 @@
-"""OLMo Hybrid: three layers with the gated delta rule, whose states may turn over, for one of attention (Ai2 2026).
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
-"""
+"""OLMo Hybrid: three layers with the gated delta rule, whose states may turn over, for one of attention (Ai2 2026)."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, VectorForm
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16

@@ -1,7 +1,4 @@
-"""Qwen3-Next and Qwen3.5: three layers of the gated delta rule for one of attention, whose output is gated too.
-
-Knows: their config fields, the names of their tensors. Must not know: which backend runs.
-"""
+"""Qwen3-Next and Qwen3.5: three layers of the gated delta rule for one of attention, whose output is gated too."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ from twostroke.models.common.fields.nested import language_model, text_fields
 from twostroke.models.common.prediction import NAMES_ALONE, MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
+from twostroke.ops.program.stack import ExpertStack
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.stack import ExpertStack
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT: Mapping[str, object] = {
     **{"rms_norm_eps": 1e-6, "head_dim": 256, "linear_conv_kernel_dim": 4},

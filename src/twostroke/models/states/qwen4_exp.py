@@ -3,8 +3,6 @@
 Layers with attention choose groups of indexer_compress_ratio positions. As long as there are no more groups than may be
 chosen, they see all positions, and that is what is implemented: the longest sequence is as many positions as that.
 Longer ones would need the choice, whose tensors are not read.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.states.qwen3_next import SILENT, STACKS, gated_mixture, read_hybrid, turn_of
 from twostroke.ops.products.embed import embed
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 OWN_SILENT = {
     **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},

@@ -2,8 +2,6 @@
 
 A recurrent block is a short convolution and an RG-LRU, whose two gates are products of each head's own; its output is
 multiplied by gelu of a product of its own.
-
-Knows: its config fields, its tensors and its program. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.rg_lru import rg_lru
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 
 SILENT = {
     **{"vocab_size": 256_000, "hidden_size": 2560, "intermediate_size": 7680, "num_hidden_layers": 26},

@@ -2,8 +2,6 @@
 
 The shared block reads the residual beside the embedding. Its output is not added to the residual: a product of it is
 added to what the layer's Mamba block reads. That block scans in heads, whose products are their own.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.models.states.zamba2 import beside_embedding
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, HeadRows, Tensor, Value, VectorForm, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.selective_scan import SelectiveScan
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, HeadRows, Tensor, Value, VectorForm, Weight, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"vocab_size": 32_000, "hidden_size": 3712, "intermediate_size": 14_848, "num_hidden_layers": 76},

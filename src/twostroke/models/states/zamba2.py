@@ -2,8 +2,6 @@
 
 The shared block reads the residual beside the embedding. Each use of it has low-rank products of its own beside the
 block's products. Its output is not added to the residual: it is added to what the layer's Mamba-2 block reads.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import Embed, embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import TakeColumns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Value, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Value, Weight, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT = {
     **{"hidden_size": 2560, "num_hidden_layers": 54, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},

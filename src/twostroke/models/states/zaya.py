@@ -2,8 +2,6 @@
 
 Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, beside
 the mean of q and k; half of v is made of the row before. Routers read what the router of the layer before has read too.
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -30,6 +28,8 @@ from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Weight, join
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
@@ -38,10 +38,8 @@ from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.token_shift import token_shift
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Tensor, Value, Weight, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "num_experts": 16},

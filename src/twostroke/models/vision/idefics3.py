@@ -1,7 +1,5 @@
 """Idefics 3 and SmolVLM: SigLIP over square tiles, whose patches are joined in groups and multiplied by one matrix
 (Laurençon et al. 2024; Marafioti et al. 2025).
-
-Knows: their config fields, the names of their tensors. Must not know: the ops, pixels, which backend runs.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from twostroke.models.common.fields.fields import activation, head_dim, with_sil
 from twostroke.models.common.registry import CommonFacts, ProgramText
 from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.join_rows import join_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Value
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16},

@@ -1,7 +1,4 @@
-"""Beam: gated heads, rotations only where there is a window, residuals weighed by depth (Reflection 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Beam: gated heads, rotations only where there is a window, residuals weighed by depth (Reflection 2026)."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from twostroke.models.common.fields.mixture import CORRECTION, LARGEST, expert_c
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.fields.typed_ropes import ropes_or_none
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 8192, "head_dim": 128, "num_experts": 256, "num_experts_per_tok": 8},

@@ -1,7 +1,4 @@
-"""Cohere 2 with experts: attention and a mixture read one norm and are added to the residual (Cohere 2026).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""Cohere 2 with experts: attention and a mixture read one norm and are added to the residual (Cohere 2026)."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "tie_word_embeddings": True},

@@ -1,7 +1,5 @@
 """Flint: Qwen3's heads with sinks, rotations only where there is a window, experts beside a shared one
 (RecursiveSI 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import rope_from_config
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "head_dim": 128, "moe_intermediate_size": 512, "num_experts_per_tok": 6},

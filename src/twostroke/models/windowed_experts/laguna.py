@@ -1,7 +1,4 @@
-"""Laguna: heads behind a gate of softplus, as many as each layer says, rotations by kind of layer (poolside 2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Laguna: heads behind a gate of softplus, as many as each layer says, rotations by kind of layer (poolside 2026)."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import ropes_by_layer_type
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import ropes_by_layer_type
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "head_dim": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 512},

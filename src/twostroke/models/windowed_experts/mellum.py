@@ -1,7 +1,4 @@
-"""Mellum 2: Qwen3's experts, with windows and rotations of their own in some layers (JetBrains 2026).
-
-Knows: its config fields. Must not know: which backend runs.
-"""
+"""Mellum 2: Qwen3's experts, with windows and rotations of their own in some layers (JetBrains 2026)."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import ropes_by_layer_type
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import ropes_by_layer_type
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "head_dim": 128, "moe_intermediate_size": 896, "norm_topk_prob": True},

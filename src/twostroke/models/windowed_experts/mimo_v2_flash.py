@@ -1,7 +1,5 @@
 """MiMo-V2-Flash: heads of V narrower than those of K, sinks and twice as many KV heads in layers with a window
 (Xiaomi 2025).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Rope, Value, join
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Rope, Value, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 192, "v_head_dim": 128},

@@ -1,7 +1,4 @@
-"""Step 3.5 and 3.7: query heads by kind of layer, each behind a gate, experts whose gated blocks have limits (2026).
-
-Knows: its config fields, the names of its tensors. Must not know: which backend runs.
-"""
+"""Step 3.5 and 3.7: query heads by kind of layer, each behind a gate, experts whose gated blocks have limits (2026)."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SILENT = {
     **{"max_position_embeddings": 128_000, "head_dim": 128, "rms_norm_eps": 1e-5, "n_routed_experts": 288},

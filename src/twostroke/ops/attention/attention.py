@@ -19,8 +19,6 @@ The reference makes one row of scores at a time.
 With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes, -127 .. 127 for
 -m .. m, m its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64 positions, to
 -16383 .. 16383 for -m .. m, m the row's largest weight in the tile times the largest scale that the row sees in it.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import first_seen, read_pages, read_value_integers, seen_pages
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)

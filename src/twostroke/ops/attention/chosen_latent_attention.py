@@ -5,8 +5,6 @@
     sinks (H,) are given, the sum of the softmax has exp(sinks[h]) beside, a score without a value (Hunyuan 4).
 
 Implementations may compute the scores of other positions and throw them away.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, how positions are chosen.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import numpy as np
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, Sequences, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, Sequences, Value, Vector
 
 
 def reference(

@@ -6,8 +6,6 @@ LatentKV of `page_numbers` numbers a position, so that its pages have room. A pa
 
     entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, the even one low
     scales                 behind the room of a page of latents: bf16, one for each entry; int8 and int4 alone
-
-Knows: the layout, the rounding (kv_pages.py). Must not know: which entries a row sees, what they are made of.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from numpy.typing import NDArray
 
 from twostroke.ops.attention.kv_pages import quantize_rows
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, U8Array, bf16_to_f32, f32_to_bf16
-from twostroke.program.values import LatentKV
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.ops.program.values import LatentKV
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 MOST_NUMBERS = 2048
 """The most numbers that an entry can have."""

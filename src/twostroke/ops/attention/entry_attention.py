@@ -11,8 +11,6 @@ result, and the second continues the same softmax. sinks (H,): a score a head wi
 ends the softmax (Xiao et al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for it.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what entries are made of.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
 """Numbers beside the sum in a result that another call continues."""

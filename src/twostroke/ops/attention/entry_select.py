@@ -6,8 +6,6 @@
     out (T, K) float32 = the K entries with the largest scores, as index_select.py chooses positions
 
 One row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what keys are made of.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.attention.index_select import FLOPS_PER_HEAD, largest
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch, rate: int) -> None:

@@ -3,8 +3,6 @@
     rows (T, D) float32, possibly strided with contiguous rows; slots (T,) int32 = page * PAGE_TOKENS + offset of each
     position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry, written as entries.py
     says; the others are left out.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what an entry is made of.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import write_entries
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Cache, Indices, LatentKV, Value
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Array, rate: int) -> None:

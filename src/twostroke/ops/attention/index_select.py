@@ -9,8 +9,6 @@
 Positions are stored as float32, which holds whole numbers below 2^24 exactly. A score that is NaN counts as the
 largest.
 One row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what keys are made of.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 
 FLOPS_PER_HEAD = 3
 """A comparison, a product and an addition for each score of a head."""

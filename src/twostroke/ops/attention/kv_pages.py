@@ -15,8 +15,6 @@ In the lines about V, head_dim is that of V.
 
 A page of latents has K alone. Its two scales of a position are that of the latent, the first value_dim dimensions, and
 that of the turned key behind it.
-
-Knows: the layout, the rounding. Must not know: which positions lie where.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from twostroke.ops.operands import (
     bf16_to_f32,
     f32_to_bf16,
 )
-from twostroke.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
 QUAD = 4

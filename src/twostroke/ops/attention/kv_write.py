@@ -3,8 +3,6 @@
     k (T, kv_heads, head_dim), v (T, kv_heads, value_dim) float32, possibly strided with contiguous last two axes; slots
     (T,) int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
     `quantize_rows` of kv_pages.py, one scale for each token and head.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from typing import ClassVar
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_rows
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Cache, Indices, Value
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Cache, Indices, Value
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None:

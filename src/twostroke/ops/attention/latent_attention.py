@@ -12,8 +12,6 @@ and no key or value of a head is ever made.
 
 Implementations use the online softmax over fixed tiles of positions, as attention.py says. Latents in int8 and int4
 pages are widened to float32 first: both products are of floats in every format.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, why these pages.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, weights_of
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 
 
 def reference(

@@ -3,8 +3,6 @@
     rows (T, D) float32, the latent and the turned key behind it, possibly strided with contiguous rows; slots (T,)
     int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
     `quantize_rows` of kv_pages.py, the latent and the turned key each under a scale of its own.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what a latent is made of.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from typing import ClassVar
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_latents
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Cache, Indices, LatentKV, Value
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(layer: KVLayer, rows: F32Array, slots: I32Array) -> None:

@@ -4,8 +4,6 @@
                            (H * D * B,) float32, B the number of places.
 
 Sums go over d in order, so one row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what a place is.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, table: F32Array) -> None:

@@ -11,8 +11,6 @@
     With by_key a step holds each of its texts whole: a key's row is a row of the step.
 
 One row's arithmetic depends on that row and on its sequence's keys alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, which distances share a place.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, gather, gather_values, scaled_query, softened
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
-from twostroke.spec.formats import PAGE_TOKENS
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def reference(

@@ -3,8 +3,6 @@
     x (T, H, D) float32, possibly strided with contiguous last two axes; R = 2 * table.cos.shape[1] <= D rotary
     dimensions; for i < R / 2: (x_i, x_{i + R/2}) is rotated by the angle of position p and frequency i.
     positions (T,) int32, each below table.cos.shape[0].
-
-Knows: the contract, the reference, the cost. Must not know: implementations, how the table was made.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Indices, Rope, Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Rope, Value
 
 
 def reference(x: F32Array, table: RopeTable, positions: I32Array) -> None:

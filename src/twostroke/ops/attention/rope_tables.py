@@ -5,11 +5,8 @@ are resolved once, for the positions that the engine is configured for. A positi
 other requests run, how long they are, or how far this one has come (the exactness law). With a context no longer than
 the original positions both are as in transformers; beyond it, as in transformers given a sequence of that full length.
 
-The tables have the same bits on every machine (cos_sin.py, spec/portable.py): keys that one machine has cached can be
-read by another.
-
-Knows: RopeSpec, float64 arithmetic.
-Must not know: how a head is rotated (rope.py), config files.
+The tables have the same bits on every machine (cos_sin.py, types/spec/portable.py): keys that one machine has cached
+can be read by another.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ from numpy.typing import NDArray
 
 from twostroke.ops.cos_sin import cos_sin
 from twostroke.ops.operands import F32Array, RopeTable
-from twostroke.spec.portable import ln, powers
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.types.spec.portable import ln, powers
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 F64Array = NDArray[np.float64]
 
@@ -33,7 +30,7 @@ CHUNK_POSITIONS = 4096
 def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None) -> RopeTable:
     """cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in float64.
 
-    rates: see program/values.py, Rope.
+    rates: see ops/program/values.py, Rope.
     """
     frequencies = inverse_frequencies(rope, max_positions)
     if rates is not None:

@@ -6,9 +6,6 @@ that is less than 2^-45 times as likely has weight 0 and is never drawn.
 Everything before the rounding is +, * and / on float64, each rounded once, as IEEE 754 says. exp, log and fused
 multiply-add are not used: they differ between processors and libraries. csrc/generic/machine/weigh.cpp makes the same
 bits faster.
-
-Knows: one row of logits.
-Must not know: requests, how a token is chosen.
 """
 
 from __future__ import annotations

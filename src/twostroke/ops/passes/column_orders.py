@@ -3,9 +3,6 @@
 Where a checkpoint groups the columns of a matrix in another order than they lie (act-order of GPTQ), columns of a group
 lie side by side only after they are sorted. Such a matrix is kept sorted, and its product gets a call before it that
 takes the columns of the input in the same order. The result is the same sum in another order.
-
-Knows: linear, take_columns.
-Must not know: checkpoints, formats of files.
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ from msgspec import Struct
 
 from twostroke.ops.products.linear import Linear
 from twostroke.ops.products.take_columns import MOST_COLUMNS, TakeColumns
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import Tensor, Value, Vector, Weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Tensor, Value, Vector, Weight
+from twostroke.types.spec.formats import WeightFormat
 
 
 class KeptOrder(Struct, frozen=True):

@@ -4,9 +4,6 @@ Stages follow one another; one value goes from each to the next, as it was compu
 process. A program can be cut wherever one value alone is read by the calls that follow, and no cache is used on both
 sides: between layers, and within a layer between attention and feed-forward. The cuts are those that make the largest
 stage the smallest, by weights.
-
-Knows: which calls read which values, `receive` and `hand_over`.
-Must not know: other ops by name, processes, how values travel.
 """
 
 from __future__ import annotations
@@ -15,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from twostroke.ops.program.cache_groups import cache_groups
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op, OpPart
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Cache, Size, Value, Weight
 from twostroke.ops.ranks.hand_over import HandOver
 from twostroke.ops.ranks.receive import Receive
-from twostroke.program.cache_groups import cache_groups
-from twostroke.program.model import Model
-from twostroke.program.op import Op, OpPart
-from twostroke.program.program import Program
-from twostroke.program.values import Cache, Size, Value, Weight
 from twostroke.types.errors import ConfigError
 
 

@@ -3,9 +3,6 @@ exchange.
 
 The leader schedules and samples: rank 0 where outputs are divided, the last stage where layers are, because it has the
 head.
-
-Knows: the passes `shard` and `cut`, the calls by which parts meet.
-Must not know: processes, addresses, memory, machines.
 """
 
 from __future__ import annotations
@@ -16,12 +13,12 @@ from functools import lru_cache
 from twostroke.cost.exchange import ExchangeWork
 from twostroke.ops.passes.cut import cut_model
 from twostroke.ops.passes.shard import shard_model
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Size
 from twostroke.ops.ranks.gather import ELEMENT_BYTES, Gather
 from twostroke.ops.ranks.hand_over import HandOver
 from twostroke.ops.ranks.receive import Receive
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
-from twostroke.program.values import Size
 from twostroke.types.errors import ConfigError
 
 TENSOR, PIPELINE = "tensor", "pipeline"

@@ -3,9 +3,6 @@
     features   the rows that the last product would read: what an embedding is made of
     classes    these rows times a matrix of a classifier
     chosen     logits of a few tokens alone, of the same matrix as all logits
-
-Knows: the product that makes the logits.
-Must not know: models, what becomes of the rows.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from twostroke.ops.products.linear import Linear
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import HeadRows, Size, Tensor, Weight
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import HeadRows, Size, Tensor, Weight
 from twostroke.types.errors import UnsupportedModel
 
 

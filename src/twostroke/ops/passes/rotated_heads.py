@@ -6,8 +6,6 @@ stay the same; what attention has seen is rotated back. The calls stand next to 
 positions.
 
 Take the program before it is divided among ranks: heads do not meet.
-
-Knows: attention, kv_write, rotate_heads. Must not know: formats, files.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from dataclasses import replace
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.passes.scaled_keys import scalable_caches
+from twostroke.ops.program.check import check
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.rotate_heads import RotateHeads
-from twostroke.program.check import check
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import Value
 
 FORTH, BACK = 0, 1
 

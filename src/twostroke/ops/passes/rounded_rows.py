@@ -1,9 +1,6 @@
 """with_rounded_rows: the program of a model whose products were trained with inputs of 8 bits (BitNet b1.58).
 
 Each chosen product takes its input rounded row by row, whatever format its weights are kept in.
-
-Knows: linear, round_rows.
-Must not know: checkpoints, which matrices of a model are meant.
 """
 
 from __future__ import annotations
@@ -11,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twostroke.ops.products.linear import Linear
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows.round_rows import RoundRows
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import Value, Weight
 from twostroke.types.errors import UnsupportedModel
 
 

@@ -8,9 +8,6 @@ one side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both stand b
 channels of a rotated pair may have factors of their own.
 
 Take the program before it is divided among ranks: `shard` gives each rank the factors of its heads.
-
-Knows: attention, kv_write, scale_columns.
-Must not know: files, how factors are found.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from dataclasses import replace
 
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
+from twostroke.ops.program.check import check
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Cache, PagedKV, Vector
 from twostroke.ops.rows.scale_columns import ScaleColumns
-from twostroke.program.check import check
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import Cache, PagedKV, Vector
 
 
 def scalable_caches(program: Program) -> dict[int, PagedKV]:

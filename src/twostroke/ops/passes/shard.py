@@ -6,9 +6,6 @@ are computed by every rank alike. Of a bank of experts the last matrices are div
 because what lies between them stays inside one op.
 
 Take the program as its model file says it and fuse afterwards. Each `gather` is a meeting of all ranks.
-
-Knows: which operands an op can divide, `gather`.
-Must not know: other ops by name, processes, how numbers travel.
 """
 
 from __future__ import annotations
@@ -20,16 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op, axes, signature
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.ranks import ColumnSegment, Rank, Segments, part_of, segments_of, width_of, within
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, PagedKV, Value, Vector, Weight, join
 from twostroke.ops.ranks.gather import Gather
 from twostroke.ops.rows.rotate_heads import RotateHeads
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.model import Model
-from twostroke.program.op import Op, axes, signature
-from twostroke.program.program import Program
-from twostroke.program.ranks import ColumnSegment, Rank, Segments, part_of, segments_of, width_of, within
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, PagedKV, Value, Vector, Weight, join
 from twostroke.types.errors import ConfigError
 
 

@@ -6,9 +6,6 @@ are. A row's bits do not depend on its neighbours' adapters. Where several tenso
 that is named has a call of its own.
 
 Take the program as its model file says it and fuse afterwards.
-
-Knows: linear, low_rank, names of tensors.
-Must not know: folders of adapters, requests, arrays.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ from msgspec import Struct
 from twostroke.ops.passes.column_orders import untaken
 from twostroke.ops.products.linear import Linear
 from twostroke.ops.products.low_rank import RANK_STEP, low_rank
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import ADAPTERS, LOGIT_ADAPTERS, Size, Tensor, Value, Vector, Weight
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import ADAPTERS, LOGIT_ADAPTERS, Size, Tensor, Value, Vector, Weight
 from twostroke.types.errors import ConfigError
 
 ROLE = "adapter"

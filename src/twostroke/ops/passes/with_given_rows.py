@@ -1,20 +1,16 @@
-"""with_given_rows: the program whose embedding rows may be replaced by rows that are given before the step.
-
-Knows: `embed`, `replace_rows`.
-Must not know: models, what the given rows show.
-"""
+"""with_given_rows: the program whose embedding rows may be replaced by rows that are given before the step."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from twostroke.ops.products.embed import Embed
+from twostroke.ops.program.check import check
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import ROW_MARKS, TOKEN_IDS, Value
 from twostroke.ops.rows.replace_rows import ReplaceRows
-from twostroke.program.check import check
-from twostroke.program.model import Model
-from twostroke.program.op import Op
-from twostroke.program.program import Program
-from twostroke.program.values import ROW_MARKS, TOKEN_IDS, Value
 
 
 def with_given_rows(model: Model) -> Model:

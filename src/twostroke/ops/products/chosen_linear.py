@@ -6,8 +6,6 @@
 
 A number that is no matrix' is refused. rows (T, K) and made (T, N) are room for the rows of one matrix: what they hold
 afterwards is not said. One row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 
 
 def reference(

@@ -1,8 +1,6 @@
 """embed: rows of a packed table.
 
     out (T, columns) float32 = W[token_ids], dequantized. token_ids (T,) int32, each in [0, rows).
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Indices, Value, Weight
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Indices, Value, Weight
 
 
 def reference(out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:

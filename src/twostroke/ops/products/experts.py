@@ -17,8 +17,6 @@ meet the same expert.
 rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert, which the reference needs
 (kernels take several experts at once and have room of their own): what they hold afterwards is not said. middle has 2 F
 columns where there is a gate other than silu(gate) * up.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows import activate, gate
 from twostroke.ops.rows.activation import Activation
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
 
 GATE_FLOPS = 5
 """FLOPs of silu(gate) * up for one element, as in linear_silu.py."""

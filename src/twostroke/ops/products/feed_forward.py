@@ -3,8 +3,6 @@
     out (T, rows) float32 += linear_silu(x, gate_up) @ W_down.T + bias; exactly linear_silu.py into `middle` and
     linear_add.py from there, one after the other. middle (T, F) is room that an implementation may use or not:
     what it holds afterwards is not said.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from typing import ClassVar
 
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear_add, linear_silu
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWeight, middle: F32Array) -> None:

@@ -2,8 +2,6 @@
 
     out (T, H, N) float32 = x (T, H, K) @ W_h.T + bias_h for each head h. weight is a bank of H matrices of (N, K). Each
     product is that of linear.py, so one row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:

@@ -7,8 +7,6 @@ Float weights: float32 arithmetic in a fixed order over k. Integer weights: x is
 exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum = fma(float(integer),
 x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py. One row's result depends
 on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight, unpack, unpack_integers
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:

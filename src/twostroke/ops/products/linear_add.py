@@ -2,8 +2,6 @@
 
     out (T, rows) float32 += x (T, columns) float32 @ W.T + bias; the product of linear.py, rounded, then one
     addition.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
+from twostroke.ops.program.op import Op, OpCost, StoredFormats
 from twostroke.ops.rows.add import Add
-from twostroke.program.op import Op, OpCost, StoredFormats
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:

@@ -2,8 +2,6 @@
 
     out (T, F) float32 = silu(gate) * up; [gate | up] (T, 2 F) = x (T, columns) @ W.T + bias as in linear.py, W of
     2 F rows; silu(z) = z / (1 + exp(-z)). The (T, 2 F) matrix is never written.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.rows.gate import Activation, GateProduct
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:

@@ -11,8 +11,6 @@ behind that. R is a multiple of 8. Sums are float32 in a fixed order; x is not r
 row alone, whichever adapters its neighbours have. out may be product's memory.
 
 middle (T, R) is room: what it holds afterwards is not said.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight, unpack
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import Indices, Value, Vector, Weight
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value, Vector, Weight
 
 RANK_STEP = 8
 """What ranks of banks are a multiple of."""

@@ -14,8 +14,6 @@
 numbers: of the k experts with the largest choices, largest first; of equal ones the lower number comes first. They are
 stored as float32, which holds whole numbers below 2^24 exactly. A row with a logit that is not finite has k different
 numbers and weights that are NaN. One row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
 """A comparison, an exponential (counted as 5) and an addition for each logit."""

@@ -5,8 +5,6 @@
     `scores` in route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the
     nearest whole one and held in [0, E). One that stands earlier in its row means the next expert that does not, and
     behind the last the first: a row meets k experts, whatever a table says.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.products.route import FLOPS_PER_EXPERT, RouteRule, scores_of
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Indices, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value, Vector
 
 
 def reference(

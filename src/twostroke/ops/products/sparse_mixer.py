@@ -5,8 +5,6 @@
 Step i takes the largest logit m of those that are left, of equal ones the lower number. Its weight is one over the sum
 of exp(l - m) over those left for which (m - l) / max(|l|, m) is at most 2 jitter. Then it is left out. A row with a
 logit that is not finite has k different numbers and weights that are NaN. One row's result depends on that row alone.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 FLOPS_PER_EXPERT = 9
 """A comparison, a difference, a quotient, an exponential (counted as 5) and an addition for each logit and choice."""

@@ -4,8 +4,6 @@
 
 For matrices that are kept with their columns in another order than the checkpoint's (act-order of GPTQ), for rotated
 elements of heads, and for copies.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 MOST_COLUMNS = 1 << 24
 """Whole numbers up to here are float32 numbers."""

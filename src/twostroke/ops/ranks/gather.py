@@ -9,8 +9,6 @@ and scales, so the product's bits are the same. A rank does so where its columns
 on, are whole groups. Where the matrix's columns are rotated, no floats round to given codes: floats are exchanged.
 
 The reference is that of a rank alone: its part is the whole. Ranks meet in the cpu backend's exchange.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.program.op import FormatChoice, Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Weight
+from twostroke.ops.program.op import FormatChoice, Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Weight
 
 ELEMENT_BYTES = 4
 

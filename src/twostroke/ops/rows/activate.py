@@ -1,8 +1,6 @@
 """activate: the activation of a feed-forward block without a gate, in place.
 
     x (T, F) float32 = act(x); act by its number in activation.py.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
 
 
 def reference(x: F32Array, activation: int) -> None:

@@ -10,9 +10,6 @@
     quick_gelu x / (1 + exp(-1.702 x))                                  (the same, another approximation)
     softplus   log(1 + exp(x))                                          (Dugas et al. 2000)
     exp        exp(x)
-
-Knows: the functions.
-Must not know: where they are applied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """add: a value added to another, the residual stream.
 
     out (T, D) float32 += x (T, D) float32.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, x: F32Array) -> None:

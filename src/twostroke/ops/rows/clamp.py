@@ -1,8 +1,6 @@
 """clamp: each element held between two bounds, in place (the clip_qkv of OLMo, MPT and DBRX).
 
     x (T, D) float32 = min(max(x, -limit), limit), limit above 0. What is NaN stays NaN.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, limit: float) -> None:

@@ -6,8 +6,6 @@
                          is (Step 3.5).
 
 out may lie over the first half of x.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
 
 __all__ = ["Activation", "GateProduct", "gate", "reference"]
 

@@ -1,8 +1,6 @@
 """gather_rows: the rows that need logits.
 
     out (R, D) float32 = x[rows], x (T, D) float32, rows (R,) int32, each in [0, T).
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Indices, Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:

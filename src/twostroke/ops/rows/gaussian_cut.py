@@ -1,8 +1,6 @@
 """gaussian_cut: of each row what lies far above its mean, in place (the sparse activations of Gemma 3n).
 
     x (T, F) float32 = max(x - mean - factor * deviation, 0), mean and deviation of the row, the deviation over F.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, factor: float) -> None:

@@ -2,8 +2,6 @@
 
     x (T, H, D) float32, possibly a strided view whose last two axes are contiguous. weight, and bias where there is
     one, float32: (D,) for all heads, or (H * D,), where each head has its own.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows import layer_norm
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
 
 
 def reference(x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:

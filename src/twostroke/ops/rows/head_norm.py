@@ -1,8 +1,6 @@
 """head_norm: rms_norm of each head's vector, in place (Qwen3's q and k norms).
 
     x (T, H, D) float32, possibly a strided view whose last two axes are contiguous; weight (D,) float32.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 
 def reference(x: F32Array, weight: F32Array, eps: float) -> None:

@@ -2,8 +2,6 @@
 
     out (R, g D) float32: row r is x[g l], x[g l + 1], ..., x[g l + g - 1] next to each other, l = rows[r].
     x (T, D) float32, rows (R,) int32, each in [0, T // g). With g = 1 it is gather_rows.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Indices, Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:

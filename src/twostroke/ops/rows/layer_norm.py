@@ -2,8 +2,6 @@
 
     out (T, D) = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight + bias, x (T, D) float32,
     weight (D,) float32, bias (D,) float32 or left out.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:

@@ -1,8 +1,6 @@
 """match_rms: rows scaled to the root mean square of other rows, in place (the streams of Gemma 3n).
 
     x (T, D) float32 *= sqrt(mean(like^2)) / sqrt(max(mean(x^2), least)), like (T, D) float32.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, like: F32Array, least: float) -> None:

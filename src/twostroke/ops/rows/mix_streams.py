@@ -2,8 +2,6 @@
 
     out, base (T, N, D), x (T, M, D), weights (T, N * M) float32:
     out[n] = base[n] + sum over m, in order, of (weights[n * M + m] + shift) * x[m]
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, base: F32Array, x: F32Array, weights: F32Array, shift: float) -> None:

@@ -2,8 +2,6 @@
 
     out (T, D) float32 = x * act(gate), x (T, D), gate (T, G) float32; act by its number in activation.py. D is a
     multiple of G: number g of `gate` belongs to the D / G elements of x from g * D / G on (one number a head, say).
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
 
 
 def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> None:

@@ -3,8 +3,6 @@
     out (T, D) float32 = given[t] where marks[t] is not 0, else x[t]. marks (T,) int32.
 
 Rows of `given` without a mark are never read, so that they may hold anything.
-
-Knows: the contract, the reference, the cost. Must not know: implementations, what the given rows show.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Indices, Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array) -> None:

@@ -1,8 +1,6 @@
 """rms_norm: root mean square layer norm (Zhang and Sennrich 2019).
 
     out (T, D) = x / sqrt(mean(x^2) + eps) * weight, x (T, D) float32, weight (D,) float32.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:

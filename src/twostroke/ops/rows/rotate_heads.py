@@ -4,8 +4,6 @@
     order, and so are the next ones; what is left is taken in blocks of 128, 64 .. 1, the largest that fit first. Where
     inverse is 1, each block is divided by its order too: one call after another without it gives x back. Arithmetic and
     order of the additions: ops/rotation.py.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 from twostroke.ops.rotation import times_hadamard
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
 
 LARGEST_BLOCK = 256
 

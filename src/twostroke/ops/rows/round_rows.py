@@ -2,8 +2,6 @@
 
     out (T, D) float32 = rint(x * s) / s, held between -128 / s and 127 / s; s = 127 / max(largest magnitude, 1e-5) of
     the row; x (T, D) float32. Halves go to the even number. A row with a NaN becomes NaN.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 LEAST = np.float32(1e-5)
 

@@ -1,8 +1,6 @@
 """scale_columns: each column times a number of its own, or all times one number of the checkpoint, in place.
 
     x (T, D) float32 *= weight (D,) or (1,) float32.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 
 def reference(x: F32Array, weight: F32Array) -> None:

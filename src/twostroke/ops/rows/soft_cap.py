@@ -1,8 +1,6 @@
 """soft_cap: a value held between -cap and cap by a hyperbolic tangent, in place (logits of Gemma 2).
 
     x (T, D) float32 = cap * tanh(x / cap), cap above 0.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, cap: float) -> None:

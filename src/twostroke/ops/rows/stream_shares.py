@@ -7,8 +7,6 @@
     out[:, 2 N :]     at [2 N + k * N + j] what stream j before counts for stream k behind: S[j, k], of S made of
                       softmax(c[j]) + eps row by row; columns divided by (their sum + eps); then rounds - 1 times the
                       rows and then the columns (Sinkhorn and Knopp 1967)
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 
 MOST_STREAMS = 8
 

@@ -1,8 +1,6 @@
 """weigh_streams: weighted sums of the streams of a row (hyper-connections; Zhu et al. 2024, Xie et al. 2026).
 
     out (T, N, D), x (T, M, D), weights (T, N * M) float32: out[n] = sum over m, in order, of weights[n * M + m] * x[m]
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, x: F32Array, weights: F32Array) -> None:

@@ -3,8 +3,6 @@
     x (T, F) float32 = x > 0:  p x^2 + b x
                        else:   n (exp(min(x, e)) - 1 - x) + b x
     numbers (4,) = [alpha_p, alpha_n, b, e]; p = softplus(alpha_p), n = b + softplus(alpha_n); e below 0.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
 
 
 def reference(x: F32Array, numbers: F32Array) -> None:

@@ -10,8 +10,6 @@
 The state of a sequence holds for each channel and each open entry the largest gate, the sum of weights relative to it,
 and the sum of values times weights: S * 3 D float32, of the entry that closes next first. Tokens are added in their
 order by the online softmax, so bits do not depend on how a sequence is cut into steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 LOWEST = np.float32(-3.0e38)
 FLOPS = 16

@@ -11,8 +11,6 @@
     place; slots (S,): each sequence's place in `state`.
 
 Products with the state are summed in the order of its rows, so bits do not depend on how a sequence is cut into steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 UNIT_EPS = 1e-6
 MOST_ROWS = 512

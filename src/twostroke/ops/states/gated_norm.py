@@ -3,8 +3,6 @@
     x, gate, out (T, D) float32 in `groups` groups of D / groups elements. rms(v) = v / sqrt(mean(v^2) + eps), the mean
     of each group by itself. gate_first 1: out = rms(x * act(gate)) * weight; 0: out = rms(x) * weight * act(gate).
     weight (D,), or (D / groups,) for one that all groups share; act by its number in ops/rows/activation.py.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
-from twostroke.program.op import Op, OpCost, Shapes, StoredFormats
-from twostroke.program.values import Value, Vector
 
 
 def reference(

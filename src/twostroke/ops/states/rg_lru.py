@@ -8,8 +8,6 @@
     and changed in place; slots (S,): each sequence's place in `state`. Positions follow from the batch.
 
 Channels do not meet, so bits do not depend on how a sequence is cut into steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import Activation, activated
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_CHANNEL = 26
 """Four exponentials and a square root (counted as 5 each), one multiply-add."""

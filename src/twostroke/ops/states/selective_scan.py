@@ -8,8 +8,6 @@
     and changed in place; slots (S,): each sequence's place in `state`.
 
 c @ state is summed in the order of n, so bits do not depend on how a sequence is cut into steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_NUMBER = 11
 """An exponential (counted as 5), two products that go into it and the input, two multiply-adds."""

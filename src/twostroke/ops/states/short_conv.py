@@ -7,8 +7,6 @@
 
 A sum runs over the taps in their order and crosses nothing else, so bits do not depend on how a sequence is cut into
 steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 
 def reference(

@@ -1,13 +1,10 @@
-"""What both scans of RWKV share: the norm of each head's output, and the state of a layer.
-
-Knows: shapes of heads. Must not know: which scan.
-"""
+"""What both scans of RWKV share: the norm of each head's output, and the state of a layer."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from twostroke.program.values import StateCache, Value
+from twostroke.ops.program.values import StateCache, Value
 
 MOST_ROWS = 256
 """Rows of one head's state: what kernels have room for."""

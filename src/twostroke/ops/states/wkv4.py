@@ -10,8 +10,6 @@
     slots (S,): each sequence's place in `state`. Positions follow from the batch.
 
 Channels do not meet, so bits do not depend on how a sequence is cut into steps.
-
-Knows: the contract, the reference, the cost. Must not know: implementations.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_CHANNEL = 40
 """Four exponentials and a quotient (counted as 5 each), two maxima, the sums and products between."""

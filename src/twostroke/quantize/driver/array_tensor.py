@@ -1,8 +1,4 @@
-"""ArrayTensor: numbers in memory in the place of a tensor of a checkpoint.
-
-Knows: what a checkpoint's tensors can be asked.
-Must not know: why numbers differ from the file's.
-"""
+"""ArrayTensor: numbers in memory in the place of a tensor of a checkpoint."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 rounded weights made.
 
 Memory holds one stage in float32, the moments of its inputs, and the text's values between two stages.
-
-Knows: jobs, stages, methods.
-Must not know: commands, how codes are found.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.quantize.driver.job import Job, JobFolder
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.methods import GROUPS, Method

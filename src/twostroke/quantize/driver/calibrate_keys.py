@@ -1,9 +1,6 @@
 """Calibrating keys: the model runs on a text, and each channel of K gets the factor that makes rounding K cost least.
 
 Nothing is rounded while the text runs: keys and queries are looked at as attention meets them, stage by stage.
-
-Knows: stages, the factors' file.
-Must not know: commands, what reads the file.
 """
 
 from __future__ import annotations
@@ -19,10 +16,10 @@ from twostroke.ops.attention.attention import Attention
 from twostroke.ops.attention.kv_write import KVWrite
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
-from twostroke.program.model import Model
-from twostroke.program.op import Op
-from twostroke.program.values import Value
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.values import Value
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.quantize.driver.calibrate import Progress, no_progress
 from twostroke.quantize.driver.compare import Divergence, compare
 from twostroke.quantize.driver.loaded_model import staged_folder
@@ -30,9 +27,9 @@ from twostroke.quantize.driver.stages import StagedModel, exact_formats
 from twostroke.quantize.driver.texts import CalibrationText
 from twostroke.quantize.mathematics.key_scaling import choose_exponents
 from twostroke.runner.folder import read_folder
-from twostroke.spec.formats import KVKind
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.pooling import Task
+from twostroke.types.spec.formats import KVKind
 from twostroke.weights.key_factors import Exponents, KeyFactors, require_same_model, write_key_factors
 
 STEPS: Mapping[KVKind, int] = {KVKind.INT8: 127, KVKind.INT4: 7}

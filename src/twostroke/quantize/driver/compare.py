@@ -4,9 +4,6 @@ Of the whole: KL(original || quantized) in nats, and both perplexities, of the q
 stage: the same KL where this stage alone is the quantized one, on a few runs of the text. What the original stages
 before it make goes through the quantized stage and then through the original ones behind it. Memory holds one stage of
 both models, and what goes between stages of every such run.
-
-Knows: stages, logits.
-Must not know: formats, how codes were found.
 """
 
 from __future__ import annotations

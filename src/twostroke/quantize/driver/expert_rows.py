@@ -1,8 +1,4 @@
-"""What the experts of a bank read: the rows that each meets, and what its first matrix makes of them for its second.
-
-Knows: the op `experts`.
-Must not know: what is done with the rows.
-"""
+"""What the experts of a bank read: the rows that each meets, and what its first matrix makes of them for its second."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products.experts import Experts, activated
-from twostroke.program.values import Weight
+from twostroke.ops.program.values import Weight
 
 
 def expert_rows(

@@ -2,9 +2,6 @@
 
 Two places are known. A norm whose result is read by products alone: its weight (and bias) is divided. A gated block:
 `gate` multiplies the rows of `up` into the input of `down`, so these rows are divided.
-
-Knows: calls of a stage.
-Must not know: how scales are chosen.
 """
 
 from __future__ import annotations
@@ -18,11 +15,11 @@ import numpy as np
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.cut import Stage
 from twostroke.ops.products.linear import Linear
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.values import Value, Vector, VectorForm
 from twostroke.ops.rows.gate import GateProduct
 from twostroke.ops.rows.layer_norm import LayerNorm
 from twostroke.ops.rows.rms_norm import RmsNorm
-from twostroke.program.op import Op
-from twostroke.program.values import Value, Vector, VectorForm
 from twostroke.quantize.driver.products import InputKey, Product, StageProducts
 
 

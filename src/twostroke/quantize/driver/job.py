@@ -5,9 +5,6 @@
     OUTPUT/config.json                        written last: without it no program takes the folder for a model
 
 The same command in the same folder goes on behind the last whole stage.
-
-Knows: file names, the disk.
-Must not know: how codes are found.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
 
 The fingerprint is that of the packed weights: with another config.json, or other weights, there is no note. A result
 that was moved or changed since is not taken.
-
-Knows: checkpoints, fingerprints.
-Must not know: commands, settings.
 """
 
 from __future__ import annotations

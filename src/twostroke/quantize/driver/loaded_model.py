@@ -1,8 +1,4 @@
-"""A folder's model in stages, its matrices in the formats that serving it would take.
-
-Knows: folders, formats.
-Must not know: what the stages are run for.
-"""
+"""A folder's model in stages, its matrices in the formats that serving it would take."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from pathlib import Path
 
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
 from twostroke.quantize.driver.stages import StagedModel, exact_formats
 from twostroke.runner.folder import read_folder
 from twostroke.weights.checkpoint import Checkpoint

@@ -1,8 +1,4 @@
-"""The ways to quantize, by the name that --to has: a layout of files, and how codes are found.
-
-Knows: the mathematics, the layouts.
-Must not know: models, files.
-"""
+"""The ways to quantize, by the name that --to has: a layout of files, and how codes are found."""
 
 from __future__ import annotations
 

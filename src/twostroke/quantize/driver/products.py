@@ -2,9 +2,6 @@
 
 A product is a matrix that `linear` reads for all rows of a step, or one expert's of a bank that `experts` reads, stored
 by the checkpoint as rows of whole tensors that nothing else reads. Products of the same input share its moments.
-
-Knows: calls and their weights.
-Must not know: formats, files.
 """
 
 from __future__ import annotations
@@ -16,9 +13,9 @@ from dataclasses import dataclass
 from twostroke.ops.passes.cut import Stage
 from twostroke.ops.products.experts import Experts
 from twostroke.ops.products.linear import Linear
-from twostroke.program.program import Program
-from twostroke.program.values import Size, Tensor, Value, Weight
-from twostroke.quant.formats import KEPT_BYTES, KEPT_WIDE
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Size, Tensor, Value, Weight
+from twostroke.ops.quant.formats import KEPT_BYTES, KEPT_WIDE
 
 WEIGHT = ".weight"
 InputKey = tuple[Value | Weight, int, int]

@@ -1,8 +1,4 @@
-"""The report of a finished job, as data and as text.
-
-Knows: jobs, comparisons.
-Must not know: how either was made, where it is printed.
-"""
+"""The report of a finished job, as data and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twostroke.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.quantize.driver.calibrate import Progress, Quantized, no_progress
 from twostroke.quantize.driver.compare import ModelComparison, compare
 from twostroke.quantize.driver.loaded_model import staged_folder

@@ -1,8 +1,4 @@
-"""The codes of one stage's products: their inputs are measured on the text, and each matrix is rounded for them.
-
-Knows: stages, products, methods.
-Must not know: files of the result.
-"""
+"""The codes of one stage's products: their inputs are measured on the text, and each matrix is rounded for them."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import numpy as np
 from twostroke.ops.operands import F32Array, I32Array, bf16_to_f32
 from twostroke.ops.products.experts import Experts
 from twostroke.ops.products.linear import Linear
-from twostroke.program.op import Op
+from twostroke.ops.program.op import Op
 from twostroke.quantize.driver.array_tensor import ArrayTensor, overlaid
 from twostroke.quantize.driver.expert_rows import expert_rows
 from twostroke.quantize.driver.folds import divided_vector, find_folds

@@ -2,9 +2,6 @@
 next.
 
 A stage is mostly half a layer (ops/passes/cut.py). Each run of the text is one step: it needs no cache before it.
-
-Knows: stages, weights, ops.
-Must not know: what is done with what products read.
 """
 
 from __future__ import annotations
@@ -17,13 +14,13 @@ import numpy as np
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.passes.cut import Stage, smallest_stages
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice, Op
+from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.ranks.receive import Receive
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice, Op
-from twostroke.program.values import Value, Weight
-from twostroke.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.types.made_once import made_once
+from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, pack_into
 from twostroke.weights.loaded import ModelWeights

@@ -2,9 +2,6 @@
 
 What the next stage is given comes from the file through the loader that serves it later, so a file that could not be
 read is found at once.
-
-Knows: layouts, checkpoints, names on the disk.
-Must not know: how codes were found.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.ops.operands import F32Array
-from twostroke.program.values import Vector, Weight
+from twostroke.ops.program.values import Vector, Weight
 from twostroke.quantize.driver.array_tensor import overlaid
 from twostroke.quantize.driver.products import WEIGHT, StageProducts
 from twostroke.quantize.driver.solve_stage import SolvedStage

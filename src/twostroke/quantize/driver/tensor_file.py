@@ -1,9 +1,6 @@
 """Writing safetensors files whole or not at all.
 
     u64 little-endian N | N bytes of JSON | data, tensors one after the other
-
-Knows: the format, the disk.
-Must not know: what tensors mean.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The text that a model is calibrated with: token ids in runs of equal length, some of them held out for the report.
-
-Knows: tokenizers, the embedded text.
-Must not know: models, what is measured.
-"""
+"""The text that a model is calibrated with: token ids in runs of equal length, some of them held out for the report."""
 
 from __future__ import annotations
 

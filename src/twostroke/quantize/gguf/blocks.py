@@ -8,9 +8,6 @@
 
 Layouts: ggml-common.h of llama.cpp; the searches follow the papers' least squares: for codes q the best scale (and
 minimum) of a block has a closed form, and codes of a few slightly different scales are tried.
-
-Knows: NumPy.
-Must not know: files, models.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 What the reader makes of the keys must trace to the same program as config.json does: the same calls with the same
 numbers, matrices of the same tensors, the same tables of rotations. Numbers may differ as float32 does.
-
-Knows: the reader of keys, programs.
-Must not know: tensors' values, families.
 """
 
 from __future__ import annotations
@@ -18,8 +15,8 @@ from msgspec import Struct
 
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import inverse_frequencies
-from twostroke.program.model import Model
-from twostroke.program.values import Rope
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.values import Rope
 from twostroke.quantize.gguf.container import KeyValue
 from twostroke.quantize.gguf.names import FIX, StoredPlan
 from twostroke.types.errors import ModelError, UnsupportedModel

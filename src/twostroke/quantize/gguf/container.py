@@ -1,8 +1,4 @@
-"""The container of GGUF, version 3: keys, the list of tensors, their data from aligned offsets on.
-
-Knows: the format.
-Must not know: what keys mean.
-"""
+"""The container of GGUF, version 3: keys, the list of tensors, their data from aligned offsets on."""
 
 from __future__ import annotations
 

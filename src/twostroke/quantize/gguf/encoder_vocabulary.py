@@ -1,8 +1,4 @@
-"""The keys of the tokenizers of encoders, and of the special tokens around a text, made of tokenizer.json.
-
-Knows: tokenizer.json, tokenizer.ggml.*.
-Must not know: files, models, how texts are split before merges.
-"""
+"""The keys of the tokenizers of encoders, and of the special tokens around a text, made of tokenizer.json."""
 
 from __future__ import annotations
 

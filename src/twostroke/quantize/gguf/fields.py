@@ -1,8 +1,4 @@
-"""Fields of config.json under all the names that they have, and the form of a function that writes a family's keys.
-
-Knows: fields that families share.
-Must not know: keys of GGUF, any one architecture.
-"""
+"""Fields of config.json under all the names that they have, and the form of a function that writes a family's keys."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """What a GGUF file says of a model beside its tokenizer, made of config.json.
 
 The usual keys are the reader's tables the other way round; what a family's reader computes of keys is in own_keys.py.
-
-Knows: fields of config.json that families share, the keys of GGUF.
-Must not know: tensors' values, tokenizers, any one architecture.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Where a checkpoint's tensors go in a GGUF file: the reader's tables, the other way round.
-
-Knows: what an entry of the tables says.
-Must not know: files, values, keys, any one architecture but for the shares of its joined matrices.
-"""
+"""Where a checkpoint's tensors go in a GGUF file: the reader's tables, the other way round."""
 
 from __future__ import annotations
 

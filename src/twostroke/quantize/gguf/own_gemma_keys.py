@@ -1,8 +1,4 @@
-"""Keys of Gemma 3n and Gemma 4, as own_keys.py has those of the others.
-
-Knows: config.json of these families, their keys.
-Must not know: tensors' values, how keys are stored.
-"""
+"""Keys of Gemma 3n and Gemma 4, as own_keys.py has those of the others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Keys of single families: what the reader's `more` computes of keys, the other way round.
 
 A key that is missing here makes the file read as another model; the check of what is read back refuses it then.
-
-Knows: config.json of these families, their keys.
-Must not know: tensors' values, how keys are stored.
 """
 
 from __future__ import annotations

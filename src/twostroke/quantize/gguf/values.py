@@ -1,8 +1,4 @@
-"""The numbers of a stored tensor, made of ours: what the reader undoes is done here.
-
-Knows: orders of rows, turned matrices, stacks, what is added or taken as an exponential.
-Must not know: names, keys, types of blocks.
-"""
+"""The numbers of a stored tensor, made of ours: what the reader undoes is done here."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 How texts are split before merges is a name in GGUF; it is found by the patterns that the reader knows. Other tokenizers
 are refused.
-
-Knows: tokenizer.json, tokenizer.ggml.*.
-Must not know: files' places, models.
 """
 
 from __future__ import annotations

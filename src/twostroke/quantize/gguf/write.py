@@ -2,9 +2,6 @@
 
 No calibration: blocks are small, and their scales are searched. So the work is one pass over the weights, and an
 interrupted one begins anew.
-
-Knows: folders, names, mixes.
-Must not know: commands.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 
 from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.ops.operands import F32Array
-from twostroke.program.model import Model
+from twostroke.ops.program.model import Model
 from twostroke.quantize.driver.tensor_file import require_room
 from twostroke.quantize.gguf.blocks import TYPES, WrittenBlock
 from twostroke.quantize.gguf.check import read_back, require_same
@@ -27,8 +24,8 @@ from twostroke.quantize.gguf.keys import general_keys, model_keys, pooling_keys,
 from twostroke.quantize.gguf.names import FIX, StoredPlan, entries_to_write, plan_tensors
 from twostroke.quantize.gguf.values import floats, stored_values
 from twostroke.quantize.gguf.vocabulary import vocabulary_keys
-from twostroke.retrieval.sentence_files import read_sentence_files
 from twostroke.runner.folder import read_folder
+from twostroke.runner.retrieval.sentence_files import read_sentence_files
 from twostroke.types.errors import ConfigError, CorruptModel, UnsupportedModel
 from twostroke.types.pooling import Pooling, Task
 from twostroke.weights.checkpoint import Checkpoint

@@ -3,9 +3,6 @@
     x.qweight (columns, rows / 8) int32    eight rows a word, in the order 0, 2, 4, 6, 1, 3, 5, 7
     x.qzeros  (groups, rows / 8) int32     zero points, packed as the codes
     x.scales  (groups, rows) float16
-
-Knows: these arrays.
-Must not know: files, how codes were found.
 """
 
 from __future__ import annotations

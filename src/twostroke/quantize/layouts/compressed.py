@@ -6,9 +6,6 @@
 
     x.weight        (rows, columns) int8                 code - 128
     x.weight_scale  (rows, 1) float32
-
-Knows: these arrays.
-Must not know: files, how codes were found.
 """
 
 from __future__ import annotations

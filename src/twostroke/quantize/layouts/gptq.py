@@ -4,9 +4,6 @@
     x.qzeros  (groups, rows * bits / 32) int32     zero points along the rows, one taken off each
     x.scales  (groups, rows) float16
     x.g_idx   (columns,) int32                     the group of each column
-
-Knows: these arrays.
-Must not know: files, how codes were found.
 """
 
 from __future__ import annotations

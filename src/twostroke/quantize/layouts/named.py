@@ -1,8 +1,4 @@
-"""Named: an array that a file stores, with the name of its type there.
-
-Knows: types of safetensors.
-Must not know: files.
-"""
+"""Named: an array that a file stores, with the name of its type there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Codes in words of 32 bits, lowest bits first.
-
-Knows: bits.
-Must not know: which format the words belong to.
-"""
+"""Codes in words of 32 bits, lowest bits first."""
 
 from __future__ import annotations
 

@@ -9,9 +9,6 @@ first.
 groups: with `Order.MOVED` groups follow the order of rounding, and a group's grid is found for its columns as they are
 when the first of them is rounded; the formats store which column is in which group. With `Order.FIXED` groups lie side
 by side, and grids are found from the matrix as it was. A row's codes depend on that row and H alone.
-
-Knows: grids, linear algebra.
-Must not know: formats, models.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
 
 Symmetric: zero is 2^(bits - 1). Otherwise zero is a code. The scale is searched: shrinking the range clips the
 extremes and rounds all others finer; the one with the smallest weighted squared error is taken, the first of equals.
-
-Knows: NumPy.
-Must not know: formats, models.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ K's channel c divided by f_c and the query's multiplied by it, the expected squa
 
 up to one constant. f_c is a power of two near (size of k_c)^alpha, and alpha is the one of a grid that makes this the
 smallest; the search is that of AWQ (Lin et al. 2023), on K in place of weights.
-
-Knows: NumPy.
-Must not know: programs, files.
 """
 
 from __future__ import annotations

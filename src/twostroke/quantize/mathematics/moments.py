@@ -2,9 +2,6 @@
 
 For inputs x (T, columns), H = sum of x xT over all rows. Where the matrix W changes by D, the squared error of all
 outputs is trace(D H DT): everything that rounding must know of the inputs.
-
-Knows: NumPy.
-Must not know: where inputs come from.
 """
 
 from __future__ import annotations

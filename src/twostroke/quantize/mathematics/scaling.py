@@ -12,9 +12,6 @@ SmoothQuant (Xiao et al. 2023): s = max|x|^a / max|W|^(1 - a), with a fixed a. I
 by token lose what one large channel takes; this moves half of it into the weights.
 
 Scales are powers of two where `exact` is asked for: then folding them changes no digit of a bfloat16 number.
-
-Knows: moments of inputs, NumPy.
-Must not know: models, where scales are folded.
 """
 
 from __future__ import annotations

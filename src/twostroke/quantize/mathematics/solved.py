@@ -1,8 +1,4 @@
-"""Solved: a matrix as codes, scales and zero points; and the plain rounding of one.
-
-Knows: grids.
-Must not know: formats, models.
-"""
+"""Solved: a matrix as codes, scales and zero points; and the plain rounding of one."""
 
 from __future__ import annotations
 

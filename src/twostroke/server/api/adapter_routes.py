@@ -1,8 +1,4 @@
-"""POST /v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM has them.
-
-Knows: routes, what is done with their bodies.
-Must not know: what an adapter is.
-"""
+"""POST /v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM has them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
     check = FieldCheck(strict=False)
     check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
-
-Knows: the fields of each kind of request, fields that other engines have.
-Must not know: what a field means.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ Taken: OpenAI's response_format (text, json_object, json_schema), also with the 
 clients send it; vLLM's structured_outputs (json, json_object, regex, choice, grammar) and its older guided_json,
 guided_regex, guided_choice, guided_grammar; llama.cpp's grammar and json_schema; SGLang's regex, ebnf and json_schema.
 A grammar is Lark or GBNF, and ebnf is GBNF.
-
-Knows: these fields.
-Must not know: tokens, engines, other fields.
 """
 
 from __future__ import annotations

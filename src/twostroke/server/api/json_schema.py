@@ -1,8 +1,4 @@
-"""Words for writing JSON schemas of answers.
-
-Knows: JSON schema.
-Must not know: any answer.
-"""
+"""Words for writing JSON schemas of answers."""
 
 from __future__ import annotations
 

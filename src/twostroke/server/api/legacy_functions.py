@@ -1,7 +1,4 @@
 """`functions` and `function_call`, which came before `tools`: translated to tools on the way in, back on the way out.
-
-Knows: OpenAI's older fields, and what took their place.
-Must not know: models, streams.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Log probabilities in OpenAI's two formats.
-
-Knows: tokens' bytes, TokenLogprob.
-Must not know: requests, streams.
-"""
+"""Log probabilities in OpenAI's two formats."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""POST /v1/messages: Anthropic's request made into a chat request.
-
-Knows: the Messages request.
-Must not know: templates, token ids, answers.
-"""
+"""POST /v1/messages: Anthropic's request made into a chat request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""GET /v1/models: the model that is served, and its adapters.
-
-Knows: names, the model object of OpenAI and of Anthropic.
-Must not know: engines.
-"""
+"""GET /v1/models: the model that is served, and its adapters."""
 
 from __future__ import annotations
 

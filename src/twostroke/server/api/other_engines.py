@@ -1,9 +1,6 @@
 """Fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n.
 
 (Fields of a form of the answer are grammar.py's: grammar, json_schema, regex, ebnf.)
-
-Knows: these fields, and what llama.cpp does with them.
-Must not know: engines, tokens.
 """
 
 from __future__ import annotations

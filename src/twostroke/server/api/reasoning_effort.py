@@ -3,9 +3,6 @@
 Agents send one effort with every request, whatever the model is. Where a template can only turn thinking on, any
 effort but `none` does that; where it has no variable, the effort changes nothing, and the answer's header says so. Only
 a model that always thinks cannot keep `none`: that is refused.
-
-Knows: the fields, what a wish is.
-Must not know: how a template is rendered, requests of other APIs.
 """
 
 from __future__ import annotations

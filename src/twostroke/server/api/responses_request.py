@@ -2,9 +2,6 @@
 
 The server keeps no answers, so `previous_response_id`, `conversation` and `background` are refused, and `store` is
 answered with false.
-
-Knows: the Responses request.
-Must not know: templates, token ids, answers.
 """
 
 from __future__ import annotations

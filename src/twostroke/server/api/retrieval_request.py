@@ -1,9 +1,6 @@
 """Requests for embeddings, for ranks and for scores of texts, read and made into prompts.
 
 Runs in a worker thread: tokenizers can take a while.
-
-Knows: the fields of OpenAI's, Jina's, Cohere's and vLLM's clients, what makes prompts of texts.
-Must not know: engines, responses.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from twostroke.retrieval.embedder import Embedder, EmbeddingOptions, VectorOptions
-from twostroke.retrieval.reranker import PairOptions, Reranker, pairs_of
+from twostroke.runner.retrieval.embedder import Embedder, EmbeddingOptions, VectorOptions
+from twostroke.runner.retrieval.reranker import PairOptions, Reranker, pairs_of
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call

@@ -2,9 +2,6 @@
 
 Fields of OpenAI's API that this server cannot honour are declared too, so that asking for them is an error and sending
 their neutral value is not. Fields that are not declared are ignored, and the answer names them (field_check.py).
-
-Knows: OpenAI's request shapes, the extensions that clients of other engines send.
-Must not know: token ids' meaning, engines, responses.
 """
 
 from __future__ import annotations

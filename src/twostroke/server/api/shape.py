@@ -1,8 +1,4 @@
-"""What an API's answers are made of: events and bodies, made from pieces as they come.
-
-Knows: deltas, the blocks of an assistant's turn.
-Must not know: sockets, the engine, any one API's JSON.
-"""
+"""What an API's answers are made of: events and bodies, made from pieces as they come."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Events of streams as bytes, and templates of events that differ from one another in a few values.
-
-Knows: the SSE format, lines of JSON.
-Must not know: what events say.
-"""
+"""Events of streams as bytes, and templates of events that differ from one another in a few values."""
 
 from __future__ import annotations
 

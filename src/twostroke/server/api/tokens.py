@@ -1,8 +1,4 @@
-"""/tokenize, /detokenize, /tokenizer_info: the model's tokenizer for clients that count or score by tokens.
-
-Knows: the fields that vLLM's clients and lm-eval use.
-Must not know: engines, generation.
-"""
+"""/tokenize, /detokenize, /tokenizer_info: the model's tokenizer for clients that count or score by tokens."""
 
 from __future__ import annotations
 

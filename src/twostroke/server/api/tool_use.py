@@ -1,8 +1,4 @@
-"""Which tools a chat request lets the model call, and what holds the model to it.
-
-Knows: tool_choice, tools, the model's way of writing calls.
-Must not know: sockets, sampling.
-"""
+"""Which tools a chat request lets the model call, and what holds the model to it."""
 
 from __future__ import annotations
 

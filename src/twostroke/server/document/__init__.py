@@ -1,5 +1,1 @@
-"""The OpenAPI document.
-
-Knows: routes and their shapes.
-Must not know: how requests are answered.
-"""
+"""The OpenAPI document."""

@@ -1,8 +1,4 @@
-"""GET /openapi.json: what this server takes and gives, from the same types that read the requests.
-
-Knows: request types, the JSON of the answers.
-Must not know: engines, sockets.
-"""
+"""GET /openapi.json: what this server takes and gives, from the same types that read the requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""JSON schemas of the answers: the keys that are always there.
-
-Knows: JSON schema.
-Must not know: how answers are made.
-"""
+"""JSON schemas of the answers: the keys that are always there."""
 
 from __future__ import annotations
 

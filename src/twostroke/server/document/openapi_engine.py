@@ -1,8 +1,4 @@
-"""JSON schemas of the engine's own figures: facts, frames of the live view, traces, explanations.
-
-Knows: JSON schema, the keys of those answers.
-Must not know: how they are made, routes.
-"""
+"""JSON schemas of the engine's own figures: facts, frames of the live view, traces, explanations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The part of GET /openapi.json that is Ollama's API.
-
-Knows: its requests, the keys of its answers.
-Must not know: engines, sockets.
-"""
+"""The part of GET /openapi.json that is Ollama's API."""
 
 from __future__ import annotations
 

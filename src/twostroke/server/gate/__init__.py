@@ -1,5 +1,1 @@
-"""What stands between a socket and a request: sizes, keys, queues, refusals.
-
-Knows: bytes, counts, clocks.
-Must not know: models, answers.
-"""
+"""What stands between a socket and a request: sizes, keys, queues, refusals."""

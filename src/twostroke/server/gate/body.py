@@ -1,8 +1,4 @@
-"""A request's body, read with a cap on its bytes, on the time between its pieces, and on all bodies together.
-
-Knows: ASGI's receive.
-Must not know: what the body means.
-"""
+"""A request's body, read with a cap on its bytes, on the time between its pieces, and on all bodies together."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """How many bytes of request bodies there may be at the same time, from their first byte until they are parsed.
 
 Only bytes that have come count: a request that announces much and sends little takes no room from others.
-
-Knows: counts.
-Must not know: HTTP, what bodies mean.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
 more time in those calls than with its bytes, and no layer changes a body.
 
 The other way, the connection tells the app that its client has stopped reading: then what makes the answer may rest.
-
-Knows: ASGI scopes.
-Must not know: sockets, HTTP's framing, what is written.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
     class TokenizeRequest(msgspec.Struct, kw_only=True): ...
 
     request = decode(body, TokenizeRequest)
-
-Knows: msgspec, JSON.
-Must not know: any route's fields.
 """
 
 from __future__ import annotations

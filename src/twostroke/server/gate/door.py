@@ -4,9 +4,6 @@
 
 A completion waits from its coming in to its call's first token. All counting is done on one event loop, between two
 awaits, so a bound holds whatever the engine's thread is doing.
-
-Knows: counts, an injected clock and forecast.
-Must not know: HTTP headers, the engine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The door's counts as metrics, read at each scrape.
-
-Knows: the door, prometheus_client.
-Must not know: HTTP.
-"""
+"""The door's counts as metrics, read at each scrape."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The end of a server, in order: nothing new is taken, what runs may finish, then the socket closes.
-
-Knows: the door, a clock.
-Must not know: signals, uvicorn.
-"""
+"""The end of a server, in order: nothing new is taken, what runs may finish, then the socket closes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The other end of a connection, as the system knows it: what it has not taken yet, and whether it is still there.
-
-Knows: sockets, what Linux tells about them.
-Must not know: HTTP.
-"""
+"""The other end of a connection, as the system knows it: what it has not taken yet, and whether it is still there."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""How long the queue of a front takes: what its Retry-After says, from what replicas say of themselves.
-
-Knows: loads of replicas, how long answers are.
-Must not know: HTTP, sockets.
-"""
+"""How long the queue of a front takes: what its Retry-After says, from what replicas say of themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twostroke.fleet.router import FleetMember
+from twostroke.distributed.fleet.router import FleetMember
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.gate.forecast import TypicalAnswer
 

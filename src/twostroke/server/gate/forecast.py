@@ -1,8 +1,4 @@
-"""How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it.
-
-Knows: predicted step times, what the last step held, how long answers are.
-Must not know: HTTP, which requests wait.
-"""
+"""How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from msgspec import Struct
 
 from twostroke.cost.shape import Segment
 from twostroke.engine.observer import NoObserver, Observer
-from twostroke.scheduler.estimates.step_time import StepTime
-from twostroke.scheduler.estimates.window import Window
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.estimates.window import Window
 from twostroke.types.event import FinishedEvent
 from twostroke.types.output import Timings
 from twostroke.types.plan import Plan, PlannedSequence

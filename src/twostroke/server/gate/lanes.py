@@ -1,7 +1,4 @@
 """Threads that read requests (JSON, template, tokenizer), in lanes by length: long texts never stand before short ones.
-
-Knows: sizes of bodies, threads.
-Must not know: what the work is.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from twostroke.heap import Trimmer
+from twostroke.assembly.machine.heap import Trimmer
 
 P = ParamSpec("P")
 T = TypeVar("T")

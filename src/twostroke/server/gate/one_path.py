@@ -3,9 +3,6 @@
 A base URL that ends with a slash gives //v1/models, and some clients end paths with one. Proxies may leave their prefix
 in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer stands before the gate, so that the gate
 and the router look at the same path.
-
-Knows: paths, the prefix that the operator has given.
-Must not know: routes.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Without --allow-origin no header is sent. Headers stand on every answer, errors and streams too, or a browser would keep
 the reason of a refusal from its page.
-
-Knows: the headers of CORS.
-Must not know: keys, routes.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 uvicorn has a time limit for idle connections. It has none for a client that sends a header byte now and then, or that
 leaves an answer unread.
-
-Knows: uvicorn's h11 protocol.
-Must not know: routes, what a request asks for.
 """
 
 from __future__ import annotations

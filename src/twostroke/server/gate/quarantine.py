@@ -3,9 +3,6 @@
 A request that ran at a crash may be the cause or may have stood beside it. When both come again together a second crash
 would say no more than the first, so suspects take turns: at the second crash one of them ran, and that one is refused.
 A suspect that runs to its end is none any more.
-
-Knows: fingerprints, the page shared with the supervisor.
-Must not know: processes, HTTP.
 """
 
 from __future__ import annotations

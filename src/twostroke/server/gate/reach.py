@@ -1,8 +1,4 @@
-"""By which names others may reach a server, beside this machine's own: nothing, unless the operator says so.
-
-Knows: names of hosts, origins of pages, the path of a proxy.
-Must not know: requests, which options say this.
-"""
+"""By which names others may reach a server, beside this machine's own: nothing, unless the operator says so."""
 
 from __future__ import annotations
 

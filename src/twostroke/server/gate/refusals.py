@@ -1,8 +1,4 @@
-"""Refusals of a server that is overloaded or about to end, each with Retry-After.
-
-Knows: the shape of a problem.
-Must not know: what refuses, and by which count.
-"""
+"""Refusals of a server that is overloaded or about to end, each with Retry-After."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Which requests are let in: every request passes here first, and what is not public needs the key.
 
 Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
-
-Knows: the keys, the names of this machine and those that the operator has added.
-Must not know: routes' meaning.
 """
 
 from __future__ import annotations

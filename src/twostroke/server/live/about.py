@@ -1,18 +1,14 @@
-"""GET /v1/engine/about: the facts that a viewer needs to read frames, among them the machine's limits.
-
-Knows: resolved settings, cost models of a machine.
-Must not know: HTTP, frames.
-"""
+"""GET /v1/engine/about: the facts that a viewer needs to read frames, among them the machine's limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from twostroke.config import Resolved
+from twostroke.assembly.settings.config import Resolved
 from twostroke.cost.what_if import WhatIf
-from twostroke.spec.formats import PAGE_TOKENS, WeightKind
-from twostroke.wire.frames import ReplicaFacts
+from twostroke.distributed.wire.frames import ReplicaFacts
+from twostroke.types.spec.formats import PAGE_TOKENS, WeightKind
 
 SHOWN = (
     *("weights", "kv_format", "key_factors", "threads", "cpu_level"),

@@ -10,9 +10,6 @@
 A run is steps of one batch; its figures go evenly from first to last step, times are whole microseconds, the first of
 each since begin_s. A name is a place in `names`. What does not
 fit is left out and counted: the oldest steps, the newest requests.
-
-Knows: the ledger, gauges, JSON values.
-Must not know: HTTP, viewers' sockets.
 """
 
 from __future__ import annotations

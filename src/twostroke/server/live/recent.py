@@ -1,8 +1,4 @@
-"""The latest TTFTs and gaps between tokens, and their percentiles against objectives.
-
-Knows: seconds.
-Must not know: requests, HTTP.
-"""
+"""The latest TTFTs and gaps between tokens, and their percentiles against objectives."""
 
 from __future__ import annotations
 

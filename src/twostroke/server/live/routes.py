@@ -2,9 +2,6 @@
 
 A viewer that reads slowly gets fewer frames, each with the steps that it missed counted: a frame is made only when the
 last one has gone out, so there is no queue. Nothing here touches the streams of answers.
-
-Knows: frames, server-sent events, viewers' number.
-Must not know: how frames are made, the page that shows them.
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.cost.history.account import record_of
 from twostroke.cost.history.record import RequestRecord, StepRecord
+from twostroke.lab.sim.perfetto import trace
 from twostroke.server.api.sse import Event, line_json
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
 from twostroke.server.stream import EventWriter, until_disconnect
-from twostroke.sim.perfetto import trace
 from twostroke.types.errors import InvalidRequest
 
 FRAME_S = 0.5

@@ -1,8 +1,4 @@
-"""What the live view reads of an engine. Nothing is kept for viewers: they read what the engine keeps.
-
-Knows: the ledger, page states, a clock.
-Must not know: HTTP, viewers.
-"""
+"""What the live view reads of an engine. Nothing is kept for viewers: they read what the engine keeps."""
 
 from __future__ import annotations
 

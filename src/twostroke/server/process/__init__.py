@@ -1,5 +1,1 @@
-"""The server as processes: a supervisor, its worker, the service manager.
-
-Knows: processes, signals.
-Must not know: requests.
-"""
+"""The server as processes: a supervisor, its worker, the service manager."""

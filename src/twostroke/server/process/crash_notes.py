@@ -5,9 +5,6 @@ so nothing can be lost when the process crashes. The supervisor reads them after
 of time.monotonic, which all processes of a machine share.
 
     | count | fingerprints of the running step | table: fingerprint, crashes, until |
-
-Knows: the page's layout, how long a crash is remembered.
-Must not know: requests, processes.
 """
 
 from __future__ import annotations

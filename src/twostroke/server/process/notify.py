@@ -1,8 +1,4 @@
-"""Reports the server's state to a service manager: systemd's protocol, which is lines in a datagram.
-
-Knows: the protocol, an address or a connected socket.
-Must not know: the environment, the service manager.
-"""
+"""Reports the server's state to a service manager: systemd's protocol, which is lines in a datagram."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Answers while no worker runs: each request gets 503 with Retry-After, except the liveness probe.
-
-Knows: a listening socket, a little HTTP.
-Must not know: workers, the API.
-"""
+"""Answers while no worker runs: each request gets 503 with Retry-After, except the liveness probe."""
 
 from __future__ import annotations
 

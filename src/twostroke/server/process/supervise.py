@@ -3,9 +3,6 @@
 The worker is the whole server as a process of its own. Whatever native code does, a crash takes away the requests that
 run and nothing else. Their connections end without a last chunk, so no client takes that for a whole answer. The socket
 stays open, the stand-in answers 503 with Retry-After, and a new worker takes over (ADR 11).
-
-Knows: processes, signals, when to try again.
-Must not know: models, routes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The worker's connection to its supervisor: it reports states. When it is closed, the supervisor has ended.
-
-Knows: one connected socket.
-Must not know: what the supervisor does.
-"""
+"""The worker's connection to its supervisor: it reports states. When it is closed, the supervisor has ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,1 @@
-"""A server's own figures: metrics, logs, spans, explanations.
-
-Knows: the engine's records.
-Must not know: request fields.
-"""
+"""A server's own figures: metrics, logs, spans, explanations."""

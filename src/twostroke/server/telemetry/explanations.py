@@ -1,8 +1,4 @@
-"""The body of GET /v1/requests/{id}/explain.
-
-Knows: how ids of answers, prompts and completions hang together, the JSON.
-Must not know: how a request is explained, routes.
-"""
+"""The body of GET /v1/requests/{id}/explain."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How full the bounded histories are, read at each scrape: a server grows until they are full, and then no more.
-
-Knows: the ledger, the latest latencies, prometheus_client.
-Must not know: HTTP, what the histories hold.
-"""
+"""How full the bounded histories are, read at each scrape: a server grows until they are full, and then no more."""
 
 from __future__ import annotations
 

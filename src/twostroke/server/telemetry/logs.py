@@ -3,9 +3,6 @@
     {"time": "2026-11-21T09:00:00.123Z", "level": "info", "logger": "twostroke.server", "message": "request",
      "request_id": "...", "method": "POST", "path": "/v1/chat/completions", "status": 200, "seconds": 0.512,
      "response_id": "chatcmpl-...", "prompt_tokens": 20, "output_tokens": 64, "ttft_s": 0.031, ...}
-
-Knows: the logging module, request facts.
-Must not know: HTTP, where requests come from.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Prometheus metrics: one registry an app, fed by the engine as its observer.
-
-Knows: plans (for step sizes), the times the engine reports, its gauges.
-Must not know: HTTP, prompts' text.
-"""
+"""Prometheus metrics: one registry an app, fed by the engine as its observer."""
 
 from __future__ import annotations
 
@@ -13,10 +9,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twostroke.adapters.shelf import AdapterShelf
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
-from twostroke.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.server.live.recent import Recent
 from twostroke.server.telemetry.gaps import Gaps
 from twostroke.server.telemetry.vllm_names import VllmNames

@@ -1,9 +1,6 @@
 """How far a prompt is, reported until its first token is there. Sent where a client asks with `return_progress`.
 
     {"prompt_progress": {"total": 2000, "processed": 512, "cache": 0, "waiting_ahead": 0, "time_ms": 310.0}}
-
-Knows: the ledger's live requests, the JSON.
-Must not know: streams, how a prompt is read.
 """
 
 from __future__ import annotations

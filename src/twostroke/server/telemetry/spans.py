@@ -2,9 +2,6 @@
 
 Names and attributes follow the GenAI conventions. A caller's traceparent is honoured; texts are never in spans. Without
 `--otlp` nothing of OpenTelemetry is imported.
-
-Knows: OpenTelemetry's API and SDK, request facts.
-Must not know: HTTP, engines.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Nothing is counted twice: at a scrape our own samples are read and given vLLM's names and labels. Meanings follow vLLM's
 own test (tests/entrypoints/serve/instrumentator/test_metrics.py); buckets are ours.
-
-Knows: our metrics by name, vLLM's names.
-Must not know: engines, requests.
 """
 
 from __future__ import annotations

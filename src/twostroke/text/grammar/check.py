@@ -1,8 +1,4 @@
-"""What is done to a grammar before a compiler sees it: depth, counts and lengths are checked, schemas adapted.
-
-Knows: JSON Schema's keywords.
-Must not know: tokens, the compiler.
-"""
+"""What is done to a grammar before a compiler sees it: depth, counts and lengths are checked, schemas adapted."""
 
 from __future__ import annotations
 

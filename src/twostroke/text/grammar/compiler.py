@@ -1,8 +1,4 @@
-"""Grammar sources to mask machines: checked, tried in a process that can be killed, compiled, kept for later.
-
-Knows: llguidance's compiler and its limits.
-Must not know: requests, the engine, HTTP.
-"""
+"""Grammar sources to mask machines: checked, tried in a process that can be killed, compiled, kept for later."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The compiler's words about a grammar, said in the terms of the user who wrote it.
-
-Knows: llguidance's messages.
-Must not know: grammars, requests.
-"""
+"""The compiler's words about a grammar, said in the terms of the user who wrote it."""
 
 from __future__ import annotations
 

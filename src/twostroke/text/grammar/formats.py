@@ -1,8 +1,4 @@
-"""`format`, `contentEncoding` and `pattern` of strings, as the compiler takes them.
-
-Knows: which formats llguidance implements, patterns for some others.
-Must not know: objects, arrays.
-"""
+"""`format`, `contentEncoding` and `pattern` of strings, as the compiler takes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
 """A process of its own that tries each grammar first, and that is killed where one takes too long or too much memory.
-
-Knows: processes, pipes, the lines that guard_child reads and writes.
-Must not know: what a grammar means.
 """
 
 from __future__ import annotations

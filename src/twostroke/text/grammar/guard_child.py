@@ -5,9 +5,6 @@ First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "
 Each line after it: {"kind": k, "text": t, "cpu_s": the processor time after which the system ends this process}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.
-
-Knows: the standard library, llguidance.
-Must not know: anything of the process that started it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""One request's way through a grammar, or through several that a text must fit together.
-
-Knows: the library's matcher.
-Must not know: the sampler, how the grammar was compiled.
-"""
+"""One request's way through a grammar, or through several that a text must fit together."""
 
 from __future__ import annotations
 

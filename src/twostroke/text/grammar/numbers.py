@@ -3,9 +3,6 @@
 The compiler's numbers have any count of digits, and a model that is unsure writes digits for ever. So a second grammar
 stands next to one that may write fractions: the same, with any JSON in the place of each schema and with numbers of
 bounded length. A token must be allowed by both. Bounds of integers are made narrower in the schema itself.
-
-Knows: the compiler's numbers and their limits, JSON Schema's keywords of numbers.
-Must not know: tokens, the compiler's process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Places in a JSON document: pointers (RFC 6901), and what a schema's `$ref` leads to.
-
-Knows: JSON Pointer, `$ref`.
-Must not know: other keywords.
-"""
+"""Places in a JSON document: pointers (RFC 6901), and what a schema's `$ref` leads to."""
 
 from __future__ import annotations
 

@@ -8,9 +8,6 @@
   are few sets.
 - Patterns of `patternProperties` with one schema are one pattern.
 - Counts may be written as 10.0.
-
-Knows: JSON Schema's keywords.
-Must not know: tokens, the compiler, where in a document a schema stands.
 """
 
 from __future__ import annotations

@@ -10,9 +10,6 @@
 - `uniqueItems` holds where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
   the number of possible values where there is one.
 - A keyword that would change the answer and is not implemented is refused.
-
-Knows: JSON Schema's keywords, which of them llguidance implements.
-Must not know: tokens, requests, the compiler's process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A thought, and then the text that a grammar describes.
-
-Knows: llguidance's Lark.
-Must not know: requests, which model thinks.
-"""
+"""A thought, and then the text that a grammar describes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The vocabulary as llguidance needs it: all tokens for masks, and a few of them for trials.
-
-Knows: token bytes, special tokens.
-Must not know: grammars.
-"""
+"""The vocabulary as llguidance needs it: all tokens for masks, and a few of them for trials."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 Each trial begins in the quick lane, which gives it little work. One that needs more goes to the slow lane, so that an
 easy grammar does not wait for hard ones. In a lane the newest trial is first, and where too many wait, the oldest is
 refused: a flood of hard grammars is refused, and one that comes after the flood does not wait for it.
-
-Knows: futures, threads, how many grammars may wait.
-Must not know: what a trial does, machines, requests.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@
 - `minProperties` and `maxProperties` next to optional properties, where `rewrites` found too many sets.
 
 A bound of items costs nothing and is always held.
-
-Knows: these keywords, what counting costs.
-Must not know: tokens, requests.
 """
 
 from __future__ import annotations

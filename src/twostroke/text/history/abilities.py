@@ -3,9 +3,6 @@
     abilities = tried(template.render)      abilities.offers: the tools that a request offers reach the prompt
 
 Nothing is read in the template's source. What a template does not show is written in the format's own notation.
-
-Knows: conversations in the OpenAI shape.
-Must not know: formats, the syntax of templates.
 """
 
 from __future__ import annotations

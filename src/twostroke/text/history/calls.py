@@ -2,9 +2,6 @@
 
 A model may have written broken arguments, or a client kept them in another form. They stay as text then: the model
 sees what it wrote.
-
-Knows: calls in the OpenAI shapes, functions and text tools.
-Must not know: templates, which tools a request offers.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
     fit = Fit(lambda messages: template.render(...))
     messages = fit.fitted(messages, notes)
-
-Knows: the repairs, in their order.
-Must not know: how a template is rendered.
 """
 
 from __future__ import annotations

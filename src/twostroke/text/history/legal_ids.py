@@ -2,9 +2,6 @@
 
 A format may own the form of ids: Kimi K2 prints `functions.NAME:COUNT` and learns the tool's name from it. A client
 that kept ids of its own, or the ids of another model, would hide the names.
-
-Knows: calls and results in the OpenAI shape, forms of ids.
-Must not know: templates, requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The order of turns, for templates that want a user and the assistant to alternate.
-
-Knows: repairs.
-Must not know: tool calls but by their place.
-"""
+"""The order of turns, for templates that want a user and the assistant to alternate."""
 
 from __future__ import annotations
 

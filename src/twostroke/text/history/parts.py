@@ -2,9 +2,6 @@
 
 Strict: a part that is no text is refused, because a user asks for it now. Otherwise it stands in the history, where
 refusing it would end the conversation: a line in its place tells the model that something was there.
-
-Knows: content parts of the three chat APIs.
-Must not know: roles, templates.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Whether a template takes the shape is tried: a small conversation of that shape is rendered, and each of its words must
 be found, in order. Nothing is read in the template's source.
-
-Knows: messages as `normalized` gives them.
-Must not know: which templates there are.
 """
 
 from __future__ import annotations

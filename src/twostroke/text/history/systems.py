@@ -1,8 +1,4 @@
-"""System and developer messages for templates that take one, at the front, or none.
-
-Knows: repairs.
-Must not know: tool calls.
-"""
+"""System and developer messages for templates that take one, at the front, or none."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What an assistant thought in an earlier turn, under whatever name a client keeps it.
-
-Knows: the names of thoughts in messages and in parts.
-Must not know: which of them a template reads.
-"""
+"""What an assistant thought in an earlier turn, under whatever name a client keeps it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Calls and results of earlier turns, for templates that take them in some forms only.
-
-Knows: repairs.
-Must not know: how a model writes calls.
-"""
+"""Calls and results of earlier turns, for templates that take them in some forms only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Formats that a user names, in place of those that were found, and words for people about a format.
-
-Knows: the formats by name.
-Must not know: how a format is found, options of the command line.
-"""
+"""Formats that a user names, in place of those that were found, and words for people about a format."""
 
 from __future__ import annotations
 

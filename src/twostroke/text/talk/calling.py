@@ -1,8 +1,4 @@
-"""One call while it is read: a notation says its name and arguments, a turn takes them.
-
-Knows: pieces, the tools that a request offers.
-Must not know: notations, marks.
-"""
+"""One call while it is read: a notation says its name and arguments, a turn takes them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""All formats that are known by hand, by name.
-
-Knows: the files of formats.
-Must not know: which model has which.
-"""
+"""All formats that are known by hand, by name."""
 
 from __future__ import annotations
 

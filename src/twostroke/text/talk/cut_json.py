@@ -1,9 +1,6 @@
 """A JSON object that breaks off: what of it is complete.
 
     complete_part('{"city": "Ulm", "days": [1, 2') == {"city": "Ulm", "days": [1]}
-
-Knows: JSON's grammar.
-Must not know: calls, APIs.
 """
 
 from __future__ import annotations

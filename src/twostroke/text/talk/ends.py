@@ -2,9 +2,6 @@
 
 A token that stands between a thought and its answer is no end: the turn goes on after it. Neither is `<|end|>` where
 the vocabulary has `<|call|>` or `<|calls|>`, as it ends each message of a turn there.
-
-Knows: what templates render, special tokens.
-Must not know: formats, requests, engines.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
     Format("hermes", calls=(CallForm(ObjectNotation(), open="<tool_call>\\n", close="\\n</tool_call>"),))
 
 Every text is exactly as the model writes it. A reader looks for it without the white space at its ends.
-
-Knows: the parts of a format.
-Must not know: how a turn is read, requests, templates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The ids of calls: some templates take back ids of one form alone.
-
-Knows: the forms of ids.
-Must not know: messages, templates.
-"""
+"""The ids of calls: some templates take back ids of one form alone."""
 
 from __future__ import annotations
 

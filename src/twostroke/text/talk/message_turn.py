@@ -1,9 +1,6 @@
 """A turn of several messages: each has a header, which says whether its text is a thought, content or a call.
 
     <|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>At nine.
-
-Knows: headers, channels and recipients.
-Must not know: marks of any one format.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
 
 The offer of tools stands in a system message, a call in the assistant's text, a result in a user's text. A client's
 texts are hidden (quoting.py); the marks of the format are not, as the model knows them as tokens.
-
-Knows: messages in the OpenAI shape, formats.
-Must not know: templates, requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a reader makes of a model's text: plain text, thoughts, and calls that grow.
-
-Knows: strings.
-Must not know: the formats, JSON shapes of any API.
-"""
+"""What a reader makes of a model's text: plain text, thoughts, and calls that grow."""
 
 from __future__ import annotations
 

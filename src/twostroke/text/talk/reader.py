@@ -3,9 +3,6 @@
     reader = TurnReader(form, tools, prompt_end)    pieces = reader.feed(text) ... reader.finish()
 
 Pieces joined are a property of the text alone: how it is cut does not matter.
-
-Knows: formats, streams.
-Must not know: tokens, JSON shapes of any API, any one mark.
 """
 
 from __future__ import annotations

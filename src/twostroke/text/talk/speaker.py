@@ -2,9 +2,6 @@
 
     speaker.prompt(messages, tools, ...)            up to where the answer begins
     speaker.continued(messages, last, tools, ...)   up to where the text that the answer begins with stands
-
-Knows: what a template shows, formats.
-Must not know: HTTP, token ids.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A reader is a generator. It yields where it needs more text, and returns what it found. What it returns does not depend
 on how the text was cut. A reader holds no place in the text across a `yield`: taken text is thrown away there.
-
-Knows: strings.
-Must not know: marks of any format, JSON.
 """
 
 from __future__ import annotations

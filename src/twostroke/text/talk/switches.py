@@ -5,9 +5,6 @@
 
 Which words a template takes is tried: one that it refuses is replaced by the nearest one. Where a template prints any
 word as it stands, the words of the makers of reasoning_effort are used.
-
-Knows: the names of such variables, the words for efforts.
-Must not know: requests, HTTP.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Text whose white space counts between words, and not next to marks.
-
-Knows: strings.
-Must not know: marks, pieces.
-"""
+"""Text whose white space counts between words, and not next to marks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Values that a model writes as bare text, made into JSON by what a tool's schema says of them.
-
-Knows: the part of JSON Schema that names types.
-Must not know: any style of calls.
-"""
+"""Values that a model writes as bare text, made into JSON by what a tool's schema says of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Calls written as a model writes them: what a template leaves out of a history stands there then.
-
-Knows: formats.
-Must not know: templates, requests.
-"""
+"""Calls written as a model writes them: what a template leaves out of a history stands there then."""
 
 from __future__ import annotations
 

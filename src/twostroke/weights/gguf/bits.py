@@ -1,8 +1,4 @@
-"""Reading of bits out of blocks of bytes.
-
-Knows: float16, fields of bits.
-Must not know: where in a block its parts lie.
-"""
+"""Reading of bits out of blocks of bytes."""
 
 from __future__ import annotations
 

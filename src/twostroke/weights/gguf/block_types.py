@@ -1,9 +1,6 @@
 """ggml's tensor types: numbers, names, and how many elements lie in how many bytes.
 
 Source: GGML_QUANT_SIZES of the `gguf` package 0.19.0; a test compares the two tables.
-
-Knows: the table.
-Must not know: what the bytes of a block mean.
 """
 
 from __future__ import annotations

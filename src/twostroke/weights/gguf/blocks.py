@@ -1,9 +1,6 @@
 """ggml's block types to codes and scales: those of 32 elements, the K types, the ternary ones; all blocks at once.
 
 Layouts: ggml-common.h and ggml-quants.c of llama.cpp; tests compare every value with the `gguf` package's dequantizer.
-
-Knows: where the parts of a block lie.
-Must not know: files, rows, what becomes of the codes.
 """
 
 from __future__ import annotations

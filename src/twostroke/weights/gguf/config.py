@@ -1,9 +1,6 @@
 """What config.json would say of the model in a GGUF file.
 
 Every key that begins with the architecture's name is read, known to change nothing, or refused by name.
-
-Knows: the keys of hyperparameters that families share, on both sides.
-Must not know: tensors' bytes, tokenizers' contents, any one architecture.
 """
 
 from __future__ import annotations
@@ -11,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from twostroke.spec.refused_fields import FROM_KEYS
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.refused_fields import FROM_KEYS
 from twostroke.weights.gguf.container import StoredTensor
 from twostroke.weights.gguf.families.family import Config, Family
 from twostroke.weights.gguf.keys import Keys

@@ -9,9 +9,6 @@ Checked: counts, lengths and sums against the file; no key and no tensor twice; 
 first a multiple of the block; the alignment a power of two; tensors one after another as their padded sizes say, inside
 the file. Python's integers do not wrap.
 Source: docs/gguf.md of ggml.
-
-Knows: the container.
-Must not know: which keys and tensors a model has, what the bytes of a block mean.
 """
 
 from __future__ import annotations

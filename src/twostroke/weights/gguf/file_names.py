@@ -1,8 +1,4 @@
-"""Names of GGUF files: which of a folder's or a repository's is meant.
-
-Knows: how quantizations and parts stand in names of files.
-Must not know: files, networks.
-"""
+"""Names of GGUF files: which of a folder's or a repository's is meant."""
 
 from __future__ import annotations
 

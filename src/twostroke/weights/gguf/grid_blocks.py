@@ -1,9 +1,6 @@
 """ggml's I types below four bits: codes are looked up in grids of eight or four, each with its sign.
 
 Layouts: ggml-common.h and ggml-quants.c of llama.cpp; tests compare every value with the `gguf` package's dequantizer.
-
-Knows: where the parts of a block lie.
-Must not know: the grids' contents, files, rows.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Source: ggml-common.h of llama.cpp (MIT License). Each grid is stored as the places of its numbers among its levels, in
 2 bits (up to 4 levels) or 4 bits, lowest first, compressed and written in base 85. A test compares all with the `gguf`
 package's.
-
-Knows: the tables.
-Must not know: which block asks for which entry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
 """The header of a GGUF file, read piece by piece: nothing is allocated from a number that the file does not bear out.
-
-Knows: how keys, values and strings are stored, what a header may cost.
-Must not know: tensors, which keys there are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The keys of one architecture in a GGUF file: each is read, known to change nothing, or refused by its name.
-
-Knows: keys, their types.
-Must not know: which architecture there is, what a key means.
-"""
+"""The keys of one architecture in a GGUF file: each is read, known to change nothing, or refused by its name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which stored tensors are which of ours: names of GGUF files against those of our checkpoints.
-
-Knows: how names of GGUF files are built, the form of an entry of the table.
-Must not know: any one architecture, how values are read.
-"""
+"""Which stored tensors are which of ours: names of GGUF files against those of our checkpoints."""
 
 from __future__ import annotations
 

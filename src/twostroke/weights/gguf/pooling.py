@@ -1,7 +1,4 @@
 """How the rows of a text become a vector, as a GGUF file says it: the files of sentence-transformers, made of its keys.
-
-Knows: the key pooling_type, the names and members of these files.
-Must not know: tensors, tokenizers, any one architecture.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Which quantization of a repository is meant where a person names none.
-
-Knows: names of quantizations, what the name of a repository says of its model.
-Must not know: files, networks.
-"""
+"""Which quantization of a repository is meant where a person names none."""
 
 from __future__ import annotations
 

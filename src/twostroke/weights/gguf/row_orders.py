@@ -1,9 +1,6 @@
 """In which order a GGUF file has the rows that our checkpoints have otherwise.
 
 An order is an array: our row -> the row of what is stored, stored tensors laid end to end.
-
-Knows: how converters move rows.
-Must not know: files, names, architectures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How a file's publisher wants tokens chosen: the keys general.sampling.*, as generation_config.json has them.
-
-Knows: these keys, the fields of generation_config.json.
-Must not know: what is done with them.
-"""
+"""How a file's publisher wants tokens chosen: the keys general.sampling.*, as generation_config.json has them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Undone here: the order of sizes, rows in another order, stacks of experts, matrices that were turned, ones that were
 added to norms. Blocks are expanded to floats a piece at a time.
-
-Knows: block types, what a checkpoint's tensors can be asked.
-Must not know: names of tensors, which of them a program reads, how weights are packed.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array, bf16_to_f32
 from twostroke.ops.stored_layout import StoredValues, canonical
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.gguf.blocks import READ_AS_FLOATS, decode
 from twostroke.weights.gguf.container import GgufFile, StoredTensor
 from twostroke.weights.open_file import check_rows

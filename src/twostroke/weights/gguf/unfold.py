@@ -6,9 +6,6 @@
 The weights stay where they are; gguf.json names the file. So everything that reads a model's folder reads this one, and
 a tokenizer of 100,000 tokens is rebuilt once. The digest is that of the header, the path, the size and the time, and of
 VERSION: another file, or a program that unfolds otherwise, has another folder.
-
-Knows: the names of a folder's files, where unfolded folders are kept.
-Must not know: which tensors a program reads.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
 hub_resume, which can go on inside a file; everything else, and the snapshot's links, by huggingface_hub.
-
-Knows: huggingface_hub, which files of a repository are wanted, how its errors read to a person.
-Must not know: what is in the files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Names of models as other programs write them, and what the same model is called on the hub.
-
-Knows: Ollama's names, addresses of the hub, hub ids of the families that this engine runs.
-Must not know: the network, which models are on this machine.
-"""
+"""Names of models as other programs write them, and what the same model is called on the hub."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Download progress as numbers: stands in for the progress bars that huggingface_hub would draw.
-
-Knows: which members of a tqdm huggingface_hub uses.
-Must not know: terminals.
-"""
+"""Download progress as numbers: stands in for the progress bars that huggingface_hub would draw."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
     [https://][hf.co/ | huggingface.co/] owner/repo [":" quantization-or-file] ["@" revision] | short name [":" tag]
 
 A short name has no slash and an id of the hub has one, so neither can be taken for the other.
-
-Knows: the form of names, the table of short names.
-Must not know: the network, what is on this machine.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ where locks do not work). For a shard of 5 GB that costs too much. So the large 
 which a later run continues with a Range request, and which becomes the blob of huggingface_hub's own cache only when
 its length is right and, for large files, its SHA-256 is the etag. Whatever cannot be fetched this way (no etag,
 another process at work on it) is left to huggingface_hub.
-
-Knows: the layout of the hub's cache, HTTP ranges.
-Must not know: what is in the files.
 """
 
 from __future__ import annotations

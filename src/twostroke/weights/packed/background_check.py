@@ -2,9 +2,6 @@
 Weights that this start packed are given their checksums and the file its name.
 
 What is found ends the engine: an answer from damaged weights may be wrong, and nothing of it shows.
-
-Knows: a mapped file, one thread of its own.
-Must not know: requests, how weights are used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Packed weights as a row of byte blobs, in memory or in the cache file: which there are, how long, and back again.
 
 A matrix has the blobs key.data, and key.scales and key.bias where it has them; a norm has one, named by its key.
-
-Knows: sizes of packed matrices.
-Must not know: how blobs are filled, where they lie.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.ops.operands import PackedWeight, U8Array
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
 from twostroke.weights.loaded import ModelWeights
 
 ALIGNMENT_BYTES = 64

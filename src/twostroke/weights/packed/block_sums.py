@@ -7,9 +7,6 @@ sectors, so sectors that changed places are seen too. NumPy computes the sums wi
 zlib.crc32 and the digests of hashlib.
 
 It is for damage by disks, memory and other programs. It is no defence against a forged file.
-
-Knows: bytes.
-Must not know: files, weights.
 """
 
 from __future__ import annotations

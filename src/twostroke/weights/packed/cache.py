@@ -7,9 +7,6 @@ Two processes that start at once both pack, each into a file of its own, and the
 and a mapping keeps the bytes of the file it was made of. Files that are stale or broken are replaced. Where there is
 no room, files that are not in use are removed, those used longest ago first (room.py). Where the folder cannot hold the
 file even then, or is not writable, weights are packed into memory. Both are told to `warn`.
-
-Knows: when a file can stand for a checkpoint.
-Must not know: which folder a user wants, what a packer computes.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from twostroke.program.model import Model
-from twostroke.program.op import FormatChoice
-from twostroke.program.values import Weight
-from twostroke.spec.formats import WeightFormat
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Weight
+from twostroke.types.spec.formats import WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import Packer, Progress, pack_into
 from twostroke.weights.loaded import ModelWeights

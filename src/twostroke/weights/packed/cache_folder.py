@@ -1,8 +1,4 @@
-"""The files of packed weights in a cache folder: which there are, whether they are whole, taking them away.
-
-Knows: packed files and what their headers say.
-Must not know: models, checkpoints, which folder a user wants.
-"""
+"""The files of packed weights in a cache folder: which there are, whether they are whole, taking them away."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@ told how far.
 
 Without it the first step reads the file page by page, in the order of its kernels, and nobody is told why it takes
 seconds.
-
-Knows: files, what the system keeps of them in memory.
-Must not know: what is in a file, how progress is shown.
 """
 
 from __future__ import annotations

@@ -15,9 +15,6 @@ engine that packed them reads the same bytes through the file without a name (fr
 
 Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
 that memory does not hold beside their file go through a mapping whose room was taken before.
-
-Knows: bytes and files.
-Must not know: what is in the blobs.
 """
 
 from __future__ import annotations

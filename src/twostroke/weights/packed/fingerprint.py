@@ -3,9 +3,6 @@
 blake2b over: the bytes of config.json; for each shard in order of name: its name, size, modification time in
 nanoseconds, header bytes, and SAMPLES blocks of SAMPLE_BYTES spread evenly over its data. A checkpoint edited in place
 changes its modification time; one exchanged under an old time changes its header or, almost surely, a sampled block.
-
-Knows: files, hashing.
-Must not know: what the bytes mean.
 """
 
 from __future__ import annotations

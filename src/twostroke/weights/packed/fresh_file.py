@@ -4,9 +4,6 @@ answers.
 An engine uses the memory at once. A process that ends before the file has its name leaves a partial file, which the
 next start removes (`remove_abandoned`). Where the disk refuses the file, a sentence says so, and the next start packs
 again.
-
-Knows: the layout of the file, memory.
-Must not know: threads, how weights are used.
 """
 
 from __future__ import annotations

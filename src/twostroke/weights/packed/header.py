@@ -1,8 +1,4 @@
-"""The header of a packed file: what it must say, how it is written and read.
-
-Knows: the format's version, keys, extents, checksums as text.
-Must not know: files, what is in the blobs.
-"""
+"""The header of a packed file: what it must say, how it is written and read."""
 
 from __future__ import annotations
 

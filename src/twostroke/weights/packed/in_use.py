@@ -9,9 +9,6 @@ Taking a file away never breaks a process that maps it, not even one without a l
 after the last name is gone. They only stay on the disk until then, so nothing would be won.
 
 The last use is the modification time: the bytes never change.
-
-Knows: locks and times of files.
-Must not know: what is in the files, which one should go.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""The packer without native code: the codec of quant/, in NumPy. Slow, for tests and where no kernel library loads.
-
-Knows: quant.codec.
-Must not know: files.
-"""
+"""The packer without native code: the codec of quant/, in NumPy. Slow, for tests and where no kernel library loads."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
-from twostroke.quant.codec import pack_weight
-from twostroke.spec.formats import WeightFormat, WeightKind
+from twostroke.ops.quant.codec import pack_weight
+from twostroke.types.spec.formats import WeightFormat, WeightKind
 from twostroke.weights.tensor_source import SourceArray
 
 

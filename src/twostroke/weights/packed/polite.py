@@ -1,8 +1,4 @@
-"""A background thread with a lower priority than those that compute.
-
-Knows: the system's priorities.
-Must not know: what the thread does.
-"""
+"""A background thread with a lower priority than those that compute."""
 
 from __future__ import annotations
 

@@ -8,9 +8,6 @@ file too.
 
 What another process has still to write of a file that has no name yet is not free either. Where the disk cannot hold
 both files, the later process does not keep its own.
-
-Knows: files of a cache folder, the room of its disk.
-Must not know: models, what is in a file.
 """
 
 from __future__ import annotations

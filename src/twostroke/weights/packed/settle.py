@@ -2,9 +2,6 @@
 
 A file mapped in pages of 4 KiB is read at two thirds of the machine's bandwidth where page tables are nested (measured:
 21 of 32 GB/s). Copying at the start would cost the first token most of a second, so it is done behind it.
-
-Knows: where the mapped bytes lie.
-Must not know: how pages are moved (`move`), what the bytes are.
 """
 
 from __future__ import annotations

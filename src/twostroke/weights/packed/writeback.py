@@ -1,9 +1,6 @@
 """Asking the kernel to write a file's pages to the disk now, while the program goes on.
 
 `fsync` at the end of a large file waits for all of it at once; begun early, the disk works while weights are packed.
-
-Knows: sync_file_range of Linux.
-Must not know: what is in the file.
 """
 
 from __future__ import annotations

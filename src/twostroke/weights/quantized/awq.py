@@ -9,9 +9,6 @@
             x.scales  (rows, >= groups) float16    filled up with zeros
 
 value = scale * (code - zero).
-
-Knows: these tensors.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors

@@ -7,9 +7,6 @@
 Or x.weight is plain, and the scale is the mean magnitude of all its numbers: the codes are the numbers divided by it,
 rounded to the nearest of the three ("online", for checkpoints that are trained further).
 Source: integrations/bitnet.py of transformers 5.23.
-
-Knows: these tensors.
-Must not know: what is done with the inputs of the products.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, bf16_to_f32, f32_to_bf16
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import FINE_COLUMNS, WeightKind
+from twostroke.types.spec.formats import FINE_COLUMNS, WeightKind
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 

@@ -1,8 +1,4 @@
-"""Codes of a few bits in words of 32, lowest bits first; floats of 8 and 4 bits.
-
-Knows: bits.
-Must not know: tensors.
-"""
+"""Codes of a few bits in words of 32, lowest bits first; floats of 8 and 4 bits."""
 
 from __future__ import annotations
 

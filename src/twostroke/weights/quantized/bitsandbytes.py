@@ -7,9 +7,6 @@
     x.weight.quant_state.bitsandbytes__nf4    JSON as uint8: shape, blocksize, nested_blocksize, nested_offset
 
 value = table[code] * absmax.
-
-Knows: these tensors.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.fields import Fields
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.json_file import parse_object
 from twostroke.weights.quantized.parts import StoredPart, StoredTensors
 

@@ -9,9 +9,6 @@
     mxfp8-quantized       weight e4m3, weight_scale uint8
 
 Packed codes and zero points are 2^(bits - 1) more than meant.
-
-Knows: these tensors, the members of a config group.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -24,9 +21,9 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.fields import Fields
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.indexed import IndexedMatrix
 from twostroke.weights.quantized.matrix import GroupedRows, QuantizedMatrix, words_of

@@ -2,9 +2,6 @@
 
 What the tensors alone say (act-order whose orders differ, types of scales, layers that were left out without a word) is
 not known here: the checkpoint may be kept otherwise.
-
-Knows: schemes, names of layers.
-Must not know: tensors.
 """
 
 from __future__ import annotations
@@ -14,10 +11,10 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
+from twostroke.ops.program.trace import StoredChoice, nothing_stored
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.stored_layout import holds_columns
-from twostroke.program.trace import StoredChoice, nothing_stored
-from twostroke.program.values import Tensor
-from twostroke.spec.formats import BF16, STORED_GROUP, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, STORED_GROUP, WeightFormat, WeightKind
 from twostroke.weights.quantized.matrix import affine_kinds
 from twostroke.weights.quantized.patterns import compiled, exactly
 from twostroke.weights.quantized.recipe import scheme_of

@@ -8,9 +8,6 @@
 value = scale * (code - zero). In the first format (`checkpoint_format` "gptq") one was taken off each zero point before
 it was stored, in "gptq_v2" not. For 3 bits GPTQModel took other constants off whole words than one from each zero
 point; which of the two wrote a file is known by its symmetric zero points, or else by `meta.quantizer`.
-
-Knows: these tensors.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.indexed import IndexedMatrix
 from twostroke.weights.quantized.matrix import GroupedRows, words_of

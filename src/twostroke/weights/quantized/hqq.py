@@ -15,9 +15,6 @@ of a word for 3 bits, where rows of zeros fill up. Codes of 5 and 6 bits lie in 
 Source: hqq/core/quantize.py and hqq/core/bitpack.py of HQQ 0.2.
 
 value = (code - zero) * scale.
-
-Knows: these tensors.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 

@@ -1,8 +1,4 @@
-"""A matrix whose file may say of each column which group it is in (act-order of GPTQ, also in compressed-tensors).
-
-Knows: that tensor, and the kinds that hold columns sorted by group.
-Must not know: how codes and scales lie in a file.
-"""
+"""A matrix whose file may say of each column which group it is in (act-order of GPTQ, also in compressed-tensors)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.ops.operands import I32Array
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.matrix import affine_kinds, sorted_columns
 from twostroke.weights.quantized.parts import StoredPart
 

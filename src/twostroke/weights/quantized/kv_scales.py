@@ -4,9 +4,6 @@ Such a scale is what K or V of a layer is divided by before it is rounded to 8 b
 afterwards: it says how finely is rounded, and nothing of what the model computes. Here K and V are kept in formats that
 have a scale of their own for each position and head, or none, so that a sound scale is not needed. One that is not
 sound is refused: it would make every answer of the engine that it was written for nonsense.
-
-Knows: names and values of such tensors.
-Must not know: caches.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.quantized.parts import FLOATS, RawTensor, StoredTensors
 
 KV_SCALE = re.compile(r".*\.([kv]_scale|kv_scale|[kv]_proj\.output_scale)")

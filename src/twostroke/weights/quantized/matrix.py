@@ -3,9 +3,6 @@
     value = scale * (code - zero),  or  scale * code + bias
 
 with a scale and a zero point (or bias) for each row and each group of columns.
-
-Knows: that form, and which packed kinds hold it.
-Must not know: where in a file its parts lie.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 
 _AFFINE = {
     4: (WeightKind.AFFINE4_128, WeightKind.AFFINE4_64, WeightKind.AFFINE4_32),

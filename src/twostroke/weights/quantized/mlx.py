@@ -6,9 +6,6 @@
 Experts are stacks of such tensors, one more axis in front: x.switch_mlp.{gate,up,down}_proj.
 
 value = scale * code + bias. In the other modes codes are floats of 4 or 8 bits, and scales are bytes.
-
-Knows: these tensors.
-Must not know: what reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import unpacked, words_for
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_of
 from twostroke.weights.quantized.parts import FLOATS, WORDS, RawTensor, StoredPart, StoredTensors

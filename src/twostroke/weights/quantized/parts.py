@@ -1,8 +1,4 @@
-"""The stored tensors that a quantized matrix is made of: checked by shape and type, read as raw numbers.
-
-Knows: element types of safetensors.
-Must not know: formats.
-"""
+"""The stored tensors that a quantized matrix is made of: checked by shape and type, read as raw numbers."""
 
 from __future__ import annotations
 

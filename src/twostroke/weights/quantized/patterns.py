@@ -1,8 +1,4 @@
-"""Which modules a config means: names, ends of names, parts of names, and regular expressions.
-
-Knows: names of modules.
-Must not know: what is said about them.
-"""
+"""Which modules a config means: names, ends of names, parts of names, and regular expressions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The tensors of a checkpoint with its quantized matrices in the place of their parts.
-
-Knows: schemes, what no number depends on.
-Must not know: which tensors a program reads.
-"""
+"""The tensors of a checkpoint with its quantized matrices in the place of their parts."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
     config.json: quantization_config (also in text_config), or quantization (MLX); hf_quant_config.json (ModelOpt);
     quantize_config.json (old GPTQ); quant_config.json (old AWQ)
-
-Knows: where a config says it, the methods by name.
-Must not know: tensors.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.lazy_module import LazyModule
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.json_file import read_object
 from twostroke.weights.quantized.kv_scales import check_kv_scheme
 from twostroke.weights.quantized.patterns import name_list

@@ -5,9 +5,6 @@
 
 value = scale * weight. Scales multiply, whatever their name says (`weight_scale_inv` of DeepSeek and Qwen is such a
 scale); a `divisor` makes of each scale its share of it (127 for bitsandbytes' SCB).
-
-Knows: these two tensors.
-Must not know: which format calls them how.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import E4M3
 from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import StoredPart

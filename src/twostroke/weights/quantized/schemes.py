@@ -2,9 +2,6 @@
 
 A scheme is made of a `quantization_config` and goes through the names of the stored tensors. What the config leaves
 unquantized is stored as it is, and is no matter of a scheme.
-
-Knows: the members of each method's config, the names of its tensors.
-Must not know: how codes become numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 from twostroke.weights.quantized import bitsandbytes, mlx
 from twostroke.weights.quantized.awq import AwqMatrix
 from twostroke.weights.quantized.bitnet import TernaryMatrix

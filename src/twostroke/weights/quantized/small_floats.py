@@ -4,9 +4,6 @@ scales that are floats of 8 bits, and one float for all of them).
     codes  (rows, columns / 2) uint8              the low half of a byte is the even column
     scales (rows, columns / group) uint8 or e4m3
     whole  one number, with which scales are multiplied or by which they are divided
-
-Knows: these tensors; the numbers of OCP's microscaling formats (MX) 1.0.
-Must not know: which format calls them how.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 from twostroke.ops.code_tables import e2m1_codes
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.bits import E2M1, low_first
 from twostroke.weights.quantized.parts import StoredPart
 

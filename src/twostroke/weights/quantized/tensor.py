@@ -1,8 +1,4 @@
-"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another one.
-
-Knows: what a checkpoint's tensors can be asked.
-Must not know: formats.
-"""
+"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another one."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from msgspec import Struct
 
 from twostroke.ops.operands import I32Array
 from twostroke.ops.stored_layout import StoredValues
-from twostroke.spec.formats import WeightKind
+from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.quantized.matrix import OrderedMatrix, QuantizedMatrix
 from twostroke.weights.tensor_source import SourceArray, TensorInfo
 

@@ -2,9 +2,6 @@
 
 A blob is freed where no snapshot of its repository, and no other repository, points at it any more. huggingface_hub may
 keep one blob for several repositories; a repository's blob is a link then.
-
-Knows: the layout of the hub's cache, names of GGUF files.
-Must not know: networks, what is in the files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The table of short names: `llama3.2:1b` and the repository that it means.
-
-Knows: popular.toml and its form.
-Must not know: networks, which models are on this machine, aliases of the user.
-"""
+"""The table of short names: `llama3.2:1b` and the repository that it means."""
 
 from __future__ import annotations
 

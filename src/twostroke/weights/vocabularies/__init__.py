@@ -1,5 +1,1 @@
-"""Vocabularies of model folders that have no tokenizer.json, as the tokenizer.json that stands for them.
-
-Knows: nothing of its own.
-Must not know: tensors, models.
-"""
+"""Vocabularies of model folders that have no tokenizer.json, as the tokenizer.json that stands for them."""

@@ -1,8 +1,4 @@
-"""Parts of tokenizer.json that several kinds of vocabularies share.
-
-Knows: the format of tokenizer.json.
-Must not know: where vocabularies come from.
-"""
+"""Parts of tokenizer.json that several kinds of vocabularies share."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 The file holds the ranks alone. How texts are split stands in Python code that such a folder brings and that is
 never run. The name of the class in tokenizer_config.json tells which split it is. Sources: tokenization_kimi.py,
 tokenization_qwen.py and tokenization_chatglm.py of the published models.
-
-Knows: rank files, tokenizer_config.json.
-Must not know: models, how conversations are written.
 """
 
 from __future__ import annotations

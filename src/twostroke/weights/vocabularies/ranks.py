@@ -3,9 +3,6 @@
 Two neighbours merge where their join is a token; of all such pairs the one whose join has the least rank goes first.
 A tokenizer.json names pairs instead of joins, so each token is listed with every pair that makes it. Sources:
 src/lib.rs of tiktoken (`byte_pair_merge`), convert_slow_tokenizer.py of transformers (`TikTokenConverter`).
-
-Knows: ranks, the format of tokenizer.json.
-Must not know: files, models.
 """
 
 from __future__ import annotations

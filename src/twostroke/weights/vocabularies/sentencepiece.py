@@ -2,9 +2,6 @@
 
 Merges over pieces (BPE) are read, as Llama 2, Mistral 7B and InternLM have them. The file's types of pieces are those
 of GGUF, so the maker of GGUF's kind `llama` makes the members. Source: sentencepiece_model.proto.
-
-Knows: the messages ModelProto, TrainerSpec and NormalizerSpec, tokenizer_config.json.
-Must not know: models, how conversations are written.
 """
 
 from __future__ import annotations

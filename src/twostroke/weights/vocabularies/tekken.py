@@ -2,9 +2,6 @@
 
 Special tokens come first; the id of a token of text is its rank and the number of special tokens. A file without a list
 of special tokens has the first twenty of 2024. Source: tekken.py of mistral-common.
-
-Knows: the format of tekken.json.
-Must not know: models, how conversations are written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is made of a vocabulary file.
-
-Knows: the format of tokenizer.json and of tokenizer_config.json.
-Must not know: where vocabularies come from.
-"""
+"""What is made of a vocabulary file."""
 
 from __future__ import annotations
 

@@ -4,9 +4,6 @@
 
 Everything that reads a model's folder reads this one, and a vocabulary of 100,000 tokens is made once. The digest
 covers the folder's path, the names, sizes and times of its files, and VERSION.
-
-Knows: the names of vocabulary files, where unfolded folders are kept.
-Must not know: what vocabularies hold.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """A layer that writes ahead of a model: of the model's hidden state at t and the token t + 1 it makes the token t + 2.
 
 What its answer is made of is a hidden state again, so it goes on from its own answers.
-
-Knows: the values that such a layer is given and gives.
-Must not know: what the layer computes, which model it belongs to.
 """
 
 from __future__ import annotations
@@ -11,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.ops.passes.patterns import PATTERNS
-from twostroke.program.check import check
-from twostroke.program.fuse import fuse
-from twostroke.program.program import Program
-from twostroke.program.values import Value, Weight
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Value, Weight
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,8 +1,4 @@
-"""The slopes of alibi: what a score loses for each position of distance, by head (Press et al. 2022).
-
-Knows: the formula.
-Must not know: config fields, attention.
-"""
+"""The slopes of alibi: what a score loses for each position of distance, by head (Press et al. 2022)."""
 
 from __future__ import annotations
 

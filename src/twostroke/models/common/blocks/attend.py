@@ -1,8 +1,4 @@
-"""The attention block that dense families share: product, norms of q and k, rotation, cache, attention, product.
-
-Knows: the ops, usual names of tensors.
-Must not know: config fields, norms before and after the block.
-"""
+"""The attention block that dense families share: product, norms of q and k, rotation, cache, attention, product."""
 
 from __future__ import annotations
 
@@ -14,12 +10,12 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.clamp import clamp
 from twostroke.ops.rows.multiply import multiply
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
-from twostroke.spec.rope import RopeSpec
+from twostroke.types.spec.rope import RopeSpec
 
 JoinedText = Callable[[Tracer, "Heads"], Weight]
 """joined(trace, heads): the matrix of q, k and v, of tensors of a family's own."""

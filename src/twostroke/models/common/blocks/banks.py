@@ -1,8 +1,4 @@
-"""How checkpoints hold the matrices of experts: one tensor for each, or stacks of all experts' matrices.
-
-Knows: names and shapes of tensors.
-Must not know: config fields, what experts compute.
-"""
+"""How checkpoints hold the matrices of experts: one tensor for each, or stacks of all experts' matrices."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from twostroke.program.stack import ExpertStack
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Weight
+from twostroke.ops.program.stack import ExpertStack
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Tensor, Weight
 
 GATE_UP, DOWN = "gate_up", "down"
 """Roles of the two banks, also where there is no gate."""

@@ -3,9 +3,6 @@
 One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements,
 the last of a head in the checkpoint, are the first here: queries, keys and outputs take the same order, and outputs
 are put back before the next product. Values have turned with their keys, so outputs are turned back.
-
-Knows: the ops, DeepSeek's names of tensors.
-Must not know: config fields, what stands around the block.
 """
 
 from __future__ import annotations
@@ -21,11 +18,11 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, Rope, Tensor, Value
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.compress import compress
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, Rope, Tensor, Value
-from twostroke.spec.rope import RopeSpec
+from twostroke.types.spec.rope import RopeSpec
 
 
 @dataclass(frozen=True, slots=True)

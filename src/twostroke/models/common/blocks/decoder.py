@@ -1,8 +1,4 @@
-"""What surrounds the layers of a decoder: the embedding, the last norm, the head.
-
-Knows: the ops, usual names of tensors.
-Must not know: config fields, what a layer is.
-"""
+"""What surrounds the layers of a decoder: the embedding, the last norm, the head."""
 
 from __future__ import annotations
 
@@ -13,11 +9,11 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.registry import CommonFacts, ProgramText
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.soft_cap import soft_cap
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 
 LayerText = Callable[[Tracer, int, Value], Value]
 """layer(trace, index, residual): the residual after the layer."""

@@ -6,9 +6,6 @@ h is behind the model's last norm, or the layer's own answer where it guesses on
 the model.
 The layer has no norm before its attention. Tensors are named as in the published checkpoints: fc.weight, fc.bias,
 layers.0.self_attn.q_proj.weight and so on.
-
-Knows: config.json of the layer, its program.
-Must not know: which model it belongs to beyond its sizes, its embedding and its output matrix.
 """
 
 from __future__ import annotations
@@ -22,12 +19,12 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import head_dim, kv_heads, silu_only
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Weight, join
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Weight, join
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 LAYER = "layers.0."
 

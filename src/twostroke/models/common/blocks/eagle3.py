@@ -6,9 +6,6 @@
 x is the hidden state at t + 1. E is the model's embedding. M is the layer's own and may have fewer tokens than the
 model: its token i is the model's token i + d2t[i]. Tensors are named as in the published checkpoints: fc.weight,
 midlayer.self_attn.q_proj.weight, norm.weight, lm_head.weight, d2t.
-
-Knows: config.json of the layer, its program.
-Must not know: which model it belongs to beyond its sizes and its embedding.
 """
 
 from __future__ import annotations
@@ -20,13 +17,13 @@ from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
 from twostroke.models.common.blocks.eagle import eagle_layer
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.products.linear import Linear, linear
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Weight, join
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import RmsNorm
-from twostroke.program.op import Op
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Weight, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 LAYER = "midlayer."
 PLACES = 3

@@ -1,8 +1,4 @@
-"""What encoders share: embeddings of tokens, places and token types, layers with norms after their blocks, heads.
-
-Knows: the ops, the blocks of a layer.
-Must not know: config fields, single architectures.
-"""
+"""What encoders share: embeddings of tokens, places and token types, layers with norms after their blocks, heads."""
 
 from __future__ import annotations
 
@@ -14,13 +10,13 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.forms import Form, unchanged
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.soft_cap import soft_cap
-from twostroke.program.trace import Tracer
-from twostroke.program.values import ALL_AHEAD, Tensor, Value
-from twostroke.spec.rope import RopeSpec
 from twostroke.types.pooling import Task
+from twostroke.types.spec.rope import RopeSpec
 
 BlockText = Callable[[Tracer, Value], Value]
 """block(trace, rows): what a feed-forward block makes of its rows, not yet added."""

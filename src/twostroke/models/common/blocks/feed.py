@@ -1,8 +1,4 @@
-"""The feed-forward blocks that dense families share, gated and plain.
-
-Knows: the ops, usual names of tensors.
-Must not know: config fields, norms before and after the block.
-"""
+"""The feed-forward blocks that dense families share, gated and plain."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ from dataclasses import dataclass
 
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gate import gate
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
 
 
 @dataclass(frozen=True, slots=True)

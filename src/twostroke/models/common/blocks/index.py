@@ -1,8 +1,4 @@
-"""Latent attention over positions that an index of small keys chooses (sparse attention; DeepSeek-AI 2025).
-
-Knows: the ops, usual names of tensors.
-Must not know: config fields, norms before and after the block.
-"""
+"""Latent attention over positions that an index of small keys chooses (sparse attention; DeepSeek-AI 2025)."""
 
 from __future__ import annotations
 
@@ -22,11 +18,11 @@ from twostroke.ops.attention.index_select import index_select
 from twostroke.ops.attention.latent_write import latent_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, LatentKV, Tensor, Value
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, LatentKV, Tensor, Value
 
 INDEX_EPS = 1e-6
 

@@ -3,9 +3,6 @@
 The checkpoint's kv_b makes a key and a value of each head from a latent. Here its rows are matrices of single heads:
 those of the keys are put before the attention, on the queries, those of the values behind it. So what is cached is what
 is read, and a row of a prompt is computed as a row of an answer is.
-
-Knows: the ops, usual names of tensors.
-Must not know: config fields, norms before and after the block.
 """
 
 from __future__ import annotations
@@ -19,12 +16,12 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
 """The norm of latents: most families take this eps, whatever their configs say of the other norms."""

@@ -1,8 +1,4 @@
-"""The orders in which a layer's two blocks and their norms stand, under the names of tensors that most families use.
-
-Knows: the blocks, usual names of norms.
-Must not know: config fields, single architectures.
-"""
+"""The orders in which a layer's two blocks and their norms stand, under the names of tensors that most families use."""
 
 from __future__ import annotations
 
@@ -13,11 +9,11 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.read import Parts
 from twostroke.models.common.registry import CommonFacts, ProgramText
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.rope import RopeSpec
+from twostroke.types.spec.rope import RopeSpec
 
 USUAL_NORMS = ("input_layernorm", "post_attention_layernorm")
 ONE_NORM = ("input_layernorm",)

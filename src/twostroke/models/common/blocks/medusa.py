@@ -4,9 +4,6 @@
 
 M is a matrix of the head's own, or the model's (`original_lm_head` in config.json). Tensors are named as in
 medusa_lm_head.safetensors: 0.0.linear.weight, 0.0.linear.bias, 0.1.weight for a head of one layer.
-
-Knows: config.json of heads, their program.
-Must not know: which model they belong to beyond its sizes and its output matrix.
 """
 
 from __future__ import annotations
@@ -14,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.ops.products.linear import Linear, linear
+from twostroke.ops.program.check import check
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value, Weight, join
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.program.check import check
-from twostroke.program.program import Program
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value, Weight, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 MOST_HEADS, MOST_LAYERS = 16, 16
 FILE_NAME = "medusa_lm_head.safetensors"

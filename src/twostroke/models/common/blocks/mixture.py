@@ -1,8 +1,4 @@
-"""The feed-forward block of several experts, of which a router chooses some for each token (Shazeer et al. 2017).
-
-Knows: the ops.
-Must not know: config fields, how families call and store their tensors.
-"""
+"""The feed-forward block of several experts, of which a router chooses some for each token (Shazeer et al. 2017)."""
 
 from __future__ import annotations
 
@@ -15,14 +11,14 @@ from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.ops.products.experts import SWIGLU, ExpertRule, experts
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.soft_cap import soft_cap
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
 
 MOST_EXPERTS = 1024
 """What the ops have room for."""

@@ -1,20 +1,16 @@
-"""The norm of a family: its kind, and what its tensors hold.
-
-Knows: the ops of norms.
-Must not know: config fields, where norms stand.
-"""
+"""The norm of a family: its kind, and what its tensors hold."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Tensor, Value
 from twostroke.ops.rows.head_layer_norm import head_layer_norm
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Value
 
 
 class NormKind(enum.Enum):

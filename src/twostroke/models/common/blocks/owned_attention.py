@@ -1,8 +1,4 @@
-"""Attention of Gemma 3n and Gemma 4: norms on q, k and v, scores that are not scaled, K and V of an earlier layer.
-
-Knows: the ops, the names of tensors.
-Must not know: config fields, which layer owns what.
-"""
+"""Attention of Gemma 3n and Gemma 4: norms on q, k and v, scores that are not scaled, K and V of an earlier layer."""
 
 from __future__ import annotations
 
@@ -15,9 +11,9 @@ from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Cache, PagedKV, Rope, Value, join
-from twostroke.spec.rope import RopeSpec
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Cache, PagedKV, Rope, Value, join
+from twostroke.types.spec.rope import RopeSpec
 
 
 @dataclass(frozen=True, slots=True)

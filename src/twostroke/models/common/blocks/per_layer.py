@@ -1,9 +1,6 @@
 """Per-layer embeddings (Gemma 3n, Gemma 4): each layer gets a few numbers of its own of each token.
 
     p = (norm(P x / sqrt(D)) + sqrt(W) E[id]) / sqrt(2), W numbers for each layer, x the scaled embedding
-
-Knows: the ops, the names of tensors.
-Must not know: config fields, what a layer does with them.
 """
 
 from __future__ import annotations
@@ -13,12 +10,12 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Value, Weight
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value, Weight
 
 
 @dataclass(frozen=True, slots=True)

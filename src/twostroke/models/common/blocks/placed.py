@@ -1,9 +1,6 @@
 """Attention whose scores depend on how far apart two positions are, by classes of distances.
 
 Sources: Raffel et al. 2020 (T5), Song et al. 2020 (MPNet), He et al. 2021 (DeBERTa).
-
-Knows: the ops, usual names of tensors, how distances fall into places.
-Must not know: config fields, single architectures.
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from twostroke.models.common.blocks.attend import Heads
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.placed_attention import placed_attention
 from twostroke.ops.products.linear import linear
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Tensor, Value, Vector
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Tensor, Value, Vector
 
 
 @dataclass(frozen=True, slots=True)

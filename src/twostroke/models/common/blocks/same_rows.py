@@ -1,16 +1,13 @@
 """Rows that are all the same: a vector of the checkpoint, or a constant, as a value.
 
 A norm whose weights are zeros gives its bias for every row. So a vector can be added to rows by the ops that there are.
-
-Knows: the ops.
-Must not know: any one architecture.
 """
 
 from __future__ import annotations
 
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.layer_norm import layer_norm
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value, Vector
 
 
 def same_rows(t: Tracer, like: Value, numbers: Vector) -> Value:

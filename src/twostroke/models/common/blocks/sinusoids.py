@@ -3,9 +3,6 @@
     [sin(p f_0), sin(p f_1), ... | cos(p f_0), cos(p f_1), ...], f_i = theta^(-2 i / width)
 
 No checkpoint holds this table. Every row begins as the one of position 0; a rotation makes of it that of its position.
-
-Knows: the ops.
-Must not know: any one architecture.
 """
 
 from __future__ import annotations
@@ -15,10 +12,10 @@ from collections.abc import Callable
 from twostroke.models.common.blocks.same_rows import same_rows
 from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.attention.rope import rope
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Rope, Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Rope, Value
-from twostroke.spec.rope import RopeKind, RopeSpec
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 
 def sinusoids(facts: CommonFacts, theta: float, ahead: int = 0) -> Callable[[Tracer, Value], Value]:

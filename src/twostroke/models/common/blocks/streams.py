@@ -3,9 +3,6 @@
 
 A block reads a weighted sum of the streams; its output is added to each stream with a weight of its own, and the
 streams before are mixed by a matrix whose rows and columns add up to one, nearly. All weights are made of the streams.
-
-Knows: the ops, DeepSeek's names of tensors.
-Must not know: config fields, what blocks compute.
 """
 
 from __future__ import annotations
@@ -15,6 +12,8 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
@@ -25,8 +24,6 @@ from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.rows.stream_shares import stream_shares
 from twostroke.ops.rows.weigh_streams import weigh_streams
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,4 @@
-"""What towers for images share: patches times a matrix, learned places, layers that see the whole tile.
-
-Knows: the ops, the blocks of a layer.
-Must not know: config fields, single families.
-"""
+"""What towers for images share: patches times a matrix, learned places, layers that see the whole tile."""
 
 from __future__ import annotations
 
@@ -15,9 +11,9 @@ from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import PagedKV, Tensor, Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import PagedKV, Tensor, Value
 
 COLORS = 3
 

@@ -2,9 +2,6 @@
 
 Its members differ in biases, in norms on heads, in windows, in whether the head is the embedding. Other families take
 the blocks beside this file: attend.py, feed.py, norm.py, decoder.py.
-
-Knows: the order of the blocks, the names of Llama's norms.
-Must not know: config fields.
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ from twostroke.models.common.blocks.decoder import Decoder, decoder_program
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.registry import ProgramText
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.rope import RopeSpec
+from twostroke.types.spec.rope import RopeSpec
 
 FeedForwardText = Callable[[Tracer, Value, Value], Value]
 """block(trace, residual, normed): the residual with the feed-forward block added."""

@@ -1,8 +1,4 @@
-"""What Gemma 1, 2 and 3 share: stored norms of w - 1, the scaled embedding, the gate of gelu.
-
-Knows: Hugging Face's field names.
-Must not know: windows, rotations, single architectures.
-"""
+"""What Gemma 1, 2 and 3 share: stored norms of w - 1, the scaled embedding, the gate of gelu."""
 
 from __future__ import annotations
 
@@ -14,11 +10,11 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import refuse_setting, rounded_to
 from twostroke.models.common.fields.read import Parts, read_parts
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT: Mapping[str, object] = {
     "head_dim": 256,

@@ -1,8 +1,4 @@
-"""The mixture and the factors that Granite's families of experts share.
-
-Knows: Granite's fields, the names of its tensors.
-Must not know: attention, states.
-"""
+"""The mixture and the factors that Granite's families of experts share."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.ops.products.route import RouteRule
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 SMALLEST, LARGEST = 1e-9, 1e6
 """The smallest and the largest value of a factor."""

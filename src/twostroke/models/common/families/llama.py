@@ -1,9 +1,6 @@
 """Reading the configs of Llama, Mistral, Qwen2 and Qwen3: the fields that they share, in their own defaults.
 
 Absent optional fields take the family's own default in transformers. Unknown fields are ignored.
-
-Knows: Hugging Face's field names.
-Must not know: the program.
 """
 
 from __future__ import annotations
@@ -13,8 +10,8 @@ from dataclasses import dataclass
 from twostroke.models.common.families.dense import Dense
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 
 
 @dataclass(frozen=True, slots=True)

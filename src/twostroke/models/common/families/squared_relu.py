@@ -1,8 +1,4 @@
-"""Decoders of a plain feed-forward block of squared relu, with biases where the config says so.
-
-Knows: the fields of the biases, the order of the blocks.
-Must not know: any one architecture, norms, rotations of part of a head.
-"""
+"""Decoders of a plain feed-forward block of squared relu, with biases where the config says so."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import Parts
 from twostroke.models.common.registry import CommonFacts, ProgramText
-from twostroke.spec.rope import rope_from_config
+from twostroke.types.spec.rope import rope_from_config
 
 SQUARED_RELU = ("hidden_act", "relu2")
 """The field of the activation, and what is meant without it."""

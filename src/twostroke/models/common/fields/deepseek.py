@@ -1,8 +1,4 @@
-"""DeepSeek's layers: latent attention, and experts beside some that every row meets, behind a few dense layers.
-
-Knows: DeepSeek's names of fields and tensors, the blocks.
-Must not know: how any one family routes.
-"""
+"""DeepSeek's layers: latent attention, and experts beside some that every row meets, behind a few dense layers."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ from twostroke.models.common.fields.mixture import expert_groups
 from twostroke.models.common.prediction import MtpHead, behind_the_last
 from twostroke.models.common.registry import ProgramText
 from twostroke.ops.products.route import RouteRule, Scores
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 MOST_CHOSEN = 1 << 16
 BANKS = EachExpert("mlp.experts")

@@ -1,8 +1,4 @@
-"""Fields that many configs share, read with the refusals that they need.
-
-Knows: Hugging Face's names of usual fields.
-Must not know: any one architecture.
-"""
+"""Fields that many configs share, read with the refusals that they need."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ from collections.abc import Mapping
 
 from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.rows.activation import HF_NAMES, Activation
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 from twostroke.weights.quantized.recipe import scheme_of
 
 DTYPES = ("float32", "bfloat16", "float16")

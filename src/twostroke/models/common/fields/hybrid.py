@@ -1,12 +1,8 @@
-"""What says of each layer of a hybrid whether it keeps a state or K and V.
-
-Knows: usual config fields.
-Must not know: single architectures, the ops.
-"""
+"""What says of each layer of a hybrid whether it keeps a state or K and V."""
 
 from __future__ import annotations
 
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 ATTENTION = ("full_attention", "attention")
 STATES = ("linear_attention", "mamba", "conv")

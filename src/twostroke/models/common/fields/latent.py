@@ -1,8 +1,4 @@
-"""Reading the config of a family with latent attention, under the names of fields that DeepSeek gave.
-
-Knows: Hugging Face's names of these fields, the blocks.
-Must not know: any one architecture.
-"""
+"""Reading the config of a family with latent attention, under the names of fields that DeepSeek gave."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ from twostroke.models.common.blocks.latent import LatentHeads, attend_latents
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import activation, read_facts, with_silent
 from twostroke.models.common.registry import CommonFacts
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.scale import scale
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Value
-from twostroke.spec.fields import Fields
-from twostroke.spec.portable import ln
-from twostroke.spec.rope import RopeKind, RopeSpec, rope_from_config
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.portable import ln
+from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 MOST_DIMENSIONS = 2048
 """The largest latent, and the largest part of a head: what the ops have room for."""

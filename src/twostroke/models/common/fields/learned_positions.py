@@ -1,8 +1,4 @@
-"""A table of learned positions that is added to the embedding (GPT-2, OPT).
-
-Knows: the ops.
-Must not know: any one architecture.
-"""
+"""A table of learned positions that is added to the embedding (GPT-2, OPT)."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Callable
 
 from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.products.embed import embed
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.add import add
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value
 
 
 def learned_positions(name: str, facts: CommonFacts, unused: int = 0) -> Callable[[Tracer, Value], Value]:

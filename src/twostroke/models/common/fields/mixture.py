@@ -1,8 +1,4 @@
-"""Reading the fields of mixtures that several families share, under the names that transformers gives them.
-
-Knows: Hugging Face's names of usual fields.
-Must not know: any one architecture.
-"""
+"""Reading the fields of mixtures that several families share, under the names that transformers gives them."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.spec.fields import Fields
 from twostroke.types.errors import UnsupportedModel
+from twostroke.types.spec.fields import Fields
 
 LARGEST = 1 << 20
 """The largest size of a block."""

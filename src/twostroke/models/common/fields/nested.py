@@ -1,8 +1,4 @@
-"""The language model inside a model for images or sounds too: its config, and the names of its tensors.
-
-Knows: which outer fields count for the language model, how checkpoints name what belongs to it and what does not.
-Must not know: any one architecture.
-"""
+"""The language model inside a model for images or sounds too: its config, and the names of its tensors."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from typing import Any
 
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, causal_of_type, registered
-from twostroke.spec.fields import Fields
-from twostroke.spec.refused_fields import refuse_fields, refuse_unread
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.refused_fields import refuse_fields, refuse_unread
 
 TIED = "tie_word_embeddings"
 HEAD_ALONE = "head_alone_is_untied"

@@ -1,8 +1,4 @@
-"""Reading the config of a dense decoder into the blocks of this folder, under the usual names of fields.
-
-Knows: Hugging Face's names of usual fields, the blocks.
-Must not know: any one architecture.
-"""
+"""Reading the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ from twostroke.models.common.fields.fields import (
     with_silent,
 )
 from twostroke.models.common.registry import CommonFacts
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 SILENT: Mapping[str, object] = {
     "max_position_embeddings": 2048,

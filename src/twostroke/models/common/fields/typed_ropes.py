@@ -1,15 +1,11 @@
-"""Rotations by type of layer, where a type may have none.
-
-Knows: Hugging Face's names of these fields.
-Must not know: any one architecture.
-"""
+"""Rotations by type of layer, where a type may have none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twostroke.spec.fields import Fields
-from twostroke.spec.rope import RopeSpec, ropes_by_layer_type
+from twostroke.types.spec.fields import Fields
+from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 TYPES = ("full_attention", "sliding_attention")
 """The types of layers without a window and with one."""

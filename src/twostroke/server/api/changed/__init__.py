@@ -1,5 +1,1 @@
-"""What is left out of a request, or changed in it, so that it can be answered; each change has a note.
-
-Knows: requests.
-Must not know: answers, sockets.
-"""
+"""What is left out of a request, or changed in it, so that it can be answered; each change has a note."""

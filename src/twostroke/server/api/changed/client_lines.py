@@ -9,9 +9,6 @@ cache then finds nothing behind it. Only a line of a client that is listed here,
 of the system text, is taken out; the answer's header says so. `--client-lines keep` leaves all in place.
 
 Nothing else is moved or removed: a date, say, is text for the model, and a prompt without it is another prompt.
-
-Knows: the lines, the first system message.
-Must not know: templates, tokens.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
     X-Twostroke-Ignored-Fields: temprature (did you mean temperature?), mirostat
     X-Twostroke-Warnings: the tool web_search of the type web_search was left out; max_tokens was cut ...
-
-Knows: the two headers.
-Must not know: what is ignored or changed, and why.
 """
 
 from __future__ import annotations

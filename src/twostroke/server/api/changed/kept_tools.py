@@ -3,9 +3,6 @@
 Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
 model here cannot use them: it does not see them, and the answer's header names them. Only a request that forces the
 model to use one of them is refused.
-
-Knows: the kinds of tools in chat completions, tool_choice.
-Must not know: how a model writes calls.
 """
 
 from __future__ import annotations

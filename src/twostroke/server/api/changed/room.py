@@ -3,9 +3,6 @@
 Agents send one large number with every request, as the most that they would take. It is no demand: where the context
 ends before, the answer ends there, and the answer's header says so. A prompt that leaves no room at all is refused by
 the engine.
-
-Knows: sampling parameters, the room that the engine reports.
-Must not know: requests, texts.
 """
 
 from __future__ import annotations

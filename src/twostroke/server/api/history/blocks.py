@@ -1,9 +1,6 @@
 """Anthropic's messages made into chat messages: blocks of text, calls, results, thoughts, and of any other type.
 
 Whether a block of another type can stand is decided with the messages of all APIs (text/messages.py).
-
-Knows: the blocks.
-Must not know: templates, which message is new.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 An item of a type that is not known is a call, an output, or nothing: its name says which. Nothing is refused for its
 type, because items are what earlier turns left.
-
-Knows: the items.
-Must not know: templates, which message is new.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""POST /completion: llama.cpp's request made into a completion request.
-
-Knows: the fields of /completion.
-Must not know: token ids' meaning, sockets, answers.
-"""
+"""POST /completion: llama.cpp's request made into a completion request."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""llama.cpp's paths: /completion, /props, /apply-template.
-
-Knows: which path does what.
-Must not know: how answers are made, sockets.
-"""
+"""llama.cpp's paths: /completion, /props, /apply-template."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Answers of /completion: pieces with `content`, and a last one with counts and timings.
-
-Knows: the JSON of llama.cpp's server, the parts of a completion's time.
-Must not know: sockets, the engine.
-"""
+"""Answers of /completion: pieces with `content`, and a last one with counts and timings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Ollama's requests for answers made into the requests that this server has.
-
-Knows: the fields of /api/generate and /api/chat.
-Must not know: token ids' meaning, sockets, the JSON of answers.
-"""
+"""Ollama's requests for answers made into the requests that this server has."""
 
 from __future__ import annotations
 

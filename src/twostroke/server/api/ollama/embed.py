@@ -1,15 +1,11 @@
-"""/api/embed and /api/embeddings: vectors in Ollama's form.
-
-Knows: the fields of both, the JSON of both.
-Must not know: sockets, the engine.
-"""
+"""/api/embed and /api/embeddings: vectors in Ollama's form."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from twostroke.retrieval.embedder import VectorOptions
+from twostroke.runner.retrieval.embedder import VectorOptions
 from twostroke.server.api.ollama.names import served_name
 from twostroke.server.api.ollama.options import read_options
 from twostroke.server.api.ollama.requests import OllamaEmbed, OllamaEmbeddings

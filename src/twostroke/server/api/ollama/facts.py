@@ -1,8 +1,4 @@
-"""What Ollama's clients ask of a server's models: /api/tags, /api/ps, /api/show, /api/version.
-
-Knows: the JSON of these, the model's card.
-Must not know: engines, sockets.
-"""
+"""What Ollama's clients ask of a server's models: /api/tags, /api/ps, /api/show, /api/version."""
 
 from __future__ import annotations
 

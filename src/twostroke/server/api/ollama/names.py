@@ -1,8 +1,4 @@
-"""Names of models as Ollama's clients write them: without regard to case, and `:latest` is the same as no tag.
-
-Knows: the names that are served.
-Must not know: routes, engines.
-"""
+"""Names of models as Ollama's clients write them: without regard to case, and `:latest` is the same as no tag."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Every option is honoured, refused, or named in the answer's header: none is dropped in silence. Where an option is
 absent the model's own generation_config decides, as on all routes: one model answers alike on all of them.
-
-Knows: the options by name.
-Must not know: engines, messages.
 """
 
 from __future__ import annotations

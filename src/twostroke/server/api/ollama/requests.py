@@ -1,8 +1,4 @@
-"""The bodies of Ollama's requests.
-
-Knows: their fields.
-Must not know: what they mean here.
-"""
+"""The bodies of Ollama's requests."""
 
 from __future__ import annotations
 

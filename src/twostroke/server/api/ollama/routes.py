@@ -1,8 +1,4 @@
-"""Ollama's paths.
-
-Knows: which path does what.
-Must not know: how answers are made, sockets.
-"""
+"""Ollama's paths."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Answers in Ollama's form: lines of JSON, each an object, the last of which has `done` and the durations.
-
-Knows: the JSON of /api/generate and /api/chat, the parts of a completion's time.
-Must not know: sockets, the engine.
-"""
+"""Answers in Ollama's form: lines of JSON, each an object, the last of which has `done` and the durations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Chat completions in OpenAI's form: exactly the required keys, and no chunk that a known client trips over.
-
-Knows: the JSON of chat.completion and chat.completion.chunk.
-Must not know: sockets, the engine.
-"""
+"""Chat completions in OpenAI's form: exactly the required keys, and no chunk that a known client trips over."""
 
 from __future__ import annotations
 

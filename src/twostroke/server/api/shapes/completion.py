@@ -1,8 +1,4 @@
-"""Completions in OpenAI's form, with the prompt and its log probabilities where they were asked for.
-
-Knows: the JSON of text_completion.
-Must not know: sockets, the engine.
-"""
+"""Completions in OpenAI's form, with the prompt and its log probabilities where they were asked for."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """A streamed response of a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
 
 Codex looks for the code in these events alone: with it, it shortens the conversation; at a status of 400 it ends.
-
-Knows: the events of a failed response.
-Must not know: why a prompt does not fit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Messages in Anthropic's form: blocks that open, grow and close between message_start and message_stop.
-
-Knows: the JSON of a message and of its events.
-Must not know: sockets, the engine.
-"""
+"""Messages in Anthropic's form: blocks that open, grow and close between message_start and message_stop."""
 
 from __future__ import annotations
 

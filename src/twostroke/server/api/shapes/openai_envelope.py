@@ -1,8 +1,4 @@
-"""What chat completions and completions share: the object around choices, usage, how a stream ends.
-
-Knows: OpenAI's rules for streams.
-Must not know: choices, sockets.
-"""
+"""What chat completions and completions share: the object around choices, usage, how a stream ends."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 The pieces of an answer come joined in whatever way the reader's pace made them; the tokens are counted one by one, so
 that equal answers have equal counts. The marks of a thought count as part of it.
-
-Knows: tokens' bytes, turns.
-Must not know: deltas, the marks of thoughts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Responses in OpenAI's form: items with dense indexes, events in the order that its clients accumulate.
-
-Knows: the JSON of a response and of its events.
-Must not know: sockets, the engine.
-"""
+"""Responses in OpenAI's form: items with dense indexes, events in the order that its clients accumulate."""
 
 from __future__ import annotations
 

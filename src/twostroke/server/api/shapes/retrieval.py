@@ -1,8 +1,4 @@
-"""Embeddings, ranks and scores as their APIs' answers.
-
-Knows: the JSON of OpenAI's embeddings, Jina's and Cohere's ranks, vLLM's scores.
-Must not know: sockets, the engine.
-"""
+"""Embeddings, ranks and scores as their APIs' answers."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ import base64
 from abc import ABC, abstractmethod
 from typing import Any
 
-from twostroke.retrieval.embedder import VectorOptions
-from twostroke.retrieval.reranker import ranked
+from twostroke.runner.retrieval.embedder import VectorOptions
+from twostroke.runner.retrieval.reranker import ranked
 from twostroke.server.api.retrieval_request import text_of
 from twostroke.server.api.shape import HEARTBEAT, Counts
 from twostroke.server.api.sse import SSE, Event

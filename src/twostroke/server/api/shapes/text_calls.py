@@ -4,9 +4,6 @@
     pieces = unwrap.feed(pieces) ... unwrap.finish()
 
 The text comes out as it grows. Arguments in another form are given as they were written.
-
-Knows: pieces, JSON strings.
-Must not know: the JSON of any API.
 """
 
 from __future__ import annotations

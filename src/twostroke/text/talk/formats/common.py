@@ -1,8 +1,4 @@
-"""A model whose format nothing tells: calls in the notations that models fall back to, by offered names alone.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""A model whose format nothing tells: calls in the notations that models fall back to, by offered names alone."""
 
 from __future__ import annotations
 

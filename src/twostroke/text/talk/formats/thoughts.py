@@ -1,8 +1,4 @@
-"""The marks around thoughts that many formats have in common.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""The marks around thoughts that many formats have in common."""
 
 from __future__ import annotations
 

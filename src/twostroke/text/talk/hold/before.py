@@ -1,8 +1,4 @@
-"""What a model writes around an answer that is held: a thought, messages before it, marks on both sides.
-
-Knows: formats, llguidance's Lark.
-Must not know: requests, how a grammar is compiled.
-"""
+"""What a model writes around an answer that is held: a thought, messages before it, marks on both sides."""
 
 from __future__ import annotations
 

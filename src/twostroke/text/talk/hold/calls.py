@@ -1,8 +1,4 @@
-"""Grammars that hold a model to its tools' schemas, in its own format, behind a thought where it may think.
-
-Knows: formats, llguidance's Lark.
-Must not know: requests, how a grammar is compiled.
-"""
+"""Grammars that hold a model to its tools' schemas, in its own format, behind a thought where it may think."""
 
 from __future__ import annotations
 

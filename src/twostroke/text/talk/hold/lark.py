@@ -1,8 +1,4 @@
-"""Grammars of calls in llguidance's Lark: texts, tokens and JSON of a schema as parts of a rule.
-
-Knows: llguidance's language, which texts are special tokens.
-Must not know: formats, requests, how a grammar is compiled.
-"""
+"""Grammars of calls in llguidance's Lark: texts, tokens and JSON of a schema as parts of a rule."""
 
 from __future__ import annotations
 

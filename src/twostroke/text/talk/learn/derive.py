@@ -3,9 +3,6 @@
     <tool>qz_first|{"qz_key": "qzvalue"}</tool>       open, name, middle, arguments, close
 
 A derived format is a guess. It is used where every check reads back what the template writes, at every cut.
-
-Knows: the notations, probes.
-Must not know: formats by hand, a template's source.
 """
 
 from __future__ import annotations

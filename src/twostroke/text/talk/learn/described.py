@@ -4,9 +4,6 @@
 
 No pattern of a file runs on a model's output: one that is literal text, white space and groups with a name is
 translated, and a description with another one is not used.
-
-Knows: the members of a description, notations.
-Must not know: templates, vocabularies.
 """
 
 from __future__ import annotations

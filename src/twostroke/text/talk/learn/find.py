@@ -1,8 +1,4 @@
-"""Which format a model has: by what its template writes, by its vocabulary, by its offer of tools, in this order.
-
-Knows: the formats by hand, probes, vocabularies.
-Must not know: a template's source, requests.
-"""
+"""Which format a model has: by what its template writes, by its vocabulary, by its offer of tools, in this order."""
 
 from __future__ import annotations
 

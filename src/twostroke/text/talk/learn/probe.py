@@ -1,8 +1,4 @@
-"""What a chat template writes for known messages: turns with words that no template holds.
-
-Knows: templates as functions from messages to text.
-Must not know: formats, vocabularies.
-"""
+"""What a chat template writes for known messages: turns with words that no template holds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A format is believed once it reads back what the model's own template writes, however the text is cut.
-
-Knows: probes, the reader.
-Must not know: where a format came from.
-"""
+"""A format is believed once it reads back what the model's own template writes, however the text is cut."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Notation "braces": keys stand bare, and texts between a mark.
 
     call:shelf{title:<|"|>Emma<|"|>,copies:2,place:{rows:[1,2]}}
-
-Knows: Gemma's way of writing values.
-Must not know: the marks around a call.
 """
 
 from __future__ import annotations

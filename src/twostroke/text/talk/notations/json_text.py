@@ -3,9 +3,6 @@
     {'a': True}   becomes   {"a": true}
 
 What is JSON already is not changed by a character. Without backtracking: the time is linear in the text.
-
-Knows: JSON's brackets, quotes and escapes, Python's words.
-Must not know: what stands around the value.
 """
 
 from __future__ import annotations

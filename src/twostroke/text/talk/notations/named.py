@@ -1,9 +1,6 @@
 """Notation "named": the name stands as text, and the arguments are a JSON object.
 
     hours[ARGS]{"day": "Mon"}        functions.hours:0<|tool_call_argument_begin|>{"day": "Mon"}
-
-Knows: the slots of a call: lead, name, id, arguments.
-Must not know: the marks around it.
 """
 
 from __future__ import annotations

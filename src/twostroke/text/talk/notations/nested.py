@@ -3,9 +3,6 @@
     P<invoke name="shelf">P<place>P<rows>P<item>1P</item>P</rows>P</place>P</invoke>      P is a prefix of each tag
 
 A text argument streams; any other one comes out when it is whole.
-
-Knows: tags with a prefix.
-Must not know: the marks around a call.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
     {"name": "hours", "arguments": {"day": "Mon"}}        {"hours": {"day": "Mon"}} where the name is the key
 
 The keys may come in any order, others are passed over.
-
-Knows: JSON objects.
-Must not know: the marks around them.
 """
 
 from __future__ import annotations

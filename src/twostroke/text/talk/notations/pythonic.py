@@ -3,9 +3,6 @@
     shelf(title="Emma", copies=2, place={"row": 3})
 
 It is parsed, not matched: lists and dicts nest. Texts stream, other values come as they grow.
-
-Knows: Python's literals and JSON's words.
-Must not know: the marks around it.
 """
 
 from __future__ import annotations

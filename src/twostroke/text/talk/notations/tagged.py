@@ -5,9 +5,6 @@
 
 A text streams as it comes; any other value comes out when it is whole. There are no escapes: a value goes up to the
 first place where it may end.
-
-Knows: the tags of a call.
-Must not know: the marks around it, how schemas name types.
 """
 
 from __future__ import annotations

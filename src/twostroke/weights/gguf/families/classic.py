@@ -1,9 +1,6 @@
 """GGUF names of GPT-2 and of decoders of its form: layer norms, mostly no gate, often one tensor for q, k and v.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """GGUF names of DBRX.
 
 Source: conversion/dbrx.py of llama.cpp. Its stacks of experts are three tensors here, the last of them turned.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Source: conversion/deepseek.py of llama.cpp. Experts are chosen by the token in the first layers: the table for that is
 stored as whole numbers.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Decoders most of whose layers keep the state of a gated delta rule: Qwen3-Next and Qwen3.5.
 
 Source: conversion/qwen.py of llama.cpp.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Dense decoders with rotary positions.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Sources: conversion/bert.py of llama.cpp, MODEL_TENSORS of the `gguf` package. Its converter leaves out the rows of
 positions that RoBERTa keeps for padding, so that a file of RoBERTa is one of BERT with another tokenizer. RoBERTa's
 head is computed as BERT's pooler and classifier: a product, tanh, a product.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What an entry of the table of architectures says: names on both sides, and what converters did to the tensors.
-
-Knows: the form of an entry.
-Must not know: files, how values are read, any one architecture.
-"""
+"""What an entry of the table of architectures says: names on both sides, and what converters did to the tensors."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Gemma 3n and Gemma 4: layers of two sizes, K and V that layers share, embeddings for each layer.
 
 Sources: conversion/gemma.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Source: conversion/grok.py of llama.cpp, and the constants of its grok.cpp for files that lack a key. Grok-2 has another
 block beside the experts, and is refused by the names of its tensors.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

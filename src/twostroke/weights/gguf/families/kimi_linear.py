@@ -1,9 +1,6 @@
 """Kimi Linear: Kimi delta attention in most layers, latent attention in the others.
 
 Source: conversion/kimi_linear.py of llama.cpp.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

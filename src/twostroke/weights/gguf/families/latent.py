@@ -3,9 +3,6 @@
 The second product of keys and values is stored for each head in the forms that the absorbed products want: keys as
 (latent, head) and values as (head, latent). Older files have it as our checkpoints do.
 Sources: conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """MiMo-V2: heads of V narrower than those of K, and twice as many KV heads in layers with a window.
 
 Source: conversion/mimo.py of llama.cpp.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

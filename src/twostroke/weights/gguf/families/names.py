@@ -1,8 +1,4 @@
-"""Names of tensors that many families share: stored name -> ours.
-
-Knows: names on both sides.
-Must not know: which family uses them.
-"""
+"""Names of tensors that many families share: stored name -> ours."""
 
 from __future__ import annotations
 

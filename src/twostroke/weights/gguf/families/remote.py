@@ -2,9 +2,6 @@
 file has its own.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Source: conversion/rwkv.py of llama.cpp. Vectors that our checkpoints have as (1, 1, width) are stored flat, and those
 that a block mixes rows with lie in one tensor. Layer 0 of RWKV-7 has no values of a layer before; converters store a
 copy of other numbers in their place, and no program reads it.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Decoders that keep a state: Mamba, hybrids with attention, short convolutions.
 
 Sources: conversion/{mamba,jamba,granite,nemotron,falcon_h1,lfm2}.py of llama.cpp.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

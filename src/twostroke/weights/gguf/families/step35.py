@@ -1,9 +1,6 @@
 """Step 3.5 and 3.7: more query heads in layers with a window, limits of gated blocks layer by layer.
 
 Source: conversion/step3.py of llama.cpp.
-
-Knows: this family on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

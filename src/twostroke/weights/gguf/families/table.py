@@ -1,9 +1,6 @@
 """All architectures of GGUF files that are read, by their names in the files.
 
 A new architecture is an entry in one of the files beside this one, beside its model file.
-
-Knows: which files hold entries.
-Must not know: any one architecture.
 """
 
 from __future__ import annotations

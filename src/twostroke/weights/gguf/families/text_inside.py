@@ -3,9 +3,6 @@
 The parts that see images lie in a file of their own (mmproj), which is not read. Places of images turn by sections of a
 head; those of text turn as a whole head does, so that the sections change nothing here.
 Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of llama.cpp.
-
-Knows: these families on both sides.
-Must not know: files, how values are read.
 """
 
 from __future__ import annotations

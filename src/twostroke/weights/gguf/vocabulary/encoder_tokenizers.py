@@ -3,9 +3,6 @@
 A WordPiece vocabulary is stored with U+2581 before the pieces that begin a word, and without the ## of the others;
 control tokens are stored as they are. Sources: conversion/bert.py and llama-vocab.cpp of llama.cpp, transformers'
 convert_slow_tokenizer.py.
-
-Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
-Must not know: the `tokenizers` library, what tokens are used for.
 """
 
 from __future__ import annotations

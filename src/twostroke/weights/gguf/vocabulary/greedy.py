@@ -3,9 +3,6 @@
 Tokens are strings of bytes, written as Python writes them. tokenizer.json has no such model; the same is said by a
 split of the text's bytes with a pattern of all tokens, in which longer ones go first, and a list of whole words.
 Source: llama-vocab.cpp of llama.cpp.
-
-Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
-Must not know: the `tokenizers` library, what tokens are used for.
 """
 
 from __future__ import annotations

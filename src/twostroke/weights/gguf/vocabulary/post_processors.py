@@ -1,8 +1,4 @@
-"""The special tokens around one text and around two, as tokenizer.json says them.
-
-Knows: the post-processor TemplateProcessing of tokenizer.json, the keys that name special tokens.
-Must not know: how texts are split, models.
-"""
+"""The special tokens around one text and around two, as tokenizer.json says them."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 Each entry is a list of patterns, used one after the other: what a pattern matches is a piece of its own, what lies
 between matches another. Source: the tokenizer.json of the models that the names stand for, as llama-vocab.cpp of
 llama.cpp lists them. A name that is not here is refused.
-
-Knows: the patterns.
-Must not know: tokens, files.
 """
 
 from __future__ import annotations

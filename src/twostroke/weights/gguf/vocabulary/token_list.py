@@ -1,8 +1,4 @@
-"""The list of tokens in a GGUF file: their texts, their types, and the keys that say which of them are special.
-
-Knows: the keys tokenizer.ggml.*.
-Must not know: the format of tokenizer.json, what tokens are used for.
-"""
+"""The list of tokens in a GGUF file: their texts, their types, and the keys that say which of them are special."""
 
 from __future__ import annotations
 

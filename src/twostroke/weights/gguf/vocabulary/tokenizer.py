@@ -4,9 +4,6 @@ Three kinds are here: `gpt2` (merges over bytes, split by `pre`), `llama` (Sente
 unknown characters as bytes) and `gemma4` (merges over characters, spaces as U+2581); two more are in
 encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers'
 convert_slow_tokenizer.py.
-
-Knows: the keys tokenizer.ggml.*, the format of tokenizer.json.
-Must not know: the `tokenizers` library, what tokens are used for.
 """
 
 from __future__ import annotations

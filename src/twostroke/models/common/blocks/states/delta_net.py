@@ -1,8 +1,4 @@
-"""The gated delta net block: products, a short convolution, the gated delta rule, a gated norm, one product.
-
-Knows: the ops, the names of the block's tensors in both forms of checkpoint.
-Must not know: config fields.
-"""
+"""The gated delta net block: products, a short convolution, the gated delta rule, a gated norm, one product."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ from dataclasses import dataclass
 
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Tensor, Value, VectorForm, Weight
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Tensor, Value, VectorForm, Weight
 
 
 @dataclass(frozen=True, slots=True)

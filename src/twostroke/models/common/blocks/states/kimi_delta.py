@@ -1,8 +1,4 @@
-"""Kimi delta attention: the gated delta rule with a decay for each row of a head's state (Moonshot AI 2025).
-
-Knows: the ops, the names of the block's tensors.
-Must not know: config fields, norms before and after the block.
-"""
+"""Kimi delta attention: the gated delta rule with a decay for each row of a head's state (Moonshot AI 2025)."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ from dataclasses import dataclass
 
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.states.delta_rule import delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, VectorForm
 
 
 @dataclass(frozen=True, slots=True)

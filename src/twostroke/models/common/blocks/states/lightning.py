@@ -2,9 +2,6 @@
 
 A head's state is exp(-slope) * state + k (outer) v, and its output q @ state: Mamba-2's scan with steps of 1, nothing
 skipped, and a decay that follows from the head's and the layer's number.
-
-Knows: the ops, the names of the block's tensors.
-Must not know: config fields, norms before and after the block.
 """
 
 from __future__ import annotations
@@ -13,13 +10,13 @@ from dataclasses import dataclass
 
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import HeadRows, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.ssd_scan import ssd_scan
-from twostroke.program.trace import Tracer
-from twostroke.program.values import HeadRows, Value
-from twostroke.spec.portable import powers
+from twostroke.types.spec.portable import powers
 
 NORM = Norm(1e-6)
 """The norm of what the heads see: the family takes this eps, whatever its config says of the other norms."""

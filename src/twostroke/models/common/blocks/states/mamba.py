@@ -1,9 +1,6 @@
 """The Mamba block: a product, a short convolution, a scan whose steps, B and C follow from the token, a gate.
 
 It is a whole layer of Mamba and the layers with states of Jamba (Gu and Dao 2023).
-
-Knows: the ops, the names of the block's tensors.
-Must not know: config fields, families.
 """
 
 from __future__ import annotations
@@ -13,12 +10,12 @@ from dataclasses import dataclass
 
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, VectorForm
 
 StepNorm = Callable[[Tracer, str, Value], Value]
 """norm(trace, name, x): of the steps, B or C, over x."""

@@ -1,9 +1,6 @@
 """The Mamba-2 block: one product, a short convolution, a scan with a state of fixed size, a gated norm, one product.
 
 It is a whole layer of Mamba-2 and the layers with states of several hybrids (Dao and Gu 2024).
-
-Knows: the ops, the names of the block's tensors.
-Must not know: how families call the fields of its shape.
 """
 
 from __future__ import annotations
@@ -12,15 +9,15 @@ import math
 from dataclasses import dataclass
 
 from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value, Vector, VectorForm, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.ssd_scan import ssd_scan
-from twostroke.program.trace import Tracer
-from twostroke.program.values import Tensor, Value, Vector, VectorForm, join
-from twostroke.spec.fields import Fields
+from twostroke.types.spec.fields import Fields
 
 
 @dataclass(frozen=True, slots=True)

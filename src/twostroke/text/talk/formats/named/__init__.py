@@ -1,5 +1,1 @@
-"""Formats whose calls are a name as text and arguments as JSON.
-
-Knows: their marks.
-Must not know: how they are read.
-"""
+"""Formats whose calls are a name as text and arguments as JSON."""

@@ -1,8 +1,4 @@
-"""DeepSeek V3 and R1: the arguments stand in a fence.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""DeepSeek V3 and R1: the arguments stand in a fence."""
 
 from __future__ import annotations
 

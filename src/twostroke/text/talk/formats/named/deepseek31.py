@@ -1,8 +1,4 @@
-"""DeepSeek V3.1: the arguments follow the name.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""DeepSeek V3.1: the arguments follow the name."""
 
 from __future__ import annotations
 

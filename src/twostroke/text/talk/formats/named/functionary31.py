@@ -1,8 +1,4 @@
-"""Functionary 3.1: the name stands in a tag.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Functionary 3.1: the name stands in a tag."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Functionary 3.2: each message begins with its recipient's line.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Functionary 3.2: each message begins with its recipient's line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Harmony: gpt-oss writes messages with channels and recipients.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Harmony: gpt-oss writes messages with channels and recipients."""
 
 from __future__ import annotations
 

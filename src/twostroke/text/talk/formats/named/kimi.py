@@ -1,8 +1,4 @@
-"""Kimi K2, K2 Thinking, K2.5: the id holds the name and a count over the conversation.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Kimi K2, K2 Thinking, K2.5: the id holds the name and a count over the conversation."""
 
 from __future__ import annotations
 

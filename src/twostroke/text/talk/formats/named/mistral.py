@@ -1,8 +1,4 @@
-"""Mistral v11 and v13: Small 3.2, Devstral, Magistral 2509, Ministral 3, Large 3.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Mistral v11 and v13: Small 3.2, Devstral, Magistral 2509, Ministral 3, Large 3."""
 
 from __future__ import annotations
 

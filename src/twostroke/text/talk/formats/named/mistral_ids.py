@@ -1,8 +1,4 @@
-"""Mistral v11: an id stands behind the name.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Mistral v11: an id stands behind the name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Solar Open: thought, content and calls are messages of one turn.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Solar Open: thought, content and calls are messages of one turn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,1 @@
-"""Formats whose calls are JSON objects that hold the name.
-
-Knows: their marks.
-Must not know: how they are read.
-"""
+"""Formats whose calls are JSON objects that hold the name."""

@@ -1,8 +1,4 @@
-"""Apertus: objects whose key is the name.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Apertus: objects whose key is the name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Apriel 1.5 and 1.6: the prompt opens the thought in words of its own.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Apriel 1.5 and 1.6: the prompt opens the thought in words of its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Command R7B, A, A Reasoning, Cohere2 MoE: a list of actions, and marks around everything.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Command R7B, A, A Reasoning, Cohere2 MoE: a list of actions, and marks around everything."""
 
 from __future__ import annotations
 

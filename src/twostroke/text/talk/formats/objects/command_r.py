@@ -1,8 +1,4 @@
-"""Command R and R+: a list in a fence; one name means that no tool is called.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Command R and R+: a list in a fence; one name means that no tool is called."""
 
 from __future__ import annotations
 

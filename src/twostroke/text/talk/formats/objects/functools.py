@@ -1,8 +1,4 @@
-"""Firefunction v2: a list behind a word.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Firefunction v2: a list behind a word."""
 
 from __future__ import annotations
 

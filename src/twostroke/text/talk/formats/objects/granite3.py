@@ -1,8 +1,4 @@
-"""Granite 3.0 to 3.3: one list; its templates never write a call.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Granite 3.0 to 3.3: one list; its templates never write a call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Hermes: Qwen 2.5 and 3, QwQ, Granite 4, SmolLM3, ERNIE 4.5 and many more."""
 
 from __future__ import annotations
 

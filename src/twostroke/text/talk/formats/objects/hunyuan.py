@@ -1,8 +1,4 @@
-"""Hunyuan A13B: answers and calls stand within an answer's tags.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Hunyuan A13B: answers and calls stand within an answer's tags."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""InternLM 2, 2.5 and 3: one object between marks.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""InternLM 2, 2.5 and 3: one object between marks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Llama 3.1 to 3.3: a bare object, in which the name decides.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Llama 3.1 to 3.3: a bare object, in which the name decides."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""MiniMax M1: objects by lines between marks, no list.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""MiniMax M1: objects by lines between marks, no list."""
 
 from __future__ import annotations
 

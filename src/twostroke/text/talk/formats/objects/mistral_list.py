@@ -1,8 +1,4 @@
-"""Mistral 7B v0.3 to Small 3.1: one list of objects.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Mistral 7B v0.3 to Small 3.1: one list of objects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Nemotron Nano v2 and Llama-Nemotron Super 1.5: one list between marks.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Nemotron Nano v2 and Llama-Nemotron Super 1.5: one list between marks."""
 
 from __future__ import annotations
 

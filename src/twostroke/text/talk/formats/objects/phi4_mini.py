@@ -1,8 +1,4 @@
-"""Phi-4-mini: one list between marks; its template reads the tools of the system message.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Phi-4-mini: one list between marks; its template reads the tools of the system message."""
 
 from __future__ import annotations
 

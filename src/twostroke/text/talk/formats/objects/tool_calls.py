@@ -1,8 +1,4 @@
-"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: a list, or objects by lines, between marks.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: a list, or objects by lines, between marks."""
 
 from __future__ import annotations
 

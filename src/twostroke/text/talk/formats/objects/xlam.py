@@ -1,8 +1,4 @@
-"""xLAM 2, Hammer 2.1: a bare list, in which the names decide.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""xLAM 2, Hammer 2.1: a bare list, in which the names decide."""
 
 from __future__ import annotations
 

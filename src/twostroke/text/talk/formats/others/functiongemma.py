@@ -1,8 +1,4 @@
-"""FunctionGemma: braces, with texts between a mark.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""FunctionGemma: braces, with texts between a mark."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Gemma 4: braces, with texts between a mark; results stand in the same turn.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Gemma 4: braces, with texts between a mark; results stand in the same turn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""LFM2 and LFM2.5: a list of Python's calls between marks, then text.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""LFM2 and LFM2.5: a list of Python's calls between marks, then text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Llama 4, and Llama 3.2 as trained: a bare list of Python's calls, in which the names decide.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Llama 4, and Llama 3.2 as trained: a bare list of Python's calls, in which the names decide."""
 
 from __future__ import annotations
 

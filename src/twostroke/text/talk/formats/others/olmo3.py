@@ -1,8 +1,4 @@
-"""OLMo 3: Python's calls by lines between marks, with the words of JSON.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""OLMo 3: Python's calls by lines between marks, with the words of JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,1 @@
-"""Formats whose arguments are text between tags.
-
-Knows: their marks.
-Must not know: how they are read.
-"""
+"""Formats whose arguments are text between tags."""

@@ -1,8 +1,4 @@
-"""Muse Glimmer: messages with recipients, whose calls are tags with attributes.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Muse Glimmer: messages with recipients, whose calls are tags with attributes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""DSML: DeepSeek V3.2 and V4. A tag says whether its value is a text.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""DSML: DeepSeek V3.2 and V4. A tag says whether its value is a text."""
 
 from __future__ import annotations
 

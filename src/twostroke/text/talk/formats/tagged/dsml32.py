@@ -1,8 +1,4 @@
-"""DSML of DeepSeek V3.2: the section has another name than in V4.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""DSML of DeepSeek V3.2: the section has another name than in V4."""
 
 from __future__ import annotations
 

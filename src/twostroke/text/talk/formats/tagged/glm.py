@@ -1,8 +1,4 @@
-"""GLM 4.5 and 4.6, Laguna: the name stands bare, keys and values in tags, on lines of their own.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""GLM 4.5 and 4.6, Laguna: the name stands bare, keys and values in tags, on lines of their own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""GLM 4.7 and 5, Ling 3: as GLM 4.5, without line ends.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""GLM 4.7 and 5, Ling 3: as GLM 4.5, without line ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Hy3: tags with a suffix that the template sets.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Hy3: tags with a suffix that the template sets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Kimi K3: every tag is made of three special tokens; a key's tag names the type.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Kimi K3: every tag is made of three special tokens; a key's tag names the type."""
 
 from __future__ import annotations
 

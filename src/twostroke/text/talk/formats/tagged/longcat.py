@@ -1,8 +1,4 @@
-"""LongCat Flash: as GLM, with names of its own; an object of JSON occurs, too.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""LongCat Flash: as GLM, with names of its own; an object of JSON occurs, too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""MiniMax M2, M2.1, M2.5: tags with attributes.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""MiniMax M2, M2.1, M2.5: tags with attributes."""
 
 from __future__ import annotations
 

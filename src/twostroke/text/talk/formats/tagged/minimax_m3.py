@@ -1,8 +1,4 @@
-"""MiniMax M3: each tag has a prefix; objects are tags, lists are items.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""MiniMax M3: each tag has a prefix; objects are tags, lists are items."""
 
 from __future__ import annotations
 

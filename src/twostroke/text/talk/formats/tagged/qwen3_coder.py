@@ -1,8 +1,4 @@
-"""Qwen3-Coder, Qwen 3.5 to 3.8, Nemotron 3, Step 3.5, MiMo-V2: tags for the function and its parameters.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Qwen3-Coder, Qwen 3.5 to 3.8, Nemotron 3, Step 3.5, MiMo-V2: tags for the function and its parameters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Seed-OSS: tags for the function and its parameters, without line ends around values.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Seed-OSS: tags for the function and its parameters, without line ends around values."""
 
 from __future__ import annotations
 

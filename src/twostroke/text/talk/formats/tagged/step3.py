@@ -1,8 +1,4 @@
-"""Step 3: tags with attributes within marks of DeepSeek's kind.
-
-Knows: the texts of this format.
-Must not know: how they are read.
-"""
+"""Step 3: tags with attributes within marks of DeepSeek's kind."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What this machine allows: limits of the control group, the heap, waiting times, and the cost of its steps."""

@@ -1,0 +1,139 @@
+"""What control groups leave to this process: version 2 and 1, and every group above its own.
+
+Page cache is not counted as used: the kernel gives it up before it refuses memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+UNLIMITED_BYTES = 1 << 60
+"""Version 1 writes "no limit" as a number near 2^63."""
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
+    """The tightest group: its limit, and what is used of it without page cache."""
+
+    limit_bytes: int
+    used_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that the group may still take."""
+        return max(0, self.limit_bytes - self.used_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """One mounted hierarchy. root: the group that is seen at `point`. controllers: empty for version 2."""
+
+    point: Path
+    root: PurePosixPath
+    controllers: frozenset[str]
+
+
+def group_memory(root: Path = Path("/")) -> GroupMemory | None:
+    """The group that leaves the least memory, of this process's own and all above; None without a limit.
+
+    root: where /proc and /sys are looked for.
+    """
+    found: list[GroupMemory] = []
+    for folder, version in _groups(root, "memory"):
+        found += _memory_v2(folder) if version == 2 else _memory_v1(folder)
+    return min(found, key=lambda memory: memory.free_bytes, default=None)
+
+
+def group_cores(root: Path = Path("/")) -> float | None:
+    """Cores by the tightest quota; None without one."""
+    found: list[float] = []
+    for folder, version in _groups(root, "cpu"):
+        if version == 2:
+            quota, _, period = _read(folder / "cpu.max").strip().partition(" ")
+        else:
+            quota, period = (_read(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            found.append(int(quota) / int(period))
+    return min(found, default=None)
+
+
+def _memory_v2(folder: Path) -> Iterator[GroupMemory]:
+    used = _without_cache(folder, "memory.current", "")
+    for name in ("memory.max", "memory.high"):  # above the second one the kernel slows a process down
+        limit = _number(folder / name)
+        if limit is not None and used is not None:
+            yield GroupMemory(limit, used)
+
+
+def _memory_v1(folder: Path) -> Iterator[GroupMemory]:
+    used = _without_cache(folder, "memory.usage_in_bytes", "total_")
+    # The second one holds for groups above that a container does not see.
+    limits = (_number(folder / "memory.limit_in_bytes"), _stat(folder).get("hierarchical_memory_limit"))
+    for limit in limits:
+        if limit is not None and limit < UNLIMITED_BYTES and used is not None:
+            yield GroupMemory(limit, used)
+
+
+def _without_cache(folder: Path, name: str, prefix: str) -> int | None:
+    used = _number(folder / name)
+    if used is None:
+        return None
+    stat = _stat(folder)
+    return max(0, used - sum(stat.get(f"{prefix}{kind}_file", 0) for kind in ("inactive", "active")))
+
+
+def _stat(folder: Path) -> dict[str, int]:
+    pairs = (line.split() for line in _read(folder / "memory.stat").splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
+    """Folders of this process's group and all above it that can be seen, with the version."""
+    mounts = list(_mounts(root))
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        for mount in mounts:
+            if (not names and not mount.controllers) or controller in mount.controllers.intersection(names.split(",")):
+                for folder in _upwards(mount, PurePosixPath(path)):
+                    yield folder, 1 if mount.controllers else 2
+
+
+def _upwards(mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
+    """The folders from the group up to the mount's own, or the mount's own alone where the group is not below it."""
+    inside = group.is_relative_to(mount.root) and ".." not in group.parts
+    parts = group.relative_to(mount.root).parts if inside else ()
+    for count in range(len(parts), -1, -1):
+        yield mount.point.joinpath(*parts[:count])
+
+
+def _mounts(root: Path) -> Iterator[_Mount]:
+    for line in _read(root / "proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(), after.split()
+        if len(fields) < 5 or not kinds or kinds[0] not in ("cgroup", "cgroup2"):
+            continue
+        controllers = frozenset(kinds[-1].split(",")) if kinds[0] == "cgroup" else frozenset()
+        yield _Mount(root / _plain(fields[4]).lstrip("/"), PurePosixPath(_plain(fields[3])), controllers)
+
+
+def _plain(path: str) -> str:
+    """mountinfo writes spaces and the like as octal."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,56 @@
+"""How long a thread was ready to run while the processors ran other programs, as Linux counts it.
+
+The kernel keeps it for each thread in /proc/thread-self/schedstat: time on a processor, time waiting for one, turns.
+Where there is no such file, the answer is 0.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+SCHEDSTAT = "/proc/thread-self/schedstat"
+
+
+class RunDelay:
+    """Called at each step by the thread that steps: one read of a file that stays open, 1 to 2 microseconds."""
+
+    def __init__(self, path: str = SCHEDSTAT) -> None:
+        self._path = path
+        self._thread: int | None = None
+        self._file: int | None = None
+        self._last_ns = 0
+
+    def __call__(self) -> float:
+        """Seconds since its last call on this thread; 0 at the first, and where the system has no figure."""
+        if self._thread != threading.get_ident():
+            self._open()
+            return 0.0
+        last_ns, self._last_ns = self._last_ns, self._read_ns()
+        return max(0, self._last_ns - last_ns) * 1e-9
+
+    def close(self) -> None:
+        """Give the file back; a call afterwards opens it again."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._thread = None, None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self.close()
+        self._thread = threading.get_ident()
+        try:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        self._last_ns = self._read_ns()
+
+    def _read_ns(self) -> int:
+        if self._file is None:
+            return 0
+        try:
+            return int(os.pread(self._file, 64, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            return self._last_ns

@@ -1,0 +1,1 @@
+"""What the user asked for: options, the environment, and the engine's configuration."""

@@ -1,0 +1,198 @@
+"""The only reader of the environment: variables, cores, memory, folders, what other programs do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from twostroke.assembly.machine.cgroup import group_cores, group_memory
+
+PREFIX = "TWOSTROKE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words.
+
+    shared_bytes: what it and its children may use together; None where that is `available_bytes` too.
+    """
+
+    cores: int
+    available_bytes: int
+    cache_folder: Path
+    huge_pages: bool = False
+    memory_source: str = ""
+    shared_bytes: int | None = None
+
+    def share(self, count: int) -> Machine:
+        """What one of `count` processes on this machine has. A limit on addresses holds for each process alone."""
+        shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
+        source = self.memory_source
+        if shared // count < self.available_bytes:
+            source = f"one of {count} ranks' share {source}".strip()
+        room = min(shared // count, self.available_bytes)
+        return replace(self, cores=max(1, self.cores // count), available_bytes=room, memory_source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """at_s: of a clock. own_s: what all cores have worked for this process. cores: all.
+
+    busy_s: for any program, other virtual machines on the same processors included (steal time).
+    """
+
+    at_s: float
+    busy_s: float
+    own_s: float
+    cores: int
+
+
+def read_machine() -> Machine:
+    """Cores by affinity and quota; memory by MemAvailable, control groups and address space; cache folder by XDG.
+
+    huge_pages: whether a process may ask for them.
+    """
+    together = min(_shared_limits())
+    available_bytes, source = min([together, *_own_limits()])
+    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source, together[0])
+
+
+def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """TWOSTROKE_* variables as option name -> text: TWOSTROKE_KV_MEMORY=2GB becomes {"kv_memory": "2GB"}."""
+    source = os.environ if environ is None else environ
+    return {name[len(PREFIX) :].lower(): value for name, value in source.items() if name.startswith(PREFIX) and value}
+
+
+def process_environment() -> dict[str, str]:
+    """All variables, for a child process."""
+    return dict(os.environ)
+
+
+def no_usage_reports() -> None:
+    """Ray, and what it starts, report nothing to its makers, unless the variable says otherwise."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
+def processor_name() -> str:
+    """The processor's own name and those of its instruction sets that kernels use; empty where the system has none."""
+    fields: dict[str, str] = {}
+    for line in _read_text(Path("/proc/cpuinfo")).splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    flags = set((fields.get("flags") or fields.get("Features", "")).split())  # as x86 and as Arm call them
+    known = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd", "asimddp", "i8mm")
+    found = [flag for flag in known if flag in flags]
+    return " ".join([fields.get("model name", ""), *found]).strip()
+
+
+def notify_address() -> str | None:
+    """The socket for reports to systemd (NOTIFY_SOCKET); None for a process that systemd does not supervise."""
+    return os.environ.get("NOTIFY_SOCKET") or None
+
+
+def watchdog_s() -> float | None:
+    """The longest silence that systemd allows this process (WATCHDOG_USEC, WATCHDOG_PID); None for any."""
+    limit, owner = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    mine = not owner or owner == str(os.getpid())
+    return int(limit) / 1e6 if limit.isdigit() and int(limit) > 0 and mine else None
+
+
+def hub_offline() -> bool:
+    """True where HF_HUB_OFFLINE asks for no network."""
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+
+
+def read_moment() -> Moment | None:
+    """Now; None where the system does not count what other programs take."""
+    fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
+    if len(fields) < 8 or fields[0] != "cpu":
+        return None
+    user, nice, system, _, _, interrupts, soft_interrupts = (int(field) for field in fields[1:8])
+    stolen = int(fields[8]) if len(fields) > 8 else 0
+    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
+    return Moment(time.perf_counter(), busy_s, time.process_time(), os.cpu_count() or 1)
+
+
+def others_share(before: Moment | None, after: Moment | None) -> float:
+    """What other programs took of all cores in between, from 0 to 1; 0 where the system has no figure."""
+    if before is None or after is None or after.at_s <= before.at_s:
+        return 0.0
+    others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(1.0, max(0.0, others_s / ((after.at_s - before.at_s) * after.cores)))
+
+
+def _usable_cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = group_cores()
+    return cores if quota is None else min(cores, max(1, int(quota)))
+
+
+def _shared_limits() -> Iterator[tuple[int, str]]:
+    """Bytes that this process and its children may still take, by each limit, with the limit in words."""
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _read_text(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    yield available, "of the machine's memory"
+    group = group_memory()
+    if group is not None:
+        yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
+
+
+def _own_limits() -> Iterator[tuple[int, str]]:
+    """Bytes that this process alone may still take."""
+    address_bytes = address_space_bytes()
+    if address_bytes is not None:
+        used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
+        used = int(used_pages) * os.sysconf("SC_PAGE_SIZE") if used_pages.isdigit() else 0
+        yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
+
+
+def address_space_bytes() -> int | None:
+    """The limit on this process's addresses (`ulimit -v`); None for none."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _huge_pages() -> bool:
+    allowed = _read_text(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return "[madvise]" in allowed or "[always]" in allowed
+
+
+def settle_home() -> None:
+    """A user without a home gets a folder of its own for this process and its children: containers run as ids that no
+    passwd entry has. Without it the name "~" would be taken as it stands, for a folder below the present one."""
+    if os.path.expanduser("~") != "~":
+        return
+    own = Path(tempfile.gettempdir()) / f"twostroke-home-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        own.mkdir(mode=0o700, exist_ok=True)
+    try:
+        found = own.lstat()
+        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    except OSError:
+        mine = False
+    os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
+
+
+def _cache_folder() -> Path:
+    settle_home()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "twostroke"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,157 @@
+"""How the text of an option is read: sizes, counts, times, addresses, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
+
+_ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+_HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,45}")
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]+)(:(\d{1,5}|\*))?")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+WEIGHTS = ("f32", "bf16", "int8", "int6", "int5", "int4", "stored")
+"""Names of formats of weights."""
+KEPT = ("f32", "bf16", "int8", "int4")
+"""Names of formats of K and V."""
+
+
+def parse_bytes(text: str) -> int:
+    """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ValueError("write a size such as 2GB or 512MiB")
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def parse_count(text: str) -> int:
+    """ "4096", "4k", "32Ki" -> a positive count. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?\s*", text, re.IGNORECASE)
+    value = int(float(match[1]) * _UNITS[(match[2] or "").lower()]) if match else 0
+    if value < 1:
+        raise ValueError("write a positive number such as 4096 or 4k")
+    return value
+
+
+def parse_seconds(text: str) -> float:
+    """ "50ms", "1s", "0.05" -> seconds above 0, at most an hour. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s)?\s*", text, re.IGNORECASE)
+    value = float(match[1]) * (1e-3 if (match[2] or "s").lower() == "ms" else 1.0) if match else 0.0
+    if not 0 < value <= 3600:
+        raise ValueError("write a time above 0 and up to an hour, such as 50ms or 1s")
+    return value
+
+
+def parse_port(text: str) -> int:
+    """ "8000" -> a TCP port; 0 lets the system choose. Raises ValueError."""
+    if not text.strip().isdigit() or int(text) > 65535:
+        raise ValueError("write a port between 0 and 65535")
+    return int(text)
+
+
+def parse_text(text: str) -> str:
+    """The text without white space around it; raises ValueError where nothing is left."""
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text.strip()
+
+
+def parse_switch(text: str) -> bool:
+    """ "on", "off" -> a truth value. Raises ValueError."""
+    words = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+    if text.strip().lower() not in words:
+        raise ValueError("write on or off")
+    return words[text.strip().lower()]
+
+
+def parse_adapter(text: str) -> tuple[str, str]:
+    """ "sql=adapters/sql" -> a name and a folder. Raises ValueError."""
+    name, equals, folder = (part.strip() for part in text.partition("="))
+    if not equals or not folder or not _ADAPTER_NAME.fullmatch(name):
+        raise ValueError("write NAME=FOLDER, such as sql=adapters/sql; names are letters, digits, and any of ._:/-")
+    return name, folder
+
+
+def parse_url(text: str) -> str:
+    """ "http://127.0.0.1:4318". Raises ValueError."""
+    if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
+        raise ValueError("write an address such as http://127.0.0.1:4318")
+    return text.strip()
+
+
+def parse_speculate(text: str) -> str:
+    """ "auto", "off", "ngram", "suffix", or "draft:MODEL", "medusa:PATH" and the like. Raises ValueError."""
+    word, colon, model = text.strip().partition(":")
+    if not colon and word.lower() in (*WAYS, *INSIDE, *SHIPPED_HEADS):
+        return word.lower()
+    if word.lower() not in BY_MODEL or not model:
+        named = [f"{way}:{'PATH' if way in SHIPPED_HEADS else 'MODEL'}" for way in BY_MODEL]
+        raise ValueError(f"choose one of {', '.join((*WAYS, *INSIDE, *named))}")
+    return f"{word.lower()}:{model}"
+
+
+def parse_device(text: str) -> str:
+    """ "auto", "cpu", "cuda" or "cuda:N". Raises ValueError."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text.strip().lower()):
+        raise ValueError("choose auto, cpu, cuda or cuda:N, N the number of the device")
+    return text.strip().lower()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """ "10.0.0.5:8201" -> host and port. Raises ValueError."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError("write HOST:PORT, such as 10.0.0.5:8201")
+    return host.strip("[]"), int(port)
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A reader that accepts only these words."""
+
+    def parse(text: str) -> str:
+        if text.strip().lower() not in choices:
+            raise ValueError("choose one of " + ", ".join(choices))
+        return text.strip().lower()
+
+    return parse
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b"), each once. Raises ValueError for an empty one."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
+        raise ValueError("a name in it is empty")
+    return names
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """ "llm.example.org,*.example.net" -> lower-case names; "*" is any. Raises ValueError."""
+    names = tuple(name.lower().strip("[]") for name in parse_names(text))
+    if bad := next((name for name in names if not _HOST_NAME.fullmatch(name)), None):
+        raise ValueError(f"{bad!r} is no name: write it without scheme, port and path, such as llm.example.org")
+    return names
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """ "https://app.example.org,http://localhost:*" -> origins as browsers write them. Raises ValueError."""
+    origins = tuple(origin.lower().removesuffix("/") for origin in parse_names(text))
+    if bad := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
+        raise ValueError(f"{bad!r} is no origin: write SCHEME://HOST[:PORT] without a path, null, or * for any")
+    return origins
+
+
+def parse_prefix(text: str) -> str:
+    """ "/llm/" -> "/llm". Raises ValueError."""
+    prefix = "/" + text.strip().strip("/")
+    if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix) or {".", ".."} & set(prefix.split("/")):
+        raise ValueError("write a path such as /llm")
+    return prefix
+
+
+def parse_mode(text: str) -> str:
+    """ "660" -> the permissions of a file, as chmod takes them. Raises ValueError."""
+    if not re.fullmatch(r"0?[0-7]{3}", text.strip()):
+        raise ValueError("write three octal digits, such as 660")
+    return text.strip()[-3:]

@@ -1,0 +1,1 @@
+"""A front that serves clients from replicas in other processes, and what keeps those running, over plain TCP."""

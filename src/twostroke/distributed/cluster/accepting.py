@@ -1,0 +1,27 @@
+"""Takes the next connection of a listening socket. The fault of one connection is not a fault of the listener."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from twostroke.types.errors import BackendError
+
+NO_LISTENER = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
+
+
+def accepted(listener: socket.socket) -> tuple[socket.socket, str] | None:
+    """A connection, and the host that it comes from. None where it was lost on the way, and where the process has no
+    room for it: wait a little before the next call.
+
+    Raises TimeoutError at the end of the listener's own timeout, BackendError where nothing will ever come over it.
+    """
+    try:
+        sock, address = listener.accept()
+    except TimeoutError:
+        raise
+    except OSError as error:
+        if error.errno in NO_LISTENER:
+            raise BackendError("The listening socket is broken.", why=f"{error}.", fix="Start it again.") from error
+        return None
+    return sock, address[0] if address else ""

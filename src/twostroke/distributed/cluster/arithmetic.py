@@ -1,0 +1,91 @@
+"""What decides the bits of an answer: two replicas of equal Arithmetic give the same tokens and log probabilities.
+
+Formats say what is rounded, `unit` which class of instructions adds, and the probe is the proof: a hash of log
+probabilities that this very process computed for a fixed prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts
+from twostroke.engine.executor import Executor
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.plan import Plan, PlannedSequence, Role
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
+
+OPS_VERSION, SAMPLING_VERSION = 2, 1
+"""Raised with any change of the bits of an op, or of the sampler."""
+
+PROBE_TOKENS = 40
+ARITHMETIC_NAMES = Arithmetic.__struct_fields__
+WHOLE = ("int8", "int6", "int5", "int4")
+
+
+def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
+    """Levels of one class give the same bits: sums of whole numbers are exact, and vector levels add in one order."""
+    if cpu_level == "generic":
+        return "generic"
+    whole = weights in WHOLE and kv_format in WHOLE
+    if cpu_level == "amx" and not whole:
+        return "matrix/amx"
+    return "whole" if whole else "vector"
+
+
+def arithmetic_of(
+    executor: Executor,
+    names: tuple[str, str, str, str],
+    vocab_size: int,
+    page_tokens: int,
+    tables: str,
+    pools: CachePools,
+    step_tokens: int,
+) -> Arithmetic:
+    """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot
+    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
+    cpu_level, weights, kv_format, key_factors = names
+    return Arithmetic(
+        ops=OPS_VERSION,
+        weights=weights,
+        kv_format=kv_format,
+        key_factors=key_factors,
+        unit=unit_of(cpu_level, weights, kv_format),
+        tables=tables,
+        sampling=SAMPLING_VERSION,
+        probe=_probe(executor, vocab_size, page_tokens, pools, step_tokens),
+    )
+
+
+def _probe(executor: Executor, vocab_size: int, page_tokens: int, pools: CachePools, step_tokens: int) -> str:
+    """A prompt, and the twenty best log probabilities of what comes next, exactly."""
+    known = tuple((7 * index + 3) % vocab_size for index in range(PROBE_TOKENS))
+    params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=min(MAX_TOP_LOGPROBS, vocab_size))
+    request = Request("probe", "probe", known, params, 0, 1, frozenset(), 0.0)
+    slot, copies = (0, ((-1, 0),)) if pools.state_slots else (-1, ())
+    for start in range(0, PROBE_TOKENS, step_tokens):
+        end = min(PROBE_TOKENS, start + step_tokens)
+        pages = (tuple(range(-(-end // page_tokens))),) * len(pools.pages)
+        last = end == PROBE_TOKENS
+        planned = PlannedSequence(request, start, end - start, known, pages, last, Role.PREFILL, state_slot=slot)
+        result = executor.execute(Plan(0, (planned,), state_copies=() if start else copies))
+    digest = hashlib.blake2b(digest_size=16)
+    (found,) = result.sampled["probe"]
+    for token_id, logprob in found.logprob.top if found.logprob is not None else ():
+        digest.update(struct.pack("<id", token_id, logprob))
+    return digest.hexdigest()
+
+
+def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
+    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none."""
+    pairs = [
+        ("the model", first.model, other.model),
+        *[(name, getattr(first.arithmetic, name), getattr(other.arithmetic, name)) for name in ARITHMETIC_NAMES],
+        ("the page size", first.page_tokens, other.page_tokens),
+        ("the context", first.context_tokens, other.context_tokens),
+        ("the vocabulary", first.vocab_size, other.vocab_size),
+        ("--ttft", first.objectives.ttft_s, other.objectives.ttft_s),
+        ("--itl", first.objectives.itl_s, other.objectives.itl_s),
+    ]
+    return next((f"{name} ({one} and {two})" for name, one, two in pairs if one != two), "")

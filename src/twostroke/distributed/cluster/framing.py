@@ -1,0 +1,77 @@
+"""Frames as bytes: MessagePack, each frame behind its length in four bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from twostroke.distributed.wire.frames import Frame
+from twostroke.types.decoders import msgpack_decoder
+
+MAX_FRAME_BYTES = 64 << 20
+_LENGTH = struct.Struct("<I")
+
+
+class WireError(ValueError):
+    """What the other side sent is not this protocol."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgpack_decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame's bytes behind their length. Raises WireError for a frame over MAX_FRAME_BYTES."""
+    body = _encoder.encode(frame)
+    if len(body) > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {len(body):,} bytes; at most {MAX_FRAME_BYTES:,} are sent")
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Bytes as they come, to whole frames. most_bytes: of one frame, checked before its bytes are waited for."""
+
+    def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held = bytearray()
+
+    def allow_all(self) -> None:
+        """Read frames of up to MAX_FRAME_BYTES from now on."""
+        self._most_bytes = MAX_FRAME_BYTES
+
+    @property
+    def partial(self) -> bool:
+        """Is a part of a frame here?"""
+        return bool(self._held)
+
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
+        """The frames that are whole now. Raises WireError where the bytes are no frame."""
+        self._held += data
+        start = 0
+        try:
+            while len(self._held) - start >= _LENGTH.size:
+                (size,) = _LENGTH.unpack_from(self._held, start)
+                if size > self._most_bytes:
+                    raise WireError(f"a frame of {size:,} bytes is announced; at most {self._most_bytes:,} are read")
+                start, end = start + _LENGTH.size, start + _LENGTH.size + size
+                if len(self._held) < end:
+                    start -= _LENGTH.size
+                    return
+                with memoryview(self._held) as held:  # pages are large: they are copied once, into the frame
+                    frame = _decoded(held[start:end])
+                start = end
+                yield frame
+        finally:
+            del self._held[:start]
+
+
+def _decoded(body: memoryview) -> Frame:
+    try:
+        frame: Frame = _decoder.decode(body)
+    except Exception as error:  # values inside are checked by classes of ours, which raise errors of their own
+        raise WireError(f"a frame cannot be read: {error}") from error
+    finally:
+        body.release()
+    return frame

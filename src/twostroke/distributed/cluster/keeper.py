@@ -1,0 +1,115 @@
+"""Replicas of this machine, as child processes: started, started again when they end, and ended with the front.
+
+Each child inherits a listening socket, so its address stays the same whatever happens to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+FIRST_DELAY_S, MOST_DELAY_S, STEADY_S = 0.25, 30.0, 60.0
+END_S = 10.0
+FINAL_CODES = frozenset({2, 3, 4, 5})
+"""Exit codes of a replica that would end in the same way again: wrong options, model, memory, kernels."""
+
+NOT_STARTED = 1
+
+Command = Callable[[str, int], list[str]]
+"""(the replica's name, its listening descriptor) -> its command."""
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """One replica. failed: it will not be started again."""
+
+    name: str
+    listener: socket.socket
+    process: subprocess.Popen[bytes] | None = None
+    failed: int | None = None
+
+
+class LocalKeeper:
+    """Owns the processes and one thread for each. say: a line for the log. host: where they listen."""
+
+    def __init__(
+        self,
+        count: int,
+        command: Command,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        host: str = "127.0.0.1",
+    ) -> None:
+        self._command, self._environment, self._say = command, dict(environment), say
+        self._ending = threading.Event()
+        self._kept = [_Kept(f"replica-{index}", _listener(host)) for index in range(count)]
+        self._threads = [
+            threading.Thread(target=self._keep, args=(kept,), name=kept.name, daemon=True) for kept in self._kept
+        ]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the replicas listen."""
+        return [kept.listener.getsockname()[:2] for kept in self._kept]
+
+    @property
+    def failed(self) -> int | None:
+        """The exit code with which all replicas have ended for good; None while one may run."""
+        codes = [kept.failed for kept in self._kept]
+        return codes[0] if all(code is not None for code in codes) else None
+
+    def start(self) -> None:
+        """Start the replicas and the thread that watches them."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End all replicas: asked first, then without asking. Closing twice is harmless."""
+        self._ending.set()
+        for kept in self._kept:
+            if kept.process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    kept.process.terminate()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(END_S)
+        for kept in self._kept:
+            if kept.process is not None and kept.process.poll() is None:
+                kept.process.kill()
+                kept.process.wait()
+            kept.listener.close()
+
+    def _keep(self, kept: _Kept) -> None:
+        delay_s = FIRST_DELAY_S
+        while not self._ending.is_set():
+            began_s = time.monotonic()
+            code = self._run(kept)
+            if self._ending.is_set():
+                return
+            if code in FINAL_CODES:
+                kept.failed = code
+                return
+            delay_s = FIRST_DELAY_S if time.monotonic() - began_s > STEADY_S else min(MOST_DELAY_S, 2 * delay_s)
+            self._say(f"{kept.name} has ended with code {code}; it starts again in {delay_s:g} s")
+            self._ending.wait(delay_s)
+
+    def _run(self, kept: _Kept) -> int:
+        """Run the replica once; its exit code."""
+        descriptor = kept.listener.fileno()
+        command = self._command(kept.name, descriptor)
+        try:
+            kept.process = subprocess.Popen(command, env=self._environment, pass_fds=(descriptor,), stdout=sys.stderr)
+        except OSError as error:  # no memory, no process left
+            self._say(f"{kept.name} cannot be started: {error}")
+            return NOT_STARTED
+        return kept.process.wait()
+
+
+def _listener(host: str) -> socket.socket:
+    return socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)

@@ -1,0 +1,155 @@
+"""Replicas on the machines of a Ray cluster. Ray says where they run and starts them again; no token goes through it.
+
+An actor keeps one replica, a process without Ray, as `LocalKeeper` does. Where a machine is lost, Ray starts the actor
+on another one, and its new address comes into `addresses`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twostroke.distributed.cluster.keeper import LocalKeeper
+from twostroke.types.errors import ConfigError, EngineStopped
+
+START_S = 120.0
+"""Seconds until all actors have an address: machines may have to be started first."""
+ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RayReplicas:
+    """What to start. words: of `twostroke replica` without address and name. secret: in its environment.
+
+    environment: called on the machine where the replica runs. cpus: of Ray's, that each one takes.
+    """
+
+    count: int
+    words: tuple[str, ...]
+    secret: str
+    environment: Callable[[], Mapping[str, str]]
+    cpus: int
+
+
+class ReplicaKeeper:
+    """The actor: one replica, started again when it ends."""
+
+    def __init__(self, name: str, host: str, asked: RayReplicas) -> None:
+        def command(_: str, descriptor: int) -> list[str]:
+            own = ["--name", name, "--listen-fd", str(descriptor)]
+            return [sys.executable, "-P", "-m", "twostroke", "replica", *asked.words, *own]
+
+        environment = {**asked.environment(), "TWOSTROKE_CLUSTER_SECRET": asked.secret}
+        self._keeper = LocalKeeper(1, command, environment, lambda text: print(text, file=sys.stderr), host or _host())
+        self._keeper.start()
+
+    def state(self) -> tuple[tuple[str, int], int | None]:
+        """Where the replica listens, and the exit code with which it has ended for good."""
+        return self._keeper.addresses[0], self._keeper.failed
+
+    def close(self) -> None:
+        """End the replica."""
+        self._keeper.close()
+
+
+class RayNodes:
+    """Owns the actors. addresses: of the replicas; the list changes while they run. say: a line for the log.
+
+    ray: the library. at: of a Ray cluster that runs; None starts one on this machine, for loopback alone.
+    """
+
+    def __init__(self, ray: Any, asked: RayReplicas, at: str | None, say: Callable[[str], None]) -> None:
+        self.addresses: list[tuple[str, int]] = []
+        self._ray, self._asked, self._at, self._say = ray, asked, at, say
+        self._actors: list[Any] = []
+        self._ending = threading.Event()
+        self._failed: list[int | None] = [None] * asked.count
+        self._watching = threading.Thread(target=self._watch, name="ray-watch", daemon=True)
+
+    def start(self) -> None:
+        """Wait until each actor has an address. Raises EngineStopped."""
+        if self._at is None:
+            asked = self._asked
+            self._ray.init(
+                num_cpus=asked.count * asked.cpus,
+                include_dashboard=False,
+                object_store_memory=100 << 20,  # nothing of ours is put there
+                _node_ip_address="127.0.0.1",
+                log_to_driver=True,
+            )
+        else:
+            self._ray.init(address=self._at)
+        host = "127.0.0.1" if self._at is None else ""
+        options = {"num_cpus": self._asked.cpus, "max_restarts": -1, "scheduling_strategy": "SPREAD"}
+        actor = self._ray.remote(**options)(ReplicaKeeper)
+        self._actors = [actor.remote(f"replica-{index}", host, self._asked) for index in range(self._asked.count)]
+        try:
+            states = self._ray.get([each.state.remote() for each in self._actors], timeout=START_S)
+        except Exception as error:
+            self.close()
+            raise EngineStopped(
+                "Ray did not start the replicas.",
+                why=f"{type(error).__name__}: {error}",
+                fix="Ask for fewer, or for fewer --threads each, or add machines.",
+            ) from error
+        self._take(states)
+        self._watching.start()
+
+    @property
+    def failed(self) -> int | None:
+        """The exit code with which all replicas have ended for good; None while one may run."""
+        return self._failed[0] if None not in self._failed else None
+
+    def close(self) -> None:
+        """End replicas and actors, and the Ray of this process. Closing twice is harmless."""
+        self._ending.set()
+        if self._watching.is_alive():
+            self._watching.join(ANSWER_S + WATCH_S)
+        actors, self._actors = self._actors, []
+        try:
+            self._ray.get([each.close.remote() for each in actors], timeout=CLOSE_S)
+        except Exception as error:
+            self._say(f"not every replica has said that it ends: {type(error).__name__}")
+        for each in actors:
+            self._ray.kill(each)
+        self._ray.shutdown()
+
+    def _watch(self) -> None:
+        """An actor that does not answer is being started again; until it is, its last address stays."""
+        while not self._ending.wait(WATCH_S):
+            states: list[Any] = [*zip(self.addresses, self._failed, strict=True)]
+            for index, actor in enumerate(self._actors):
+                try:
+                    states[index] = self._ray.get(actor.state.remote(), timeout=ANSWER_S)
+                except Exception as error:
+                    self._say(f"replica-{index} is not there: {type(error).__name__}")
+            self._take(states)
+
+    def _take(self, states: Sequence[tuple[tuple[str, int], int | None]]) -> None:
+        self._failed = [failed for _, failed in states]
+        found = [(host, port) for (host, port), _ in states]
+        if found != self.addresses:
+            self.addresses[:] = found
+
+
+def load_ray() -> Any:
+    """The library. Raises ConfigError where it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            "Ray is not installed here.",
+            why=f"{error}.",
+            fix='pip install "twostroke[ray]"; or `twostroke serve --replicas N`, which needs no Ray.',
+        ) from error
+    return ray
+
+
+def _host() -> str:
+    """This machine's address, as Ray's other machines know it."""
+    from ray.util import get_node_ip_address
+
+    return str(get_node_ip_address())

@@ -1,0 +1,94 @@
+"""Asks replicas where the time of ended requests went, for threads that wait for the answers.
+
+    found = records.explain(fleet, "chatcmpl-7")      any thread; waits
+    records.send(fleet)                               the front's thread, from here on
+    records.came(name, frame); records.lost(name)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from twostroke.cost.explain.behind_front import Record, explained
+from twostroke.cost.explain.explanation import Explanation
+from twostroke.cost.history.account import Account
+from twostroke.cost.history.stay import ReplicaStay, StayEnd
+from twostroke.distributed.fleet.fleet import ReplicaFleet
+from twostroke.distributed.wire.frames import RecordAsked, RecordSent
+
+ANSWER_S = 10.0
+"""A replica answers between two of its steps."""
+
+
+Answers = list[tuple[ReplicaStay, "Future[Record]"]]
+"""What is asked about one completion: an answer for each of its stays."""
+
+
+class RecordCalls:
+    """wake: ends the wait of the front's thread. answer_s: how long an answer is waited for."""
+
+    def __init__(self, wake: Callable[[], None], answer_s: float = ANSWER_S) -> None:
+        self._wake, self._answer_s = wake, answer_s
+        self._asks: deque[tuple[ReplicaStay, str, Future[Record]]] = deque()
+        self._waiting: dict[tuple[str, int], Answers] = {}
+
+    def explain(self, fleet: ReplicaFleet, name: str) -> list[Explanation]:
+        """Explain a completion, or each completion of a request; an unknown id has no explanation."""
+        asked = self.ask(fleet, name)
+        self._wake()
+        return self.told(asked)
+
+    def ask(self, fleet: ReplicaFleet, name: str) -> list[tuple[Account, Answers]]:
+        """Ask about each completion; `send` sends the questions."""
+        asked = []
+        for account in fleet.ledger.accounts.find(name):
+            answers: Answers = [(stay, Future()) for stay in account.stays]
+            asked.append((account, answers))
+            for stay, answer in answers:
+                if stay.end is StayEnd.REFUSED:
+                    answer.set_result("")
+                else:
+                    self._asks.append((stay, account.group_id, answer))
+        return asked
+
+    def told(self, asked: Sequence[tuple[Account, Answers]]) -> list[Explanation]:
+        """Wait until the answers are there or the time is over, and put the explanations together."""
+        until_s = time.monotonic() + self._answer_s
+        return [explained(account, [_wait(*each, until_s) for each in answers]) for account, answers in asked]
+
+    def send(self, fleet: ReplicaFleet) -> None:
+        """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
+        while self._asks:
+            stay, group, answer = self._asks.popleft()
+            if any(each.name == stay.member and each.instance == stay.instance for each in fleet.members):
+                self._waiting.setdefault((stay.member, stay.number), []).append((stay, answer))
+                fleet.outbox.append((stay.member, RecordAsked(stay.number, group)))
+            else:
+                answer.set_result(gone(stay))
+
+    def came(self, name: str, frame: RecordSent) -> None:
+        """A replica has answered."""
+        forgotten = f"{name} has no record of this time any more: newer requests took its place"
+        for _, answer in self._waiting.pop((name, frame.number), ()):
+            answer.set_result(frame.explanation or forgotten)
+
+    def lost(self, name: str) -> None:
+        """A replica that was asked does not answer any more."""
+        for key in [key for key in self._waiting if key[0] == name]:
+            for stay, answer in self._waiting.pop(key):
+                answer.set_result(gone(stay))
+
+
+def gone(stay: ReplicaStay) -> str:
+    """The sentence for a replica that is not there any more."""
+    return f"{stay.member} has ended since, and its record of this time with it"
+
+
+def _wait(stay: ReplicaStay, answer: Future[Record], until_s: float) -> Record:
+    try:
+        return answer.result(max(0.0, until_s - time.monotonic()))
+    except TimeoutError:
+        return f"{stay.member} did not say in time what it did: it may be busy, ask again"

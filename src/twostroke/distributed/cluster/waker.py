@@ -1,0 +1,40 @@
+"""Wakes a thread that waits in a selector."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+READ_BYTES = 4096
+
+
+class Waker:
+    """Register it for reading. `wake` may be called from any thread or signal handler, also after `close`."""
+
+    def __init__(self) -> None:
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
+        self._sending = threading.RLock()  # a signal may come while this thread holds it
+
+    def fileno(self) -> int:
+        """The descriptor that selectors wait for."""
+        return self._receiver.fileno()
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or it is closed
+            self._sender.send(b".")
+
+    def clear(self) -> None:
+        """The waiting thread runs again: take what was sent."""
+        with contextlib.suppress(BlockingIOError):
+            while self._receiver.recv(READ_BYTES):
+                pass
+
+    def close(self) -> None:
+        """Closing twice is harmless."""
+        self._receiver.close()
+        with self._sending:  # a byte that is being sent must not go to a file that took the number
+            self._sender.close()

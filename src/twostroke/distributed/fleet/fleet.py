@@ -1,0 +1,343 @@
+"""All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
+
+A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters,
+and makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+In the same way a stream leaves a replica that only computes prompts after its first token there: see `_hand_over`.
+Which prompts go there is predicted: see distributed/fleet/moving.py. Their pages go ahead, to where the stream will be
+decoded.
+
+    add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
+    joined(facts, now) -> events                lost(name, now)
+    tick(now) -> names of replicas that have been silent for too long
+
+Every request ends with exactly one FinishedEvent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import deque
+from dataclasses import replace
+
+from twostroke.cost.history.stay import StayEnd
+from twostroke.distributed.fleet.ledger import FrontLedger
+from twostroke.distributed.fleet.moving import Placed, Sooner, place_split, place_whole
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
+from twostroke.distributed.fleet.stream import FleetStream
+from twostroke.distributed.fleet.totals import FleetTotals
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    Beat,
+    Cancel,
+    Frame,
+    PagesAhead,
+    PageSource,
+    Refused,
+    ReplicaFacts,
+    ReplicaLoad,
+    StepNews,
+    WirePrompt,
+    WireStart,
+    WireToken,
+)
+from twostroke.distributed.wire.translate import wire_request
+from twostroke.types.errors import Overloaded
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.request import FinishReason, Request
+
+SUSPECT_S, SILENCE_S = 1.0, 3.0
+MOST_DEATHS = 3
+"""A request that ran on this many replicas when they ended is not given to another one: it may be the cause."""
+MOST_WAITING = 4096
+KILLER = "This request ran on three replicas when they ended. It is not tried again."
+
+
+class NoParking:
+    """Satisfies engine.book.Rests: replicas compute on. What nobody reads is bounded where it is written."""
+
+    def park(self, request_id: str) -> None:
+        """Do nothing."""
+
+    def go_on(self, request_id: str) -> None:
+        """Do nothing."""
+
+
+class ReplicaFleet:
+    """Satisfies engine.book.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
+    that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
+    they are decoded. sooner: decides between a split and the whole. ledger: the front's own, for its session."""
+
+    def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
+        self.outbox: deque[tuple[str, Frame]] = deque()
+        self.moved = self.handed_over = 0
+        self.parking = NoParking()
+        self._page_tokens, self._sooner = page_tokens, sooner
+        self._router = router or LeastSeconds()
+        self._members: dict[str, FleetMember] = {}
+        self._instances: dict[str, str] = {}  # the last one of each name
+        self._streams: dict[str, FleetStream] = {}
+        self.ledger = FrontLedger()
+        self._numbers: dict[int, FleetStream] = {}
+        self._waiting: deque[FleetStream] = deque()
+        self.totals = FleetTotals()
+        self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
+        self._next = itertools.count(1)
+        self._now = 0.0
+
+    @property
+    def members(self) -> list[FleetMember]:
+        """Replicas that are there."""
+        return list(self._members.values())
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that no replica has."""
+        return len(self._waiting)
+
+    # The session's side.
+
+    def add(self, request: Request) -> None:
+        """Place a request; beams, when all of their search are there. Raises Overloaded where no replica is there and
+        too many requests wait for one."""
+        self._now = max(self._now, request.arrival_s)
+        party = self._parties.setdefault(request.group_id, []) if request.steered else []
+        stream = FleetStream(request, party=party)
+        if not request.steered or len(party) == request.params.num_answers:
+            self._parties.pop(request.group_id, None)
+            if not self._placed(party[0]):
+                if len(self._waiting) >= MOST_WAITING:
+                    raise Overloaded("No replica is there.", why=f"{MOST_WAITING:,} requests wait for one.")
+                self._waiting.append(party[0])
+        self._streams[request.request_id] = stream
+        self.ledger.opened(stream.account)
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End a request; an unknown id changes nothing."""
+        return self.finish(request_id, FinishReason.ABORT, now)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End a request for a reason that replicas cannot see, such as a stop string."""
+        self._now = max(self._now, now)
+        stream = self._streams.get(request_id)
+        if stream is None:
+            return []
+        self._parties.pop(stream.request.group_id, None)
+        self._cancel(stream)
+        count = len(stream.told) if num_output_tokens is None else num_output_tokens
+        live = [each for each in stream.party if each.request.request_id in self._streams]
+        return [self._end(each, FinishedEvent("", reason, now, 0, count, 0, 0, None)) for each in live]
+
+    # The replicas' side.
+
+    def joined(self, facts: ReplicaFacts, now: float, address: tuple[str, int] = ("", 0)) -> list[Event]:
+        """A replica is there; requests that wait are placed. address: where other replicas find it.
+
+        Where it is the instance that was lost, only the connection was cut. Another one under the same name says that
+        the lost one has ended; a request that was there at too many such ends is given up.
+        """
+        self._now = max(self._now, now)
+        before, self._instances[facts.name] = self._instances.get(facts.name), facts.instance
+        for stream in self._streams.values():
+            if before in stream.lost_on:
+                stream.lost_on.discard(before)
+                stream.deaths += before != facts.instance
+        load, where = ReplicaLoad(token_s=facts.token_s), PageSource(facts.instance, *address)
+        member = FleetMember(facts.name, facts.instance, facts.max_sequences, load, heard_s=now, where=where)
+        member.role, member.page_bytes = facts.role, facts.page_bytes
+        self._members[facts.name] = member
+        killers = [stream for stream in self._streams.values() if stream.deaths >= MOST_DEATHS]
+        events: list[Event] = [self._failed(stream, KILLER) for stream in killers]
+        self._place_waiting()
+        return events
+
+    def heard(self, name: str, frame: Frame, now: float) -> list[Event]:
+        """A frame of a replica. What it says of streams that it no longer has is left out."""
+        self._now = max(self._now, now)
+        member = self._members.get(name)
+        if member is None:
+            return []
+        member.heard_s, member.suspect = now, False
+        events: list[Event] = []
+        if isinstance(frame, StepNews):
+            events = self._news(member, frame)
+        elif isinstance(frame, Beat):
+            member.load, member.draining = frame.load, frame.draining
+            self.totals.heard(member.instance, frame.load)
+        elif isinstance(frame, Refused):
+            events = self._refused(member, frame)
+        self._place_waiting()
+        return events
+
+    def lost(self, name: str, now: float) -> None:
+        """A replica is gone: its streams go on elsewhere, from the token after the last one that was sent."""
+        self._now = max(self._now, now)
+        member = self._members.pop(name, None)
+        if member is None:
+            return
+        self._router.forget(member)
+        streams = [stream for stream in self._streams.values() if stream.member is member]
+        for stream in streams:
+            self._take_back(stream, StayEnd.LOST)
+            stream.lost_on.add(member.instance)
+        self.moved += len(streams)
+        for stream in streams:
+            if stream is stream.party[0]:
+                self._place_or_wait(stream)
+
+    def tick(self, now: float) -> list[str]:
+        """Replicas that have said nothing for SILENCE_S: their connections are to be closed, and `lost` called."""
+        self._now = max(self._now, now)
+        for member in self._members.values():
+            member.suspect = now - member.heard_s > SUSPECT_S
+        return [member.name for member in self._members.values() if now - member.heard_s > SILENCE_S]
+
+    # From here on: what both sides use.
+
+    def _news(self, member: FleetMember, news: StepNews) -> list[Event]:
+        now, member.load = self._now, news.load
+        self.totals.heard(member.instance, news.load)
+        events: list[Event] = []
+        for each in news.events:
+            member.output_tokens += isinstance(each, WireToken)
+            if (stream := self._of(member, each.number)) is None:
+                continue
+            if isinstance(each, WireToken):
+                stream.take(each.token_id, now)
+                events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
+            elif isinstance(each, WireStart):
+                stream.start(each, now)
+            elif isinstance(each, WirePrompt):
+                if new := stream.new_logprobs(each):
+                    events.append(PromptEvent(stream.request.request_id, new))
+            elif each.event.retry_after_s is None or stream.told:
+                events.append(self._end(stream, each.event))
+            else:  # it was held until it was too late
+                events += self._refused(member, Refused(each.number, each.event.error or "", each.event.retry_after_s))
+        if member.role == "prefill":
+            self._hand_over(member)
+        return events
+
+    def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
+        """Give the request to a replica that was not asked yet; it ends with an error where none may take it."""
+        stream = self._of(member, refused.number)
+        if stream is None:
+            return []
+        for each in stream.party:
+            self._take_back(each, StayEnd.REFUSED)
+        if stream.handed:
+            stream.stays_whole = True
+        elif not stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now):
+            retry_s = None if refused.retry_after_s is None else max(0.0, stream.retry_at_s - self._now)
+            return [self._failed(each, stream.refusal, retry_s) for each in stream.party]
+        self._place_or_wait(stream)
+        return []
+
+    def _usable(self) -> list[FleetMember]:
+        """Suspected replicas only where there is no other one."""
+        ready = [member for member in self._members.values() if not member.draining]
+        return [member for member in ready if not member.suspect] or ready
+
+    def _hand_over(self, source: FleetMember) -> None:
+        """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
+
+        A stream stays where no other replica decodes, and where it cannot be split.
+        """
+        others = [each for each in self._usable() if each.role != "prefill"]
+        here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
+        for stream in here if others else ():
+            if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
+                asked = self._placing(stream)
+                heir = stream.heir if stream.heir in others else self._router.rank(asked, others)
+                self._cancel(stream)
+                self._take_back(stream, StayEnd.HANDED, heir)
+                self._place(stream, asked, Placed(heir, source))
+                self.handed_over += 1
+
+    def _placed(self, stream: FleetStream) -> bool:
+        usable = self._usable()
+        members = [m for m in usable if m.name not in stream.refused_by | stream.unpromised] or usable
+        if members:
+            asked = self._placing(stream)
+            self._place(stream, asked, self._chosen(stream, asked, members))
+        return bool(members)
+
+    def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> Placed:
+        readers = [member for member in members if member.role == "prefill"]
+        decoders = [member for member in members if member.role != "prefill"]
+        if readers and decoders and stream.may_split:
+            return place_split(asked, readers, decoders, self._router, self._sooner)
+        return place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
+
+    def _placing(self, stream: FleetStream) -> Placing:
+        tokens = (*stream.request.prompt_token_ids, *stream.told)
+        keys = prefix_keys(stream.request.cache_salt, tokens, self._page_tokens)
+        return Placing(len(tokens), keys, self._page_tokens)
+
+    def _place(self, stream: FleetStream, asked: Placing, placed: Placed) -> None:
+        request, member = stream.request, placed.member
+        ahead = stream.account.stays[-1].number if stream.heir is member else 0
+        self._router.remember(asked, member)
+        for each in stream.party:
+            each.sent_to(member, next(self._next), self._now)
+            self._numbers[each.number] = each
+        stream.expect(1 if stream.handed else asked.num_tokens)
+        beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
+        source = None if placed.source is None else placed.source.where
+        promised = not stream.to_be_held and len(self._members) > 1
+        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
+        self.outbox.append((member.name, work))
+        stream.heir = placed.heir
+        if placed.heir is not None:
+            tokens = (*request.prompt_token_ids, *told)
+            frame = PagesAhead(stream.number, request.cache_salt, tokens, member.where)
+            self.outbox.append((placed.heir.name, frame))
+
+    def _place_or_wait(self, stream: FleetStream) -> None:
+        """One that was running already is placed before those that never ran."""
+        if not self._placed(stream):
+            self._waiting.appendleft(stream)
+
+    def _place_waiting(self) -> None:
+        while self._waiting and self._placed(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _of(self, member: FleetMember, number: int) -> FleetStream | None:
+        stream = self._numbers.get(number)
+        return stream if stream is not None and stream.member is member else None
+
+    def _take_back(self, stream: FleetStream, end: StayEnd, heir: FleetMember | None = None) -> None:
+        """Take a stream back from its replica, if it has one. heir: gets it now; no other one needs its pages."""
+        if stream.heir is not None and stream.heir is not heir:
+            self.outbox.append((stream.heir.name, Cancel(stream.number)))
+            stream.heir = None
+        self._numbers.pop(stream.number, None)
+        stream.left(end, self._now)
+
+    def _cancel(self, stream: FleetStream) -> None:
+        if stream.member is not None:
+            self.outbox.append((stream.member.name, Cancel(stream.number)))
+
+    def _failed(self, stream: FleetStream, error: str, retry_s: float | None = None) -> FinishedEvent:
+        self._cancel(stream)
+        event = FinishedEvent("", FinishReason.ERROR, self._now, 0, len(stream.told), 0, 0, None, error=error)
+        return self._end(stream, replace(event, retry_after_s=retry_s))
+
+    def _end(self, stream: FleetStream, event: FinishedEvent) -> FinishedEvent:
+        """-> the event with the front's name and times, and what was cached at the stream's first start."""
+        if stream.member is None and stream in self._waiting:
+            self._waiting.remove(stream)
+        self._take_back(stream, StayEnd.ENDED)
+        stream.end(self._now, with_token=event.stopped_by is not None)
+        del self._streams[stream.request.request_id]
+        return replace(
+            event,
+            request_id=stream.request.request_id,
+            at_s=self._now,
+            num_prompt_tokens=len(stream.request.prompt_token_ids),
+            num_cached_tokens=stream.account.cached,
+            first_scheduled_s=stream.account.first_s,
+            prefix_miss=None,  # it speaks of the replica's own requests
+        )

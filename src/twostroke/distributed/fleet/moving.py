@@ -1,0 +1,71 @@
+"""Where a prompt is computed, where its stream is decoded, and whether pages are moved between: by predicted seconds.
+
+    whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
+    split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
+
+A split costs what of the moving is not hidden behind the computing. A whole prompt delays the streams beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing
+
+USUAL_RATE = 100e6
+"""Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
+GREETING_S = 0.005
+"""Seconds that a question and its answer take beside the transfer of their bytes."""
+LAST_TOKENS = 64
+"""The tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that only reads
+makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
+
+CACHED = Placing(1, (), 1)
+"""A prompt of which one token is left to compute."""
+
+Members = Sequence[FleetMember]
+Sooner = Callable[[float, float], bool]
+"""(seconds of a split, seconds of the whole) -> should it be split?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """member: computes the prompt. source: has pages of it that are moved to `member` first. heir: decodes."""
+
+    member: FleetMember
+    source: FleetMember | None = None
+    heir: FleetMember | None = None
+
+
+def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Placed:
+    """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
+    member = router.rank(asked, members)
+    source = max(members, key=lambda other: router.cached_tokens(asked, other))
+    more = router.cached_tokens(asked, source) - router.cached_tokens(asked, member)
+    gained_s = more * member.load.token_s - moving_s(more, asked.page_tokens, member)
+    return Placed(member, source if gained_s > 0 else None)
+
+
+def place_split(asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner) -> Placed:
+    """readers: that only compute prompts. Neither list is empty."""
+    whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
+
+    def after_s(heir: FleetMember) -> float:
+        """Seconds from the reader's last step to the first one of the heir: its queue, and the pages still to come."""
+        missing, own_s = asked.num_tokens - router.cached_tokens(asked, heir), router.own_s(asked, reader)
+        last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, heir)
+        return router.first_s(CACHED, heir) + max(last_s, moving_s(missing, asked.page_tokens, heir) - own_s)
+
+    heir = min(decoders, key=after_s)
+    whole_s = router.first_s(asked, whole.member) + whole.member.load.running * router.own_s(asked, whole.member)
+    split_s = router.first_s(asked, reader) + after_s(heir)
+    return Placed(reader, None, heir) if reader.page_bytes and sooner(split_s, whole_s) else whole
+
+
+def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:
+    """Seconds until pages with that many tokens are at `target`, at the rate that it has measured."""
+    if not target.page_bytes:
+        return math.inf
+    return GREETING_S + num_tokens / page_tokens * target.page_bytes / (target.load.page_rate or USUAL_RATE)

@@ -1,0 +1,119 @@
+"""Which replica computes a request: the one where it costs the fewest predicted seconds.
+
+These are the seconds until its first token, and those that its prompt takes from streams which are decoded there. The
+first are of prompts that are not computed yet, by the replica's own reports or by what was sent to it, and of this
+prompt without what the replica has cached. What it has cached is known by what was sent to it before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from twostroke.distributed.wire.frames import PageSource, ReplicaLoad, ReplicaRole
+
+REMEMBERED_PAGES = 262_144
+SAME_SHARE = 0.05
+"""Predictions that differ by less are taken as equal: the longer cached prefix decides then."""
+FULL_S = 60.0
+"""Added where every place of the batch is taken: such a replica is chosen last."""
+
+
+@dataclass(eq=False, slots=True)
+class FleetMember:
+    """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
+    computes for this front; output_tokens: that came from it. instance, role, page_bytes: see ReplicaFacts. heard_s:
+    when it last said something. where: other replicas find it there."""
+
+    name: str
+    instance: str
+    max_sequences: int
+    load: ReplicaLoad = field(default_factory=ReplicaLoad)
+    sent_tokens: int = 0
+    streams: int = 0
+    output_tokens: int = 0
+    page_bytes: int = 0
+    heard_s: float = 0.0
+    draining: bool = False
+    suspect: bool = False
+    role: ReplicaRole = "both"
+    where: PageSource = PageSource("", "", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A request to be placed. keys: one for each whole page of its tokens, of all tokens up to that page's end."""
+
+    num_tokens: int
+    keys: tuple[int, ...]
+    page_tokens: int
+
+
+class LeastSeconds:
+    """Chooses, and remembers which prompts went where. `members` are never empty."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[int, set[str]] = OrderedDict()
+
+    def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
+        """The member where the request costs least. `remember` it where it is to compute the request."""
+        found = [(self.cost_s(asked, member), member) for member in members]
+        near_s = min(seconds for seconds, _ in found) * (1 + SAME_SHARE) + 1e-9
+        near = [member for seconds, member in found if seconds <= near_s]
+        return max(near, key=lambda member: (self.cached_tokens(asked, member), -member.streams))
+
+    def cost_s(self, asked: Placing, member: FleetMember) -> float:
+        """`first_s`, and where streams are decoded, the seconds that they wait for this prompt, once for all of them.
+
+        So an idle member is not passed over for a busy one whose predictions happen to be a little lower.
+        """
+        return self.first_s(asked, member) + (self.own_s(asked, member) if _decodes(member) else 0.0)
+
+    def first_s(self, asked: Placing, member: FleetMember) -> float:
+        """Seconds until the first token of this request on that member. A step is waited for where one runs."""
+        load = member.load
+        before = max(load.prefill_tokens, member.sent_tokens)
+        full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
+        step_s = load.step_s if _decodes(member) or before else 0.0
+        return full + before * load.token_s + self.own_s(asked, member) + step_s
+
+    def own_s(self, asked: Placing, member: FleetMember) -> float:
+        """Seconds in which the prompt itself is computed, a part of `first_s`."""
+        return max(1, asked.num_tokens - self.cached_tokens(asked, member)) * member.load.token_s
+
+    def forget(self, member: FleetMember) -> None:
+        """Forget a member that was lost with its pages."""
+        for names in self._places.values():
+            names.discard(member.name)
+
+    def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
+        """How many of the prompt's tokens the member need not compute, as far as is known."""
+        pages = 0
+        for key in asked.keys:
+            if member.name not in self._places.get(key, ()):
+                break
+            pages += 1
+        return pages * asked.page_tokens
+
+    def remember(self, asked: Placing, member: FleetMember) -> None:
+        """Remember that the member will have the prompt's pages."""
+        for key in asked.keys:
+            self._places.setdefault(key, set()).add(member.name)
+            self._places.move_to_end(key)
+        while len(self._places) > REMEMBERED_PAGES:
+            self._places.popitem(last=False)
+
+
+def _decodes(member: FleetMember) -> bool:
+    return member.load.running > 0 or member.streams > 0
+
+
+def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:
+    """Equal keys mean, but for collisions, equal beginnings. A collision costs a worse choice, never another answer."""
+    keys: list[int] = []
+    key = hash(salt)
+    for start in range(0, len(token_ids) - page_tokens + 1, page_tokens):
+        key = hash((key, tuple(token_ids[start : start + page_tokens])))
+        keys.append(key)
+    return tuple(keys)

@@ -1,0 +1,126 @@
+"""What the leader of a group sends its members, and what they answer: typed frames in MessagePack.
+
+    leader -> member   RankBegin (or RankJoin), then a RankStep for each step, and RankRows where other rows need logits
+    leader -> member   RankAsk where a step has failed for a rank that did not come; answered while a step runs, too
+    member -> leader   RankReady; RankHere; RankFailed where it ends, RankWaited where another rank was the reason
+
+A frame holds what has changed in page tables since the step before: a stream of a long context costs a few bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from twostroke.types.decoders import msgpack_decoder
+
+RANKS_VERSION = 5
+
+
+class RankBegin(msgspec.Struct, tag=True, frozen=True):
+    """What a member is: rank `rank` of `ranks`. way: tensor or pipeline. options: of the engine, all resolved.
+
+    pages: of each page group's pool. model: a fingerprint of config and weights. width: of the widest value that ranks
+    exchange. limit_s: the longest wait for another rank. ticket: what connections of this group show. peers: of each
+    rank HOST:PORT where it listens, empty for the leader; none for ranks that share memory. key_factors: see
+    assembly/calibrated_keys.py.
+    """
+
+    version: int
+    way: str
+    rank: int
+    ranks: int
+    options: dict[str, str]
+    pages: tuple[int, ...]
+    state_slots: int
+    chunk_tokens: int
+    model: str
+    width: int
+    limit_s: float
+    ticket: bytes
+    peers: tuple[str, ...] = ()
+    key_factors: str = "none"
+
+
+class RankJoin(msgspec.Struct, tag=True, frozen=True):
+    """The first frame of a connection for numbers: whose it is. After it there are no frames."""
+
+    ticket: bytes
+    rank: int
+
+
+class RankReady(msgspec.Struct, tag=True, frozen=True):
+    """The member has its part of the weights and waits for steps."""
+
+    weight_bytes: int
+
+
+class RankAsk(msgspec.Struct, tag=True, frozen=True):
+    """Are you there? Answered by RankHere."""
+
+
+class RankHere(msgspec.Struct, tag=True, frozen=True):
+    """The member's process runs, whatever its step does."""
+
+
+class RankWaited(msgspec.Struct, tag=True, frozen=True):
+    """The member waited in vain for another rank, and ends."""
+
+
+class RankFailed(msgspec.Struct, tag=True, frozen=True):
+    """The member ends, and why, in words. code: of its exit."""
+
+    text: str
+    code: int
+
+
+class TableChange(msgspec.Struct, frozen=True, array_like=True):
+    """A page table: the first `kept` entries of the one that its sequence had in the step before, then `pages`."""
+
+    kept: int
+    pages: list[int]
+
+
+class RankRow(msgspec.Struct, frozen=True, array_like=True):
+    """A sequence of a step (types.plan.PlannedSequence). before: its place in the step before; -1 where it was not in
+    it."""
+
+    before: int
+    start: int
+    token_ids: list[int]
+    sampled_rows: int
+    state_slot: int
+    second_text: int | None
+    tables: list[TableChange]
+
+
+class RankStep(msgspec.Struct, tag=True, frozen=True):
+    """A step."""
+
+    rows: list[RankRow]
+    state_copies: tuple[tuple[int, int], ...] = ()
+    page_copies: tuple[tuple[int, int, int], ...] = ()
+
+
+class RankRows(msgspec.Struct, tag=True, frozen=True):
+    """Logits of other rows of the last step."""
+
+    rows: list[int]
+
+
+Frame = RankBegin | RankJoin | RankReady | RankFailed | RankStep | RankRows | RankAsk | RankHere | RankWaited
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgpack_decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame as bytes, without a length."""
+    return _encoder.encode(frame)
+
+
+def decode(data: bytes) -> Any:
+    """A frame. Raises ValueError for what is none."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"no frame: {error}") from error

@@ -1,0 +1,250 @@
+"""The leader of a group: it sends each plan to the members and computes its own part of it.
+
+A group that has lost a member, or has failed in a step, is over: its members may have computed different things.
+Whatever runs fails with one error, and the engine stops, as it does when its kernels fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from twostroke.distributed.ranks.frames import Frame, RankAsk, RankFailed, RankHere, RankReady, RankRows, RankWaited
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.distributed.ranks.step_changes import StepEncoder
+from twostroke.engine.executor import Executor
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.step_memory import StepSizes
+from twostroke.runner.forward import Forward
+from twostroke.types.errors import EngineStopped, MeetingLost, TwostrokeError
+from twostroke.types.exchange_spent import ExchangeSpent
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+JOIN_S = 5.0
+ANSWER_S = 2.0
+"""A process that runs answers within this time, also while it computes."""
+
+
+class MeetingPlace(Protocol):
+    """The exchange, as far as a group needs it."""
+
+    def begin(self, number: int) -> None:
+        """The pass that follows has this number; ranks that compute different ones end."""
+
+    def end(self) -> None:
+        """Every wait of every rank ends."""
+
+    def spent(self) -> ExchangeSpent:
+        """What all passes so far have spent. Call it between passes."""
+
+
+class RankGroup:
+    """Owns the lines, and one thread for each that waits for what it says. describe: of a member that went without a
+    word, how it ended."""
+
+    def __init__(self, lines: Sequence[RankLine], first_rank: int, describe: Callable[[int], str]) -> None:
+        self._lines, self._first_rank, self._describe = list(lines), first_rank, describe
+        self._changed = threading.Condition()
+        self._ready: dict[int, RankReady] = {}
+        self._here: set[int] = set()
+        self._when_lost: Callable[[], None] = lambda: None
+        self._lost: TwostrokeError | None = None
+        self._closing = False
+        self._meeting: MeetingPlace | None = None
+        self._passes = 0
+        self._watching = [
+            threading.Thread(target=self._watch, args=(index,), name=f"rank-{first_rank + index}", daemon=True)
+            for index in range(len(lines))
+        ]
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for thread in self._watching:
+            thread.start()
+
+    def wait_ready(self) -> dict[int, RankReady]:
+        """Wait until every member has loaded its part. Raises what a member failed with."""
+        with self._changed:
+            while self._lost is None and len(self._ready) < len(self._lines):
+                self._changed.wait()
+            if self._lost is not None:
+                raise self._lost
+            return dict(self._ready)
+
+    def meet_in(self, meeting: MeetingPlace) -> None:
+        """The exchange by which the ranks of this group meet from now on."""
+        self._meeting = meeting
+        if self._lost is not None:
+            meeting.end()
+
+    @property
+    def whole(self) -> bool:
+        """Whether no member was lost."""
+        return self._lost is None
+
+    def require_whole(self) -> None:
+        """Raises EngineStopped where a member was lost."""
+        if self._lost is not None:
+            raise EngineStopped("The engine has stopped: a rank was lost.", why=str(self._lost), fix="Start it again.")
+
+    def exchanged(self) -> ExchangeSpent:
+        """What the leader's exchange took so far; asked between passes."""
+        return ExchangeSpent() if self._meeting is None else self._meeting.spent()
+
+    def when_lost(self, then: Callable[[], None]) -> None:
+        """Call this when a member is lost, in any thread, also while no step runs; now where one was lost already."""
+        with self._changed:
+            self._when_lost = then
+            lost = self._lost is not None
+        if lost:
+            then()
+
+    def lose_the_late(self, error: MeetingLost) -> None:
+        """A step has failed for a member that did not come: the members that do not answer are named as lost."""
+        for index, line in enumerate(self._lines):
+            try:
+                line.send(RankAsk())
+            except RankLineLost as gone:
+                return self.lose(self._gone(index, gone))
+        until = time.monotonic() + ANSWER_S
+        with self._changed:
+            while self._lost is None and len(self._here) < len(self._lines) and time.monotonic() < until:
+                self._changed.wait(max(0.0, until - time.monotonic()))
+            silent = [self._first_rank + index for index in range(len(self._lines)) if index not in self._here]
+        if silent:
+            named = f"Rank {silent[0]} hangs" if len(silent) == 1 else f"Ranks {', '.join(map(str, silent))} hang"
+            return self.lose(EngineStopped(f"{named}: no answer in {ANSWER_S:g} s.", why=str(error)))
+        self.lose(
+            EngineStopped(
+                "A rank did not come to an exchange in time, and all ranks answer.",
+                why=str(error),
+                fix="Where a step takes so long, give a longer --rank-timeout.",
+            )
+        )
+
+    def tell(self, frame: Frame) -> int:
+        """Send a frame to all members: each runs a pass of the program. The number of that pass.
+
+        Where a member was lost, nobody runs it; `meet` says so.
+        """
+        self._passes += 1
+        for index, line in enumerate(self._lines if self.whole else ()):
+            try:
+                line.send(frame)
+            except RankLineLost as error:
+                self.lose(self._gone(index, error))
+        return self._passes
+
+    def meet(self, number: int) -> None:
+        """The leader runs this pass from now on. Raises EngineStopped where a member was lost."""
+        self.require_whole()
+        if self._meeting is not None:
+            self._meeting.begin(number)
+
+    def lose(self, error: TwostrokeError) -> None:
+        """The group is over. The first reason counts."""
+        with self._changed:
+            first = self._lost is None and not self._closing
+            self._lost = error if first else self._lost
+            then = self._when_lost
+            self._changed.notify_all()
+        if self._meeting is not None:
+            self._meeting.end()
+        if first:
+            then()
+
+    def close(self) -> None:
+        """End all lines: members end with them. Closing twice is harmless."""
+        with self._changed:
+            self._closing = True
+        for line in self._lines:
+            line.end()
+        for thread in self._watching:
+            if thread.is_alive():
+                thread.join(JOIN_S)
+        for line in self._lines:
+            line.close()
+
+    def _gone(self, index: int, error: RankLineLost) -> TwostrokeError:
+        rank = self._first_rank + index
+        return EngineStopped(f"Rank {rank} has ended: {self._describe(rank) or error}.", fix="Its messages say why.")
+
+    def _watch(self, index: int) -> None:
+        while True:
+            try:
+                frame = self._lines[index].receive()
+            except RankLineLost as error:
+                return self.lose(self._gone(index, error))
+            if isinstance(frame, RankFailed):
+                return self.lose(EngineStopped(f"Rank {self._first_rank + index} failed.", why=frame.text))
+            with self._changed:
+                if isinstance(frame, RankReady):
+                    self._ready[index] = frame
+                elif isinstance(frame, (RankHere, RankWaited)):
+                    self._here.add(index)
+                self._changed.notify_all()
+            if isinstance(frame, RankWaited):
+                return  # the step fails here, too, and who was late is asked there
+
+
+class LeadingExecutor:
+    """Satisfies `engine.executor.Executor`: the same plan on all ranks.
+
+    Stages compute one after the other, the leader last: they can `begin` a plan while it executes the one before.
+    """
+
+    def __init__(self, inner: Executor, group: RankGroup) -> None:
+        self._inner, self._group, self._encoder = inner, group, StepEncoder()
+        self._begun: deque[tuple[Plan, int]] = deque()
+
+    def begin(self, plan: Plan) -> None:
+        """The members compute their part of this plan behind those before it. See `engine.plans_in_flight`."""
+        self._begun.append((plan, self._group.tell(self._encoder.step(plan))))
+
+    def execute(self, plan: Plan) -> StepResult:
+        """See Executor. Raises EngineStopped where a rank was lost or the step failed here."""
+        if not self._begun:
+            self.begin(plan)
+        begun, number = self._begun.popleft()
+        if begun is not plan:
+            self._group.lose(EngineStopped("A plan was to be executed before another one that its ranks began first."))
+        before = self._group.exchanged()
+        self._group.meet(number)
+        try:
+            result = self._inner.execute(plan)
+            return replace(result, exchange=self._group.exchanged() - before)
+        except MeetingLost as error:
+            self._group.lose_the_late(error)
+            self._group.require_whole()
+            raise
+        except Exception as error:
+            self._group.lose(EngineStopped("A step failed at the rank that leads.", why=str(error)))
+            self._group.require_whole()
+            raise
+
+
+class LeadingForward:
+    """Satisfies `runner.forward.Forward`. head_needs_members: whether the head's calls need the members, too."""
+
+    def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
+        self._inner, self._group, self._head_needs_members = inner, group, head_needs_members
+
+    def __call__(self, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        return self._inner(sizes)
+
+    @property
+    def max_rows(self) -> int:
+        """See Forward."""
+        return self._inner.max_rows
+
+    def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
+        """See Forward."""
+        if self._head_needs_members:
+            self._group.meet(self._group.tell(RankRows(rows.tolist())))
+        return self._inner.logits(rows, sizes)

@@ -1,0 +1,81 @@
+"""A member of a group: it computes its part of each step that the leader sends, and ends with the leader's line."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from twostroke.distributed.ranks.frames import Frame, RankAsk, RankHere, RankRows, RankStep, RankWaited
+from twostroke.distributed.ranks.leader import MeetingPlace
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.distributed.ranks.step_changes import StepDecoder
+from twostroke.ops.step_memory import StepMemory, StepSizes
+from twostroke.runner.forward import Forward
+from twostroke.runner.step_inputs import write_sequences
+from twostroke.types.errors import BackendError, MeetingLost
+
+
+class RankMember:
+    """`follow` returns when the leader has ended. require_sound: raises where the weights are damaged."""
+
+    def __init__(
+        self,
+        line: RankLine,
+        memory: StepMemory,
+        forward: Forward,
+        meeting: MeetingPlace,
+        require_sound: Callable[[], None],
+    ) -> None:
+        self._line, self._memory, self._forward, self._meeting = line, memory, forward, meeting
+        self._require_sound = require_sound
+        self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
+        self._left = False
+        self._listening = threading.Thread(target=self._listen, name="leader", daemon=True)
+
+    def follow(self) -> None:
+        """Compute each frame. Raises BackendError where a kernel refuses, ValueError where a frame makes no sense."""
+        self._listening.start()
+        decoder, sizes, passes = StepDecoder(), StepSizes(0, 0, 0), 0
+        while (frame := self._frames.get()) is not None:
+            passes += 1
+            self._require_sound()
+            self._meeting.begin(passes)
+            try:
+                if isinstance(frame, RankStep):
+                    sizes = self._write(frame, decoder)
+                    self._forward(sizes)
+                elif isinstance(frame, RankRows):
+                    self._forward.logits(np.array(frame.rows, np.int32), sizes)
+            except BackendError as error:
+                if self._left:
+                    return
+                if isinstance(error, MeetingLost):
+                    self._say(RankWaited())
+                raise
+
+    def _write(self, step: RankStep, decoder: StepDecoder) -> StepSizes:
+        self._memory.copy_states(step.state_copies)
+        self._memory.copy_pages(step.page_copies)
+        return write_sequences(decoder.sequences(step), self._memory)
+
+    def _say(self, frame: Frame) -> None:
+        with contextlib.suppress(RankLineLost):  # the leader has ended: it needs no reason
+            self._line.send(frame)
+
+    def _listen(self) -> None:
+        """A leader that ends, however it does, ends the wait for it inside a step too."""
+        try:
+            while True:
+                frame = self._line.receive()
+                if isinstance(frame, RankAsk):
+                    self._line.send(RankHere())
+                else:
+                    self._frames.put(frame)
+        except RankLineLost:
+            self._left = True
+            self._frames.put(None)
+            self._meeting.end()

@@ -1,0 +1,99 @@
+"""Members as child processes of this machine, and members that listen on other machines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.types.errors import BackendError
+
+END_S, LOST_END_S, LAST_WORDS_S = 5.0, 1.0, 2.0
+CONNECT_S, RETRY_S = 60.0, 0.2
+Address = tuple[str, int]
+
+
+@dataclass(eq=False)
+class LocalMembers:
+    """Owns the processes and the memory that all ranks share. descriptor: of that memory."""
+
+    descriptor: int
+    first_rank: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, count: int, command: Sequence[str], environment: Mapping[str, str]) -> list[RankLine]:
+        """`count` processes, each with a line to this one: `command` with --line-fd and --memory-fd behind it."""
+        lines = []
+        for _ in range(count):
+            own, other = socket.socketpair()
+            with other:
+                fds = (other.fileno(), self.descriptor)
+                words = [*command, "--line-fd", str(fds[0]), "--memory-fd", str(fds[1])]
+                started = subprocess.Popen(
+                    words,
+                    env=environment,
+                    pass_fds=fds,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr,
+                    start_new_session=True,
+                )
+            self.processes.append(started)
+            lines.append(RankLine(own))
+        return lines
+
+    def describe(self, rank: int) -> str:
+        """How a member's process ended; empty where it has not."""
+        try:
+            code = self.processes[rank - self.first_rank].wait(LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        return (
+            f"its process was ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"its process ended with code {code}"
+        )
+
+    def close(self, wait_s: float = END_S) -> None:
+        """Processes end with their lines; those that do not within wait_s are killed. Closing twice is harmless."""
+        until = time.monotonic() + wait_s
+        for process in self.processes:
+            try:
+                process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def shared_memory(num_bytes: int) -> int:
+    """The descriptor of memory that children may inherit. Untouched, it takes none."""
+    descriptor = os.memfd_create("twostroke-ranks", 0)
+    os.ftruncate(descriptor, num_bytes)
+    return descriptor
+
+
+def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:
+    """A line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
+    until = time.monotonic() + wait_s
+    where = f"rank {rank} at {address[0]}:{address[1]}"
+    while True:
+        try:
+            line = RankLine(socket.create_connection(address, timeout=max(0.1, until - time.monotonic())))
+            line.prove(secret, leads=True)
+            return line
+        except RankLineLost as error:
+            raise BackendError(f"The greeting with {where} failed.", why=f"{error}.") from error
+        except OSError as error:
+            if time.monotonic() + RETRY_S > until:
+                raise BackendError(
+                    f"Nothing answers for {where}.", why=f"{error}.", fix="Start `twostroke rank` there first."
+                ) from error
+            time.sleep(RETRY_S)

@@ -1,0 +1,77 @@
+"""The frame that a leader makes of a plan for its members, and what a member writes a step's inputs from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.distributed.ranks.frames import RankRow, RankStep, TableChange
+from twostroke.types.plan import Plan
+
+Tables = Sequence[Sequence[int]]
+
+
+class StepEncoder:
+    """Makes the leader's frames of plans. It keeps the last page tables, so that a frame has only what changed."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, list[list[int]]]] = {}
+
+    def step(self, plan: Plan) -> RankStep:
+        """The plan, with what has changed of its tables."""
+        rows: list[RankRow] = []
+        now: dict[str, tuple[int, list[list[int]]]] = {}
+        for place, each in enumerate(plan.sequences):
+            name = each.request.request_id
+            before, known = self._before.get(name, (-1, [[] for _ in each.tables]))
+            tables = [list(table) for table in each.tables]
+            now[name] = (place, tables)
+            changes = [_changes(old, new) for old, new in zip(known, tables, strict=True)]
+            asked = (each.sampled_rows, each.state_slot, each.second_text)
+            rows.append(RankRow(before, each.start, list(each.token_ids), *asked, changes))
+        self._before = now
+        return RankStep(rows, plan.state_copies, plan.page_copies)
+
+
+def _changes(old: list[int], new: list[int]) -> TableChange:
+    if old == new[: len(old)]:
+        return TableChange(len(old), new[len(old) :])
+    return TableChange(0, new)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedSequence:
+    """Satisfies `runner.step_inputs.StepRow`."""
+
+    start: int
+    token_ids: Sequence[int]
+    sampled_rows: int
+    state_slot: int
+    second_text: int | None
+    tables: Tables
+    adapter: int = -1
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows of the step."""
+        return len(self.token_ids)
+
+
+class StepDecoder:
+    """Reads the leader's frames in a member. It keeps the last page tables and applies each frame's changes to them."""
+
+    def __init__(self) -> None:
+        self._before: list[Tables] = []
+
+    def sequences(self, step: RankStep) -> list[DecodedSequence]:
+        """The sequences of the step. Raises ValueError where it builds on what was never sent."""
+        found: list[DecodedSequence] = []
+        for row in step.rows:
+            if not -1 <= row.before < len(self._before):
+                raise ValueError(f"a step that builds on place {row.before} of {len(self._before)}")
+            known = self._before[row.before] if row.before >= 0 else [[]] * len(row.tables)
+            tables = [[*old[: change.kept], *change.pages] for old, change in zip(known, row.tables, strict=True)]
+            asked = (row.sampled_rows, row.state_slot, row.second_text)
+            found.append(DecodedSequence(row.start, row.token_ids, *asked, tables))
+        self._before = [each.tables for each in found]
+        return found

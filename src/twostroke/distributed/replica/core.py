@@ -1,0 +1,283 @@
+"""The heart of a replica behind frames: Assignment in, StepNews out. No socket, no thread, no text.
+
+What is to be sent to fronts and to other replicas is put into `outbox`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from twostroke.cost.explain.explanation import replica_name
+from twostroke.cost.explain.verdict import Explainer
+from twostroke.cost.shape import Segment
+from twostroke.distributed.replica.page_exchange import PageExchange
+from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
+from twostroke.distributed.replica.page_pulls import PagePulls, Pull
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    Frame,
+    PagesSent,
+    RecordAsked,
+    RecordSent,
+    Refused,
+    ReplicaLoad,
+    StepNews,
+    WireEnd,
+    WireStart,
+)
+from twostroke.distributed.wire.translate import requests_of, wire_event
+from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.core import EngineCore
+from twostroke.engine.executor import Executor
+from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
+from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.grammar import TokenMask
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
+
+MAX_FAULTS_IN_A_ROW = 3
+NO_PROMISE = "Its first token cannot be promised in time here."
+PREFILL_TOKENS = 256
+"""The predicted seconds of a prompt's token are those of a chunk of this size."""
+PREDICTED_S = 0.1
+"""A prediction takes as long as sending a step's news: it is made again when it is this old."""
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """A front's streams: their numbers by request id, and ids by number. tokens: of prompt and resumed output.
+
+    came_s: when it was assigned, of each stream that has not started.
+    """
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+    came_s: dict[str, float] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
+
+
+class ReplicaCore:
+    """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
+    probe: raises where the machine itself is broken. explainer: its ledger hears of each request and each step.
+
+    pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
+    second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
+    flight: the plans that are computed at a time.
+    """
+
+    def __init__(
+        self,
+        book: BeamBook,
+        executor: Executor,
+        clock: Callable[[], float],
+        times: StepTime,
+        report: Callable[[BaseException], None],
+        probe: Callable[[], None],
+        explainer: Explainer,
+        pages: PageExchange | None = None,
+        flight: PlansInFlight | None = None,
+    ) -> None:
+        self.outbox: deque[tuple[LinkId, Frame]] = deque()
+        self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
+        self.page_rate = 0.0
+        self._book = book
+        self._forgiving = ForgivingExecutor(executor, report)
+        self._clock = clock
+        self._times = times
+        self._probe = probe
+        self._explainer, self._ledger = explainer, explainer.ledger
+        self.flight = PlansInFlight() if flight is None else flight
+        self.flight.listener = self._ledger.begun
+        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight)
+        self._links: dict[LinkId, _Link] = {}
+        self._starts: dict[str, WireStart] = {}
+        self._step_s = 0.0
+        self._guesses = NO_GUESSES
+        self._token_s, self._predicted_s = 0.0, -math.inf
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running, or a plan is in flight."""
+        return self._core.has_work
+
+    @property
+    def idle(self) -> bool:
+        """There is no request: none is computed, none waits for pages."""
+        return not (self.has_work or self.pulls)
+
+    def open(self, link_id: LinkId) -> None:
+        """Begin to serve a front that has connected."""
+        self._links[link_id] = _Link()
+
+    def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
+        """Queue a request, or ask for its pages first. masks: of its grammar, for it and each of its beams, with the
+        resumed tokens taken in."""
+        link = self._links.get(link_id)
+        if link is None:
+            return
+        if work.number in link.ids or self.pulls.waits(link_id, work.number):
+            self._refuse(link_id, work.number, "A stream of this number is running.")
+        elif not self.pulls.begin(link_id, work, masks):
+            self._queue(link_id, work, masks)
+
+    def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
+        """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
+        hashes: of the pages' data, see page_exchange.hash_of."""
+        self._queue_pulled(self.pulls.came(number, sent, hashes))
+
+    def let_go(self) -> None:
+        """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
+        self._queue_pulled(*self.pulls.let_go())
+
+    def _queue_pulled(self, *pulls: Pull | None) -> None:
+        for pull in pulls:
+            if pull is not None and pull.work is not None:
+                self._queue(pull.link_id, pull.work, pull.masks)
+
+    def _refuse(
+        self, link_id: LinkId, number: int, why: str, retry_after_s: float | None = None, may_hold: bool = False
+    ) -> None:
+        self.outbox.append((link_id, Refused(number, why, retry_after_s, may_hold)))
+
+    def _queue(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> None:
+        link = self._links[link_id]
+        beams = (f"{work.request.group_id}/{place}" for place in range(1, 1 + len(work.beams)))
+        pairs = zip((work.request.request_id, *beams), (work.number, *work.beams), strict=True)
+        names = {replica_name(name, link_id, number): number for name, number in pairs}
+        now = self._clock()
+        try:
+            requests = requests_of(work, list(names), masks or [None] * len(names), now)
+            for request in requests:
+                self._book.add(request)
+        except Overloaded as error:
+            return self._refuse(link_id, work.number, str(error), error.retry_after_s)
+        except (TwostrokeError, ValueError) as error:
+            return self._refuse(link_id, work.number, str(error))
+        first = requests[0].request_id  # other beams are copies of it: they compute no prompt
+        if work.promised and self._book.holds(first):
+            self._book.abort(first, now)
+            return self._refuse(link_id, work.number, NO_PROMISE, 0.0, may_hold=True)
+        for request in requests:
+            self._ledger.arrive(replace(request, arrival_s=now))  # what was before is the front's
+        for request_id, number in names.items():
+            link.numbers[request_id], link.ids[number] = number, request_id
+        link.came_s[first] = now
+        link.tokens[first] = len(work.request.prompt_token_ids) + len(work.resumed)
+
+    def cancel(self, link_id: LinkId, number: int) -> None:
+        """End a stream, and with a beam the others of its search; no more events of it are made."""
+        self.pulls.cancel(link_id, number)
+        link = self._links.get(link_id)
+        request_id = None if link is None else link.ids.get(number)
+        if link is not None and request_id is not None:
+            for event in self._ended(self._book.abort(request_id, self._clock())):
+                _forget(link, event.request_id)
+
+    def close(self, link_id: LinkId) -> None:
+        """A front is gone, or a replica that asked for pages: its streams and questions end."""
+        self.pulls.cancel(link_id)
+        self.feeds.close(link_id)
+        link = self._links.pop(link_id, None)
+        for request_id in [] if link is None else list(link.numbers):
+            self._ended(self._book.abort(request_id, self._clock()))
+
+    def record(self, link_id: LinkId, asked: RecordAsked) -> None:
+        """Say where the time of a stream went that has ended here."""
+        found = self._ledger.accounts.find(asked.group)
+        own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
+        explanation = self._explainer.explanation(own[-1]) if own else None
+        self.outbox.append((link_id, RecordSent(asked.number, explanation)))
+
+    def step(self) -> ReplicaLoad | None:
+        """One step, with a StepNews for each front that it gave something; the load after it.
+
+        -> None where nothing can be computed.
+
+        A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe does.
+        """
+        step = self._core.step(self._clock)
+        if step is None:
+            return None
+        starts, self._starts = self._starts, {}
+        load = self.load()
+        self._tell_news(self._ended(step.events), starts, load)
+        self._ledger.close_step(self._clock())
+        if self._forgiving.faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
+            self._ask_probe()
+        return load
+
+    def load(self) -> ReplicaLoad:
+        """The replica's load at this moment."""
+        gauges = self._book.gauges()
+        pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
+        if (now := self._clock()) - self._predicted_s > PREDICTED_S:
+            self._predicted_s = now
+            self._token_s = self._times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)]) / PREFILL_TOKENS
+        return ReplicaLoad(
+            running=gauges.running,
+            waiting=gauges.waiting,
+            pages_free=gauges.pages_free,
+            pages_used=gauges.pages_used,
+            pages_cached=gauges.pages_cached,
+            prefill_tokens=pending,
+            token_s=self._token_s,
+            step_s=self._step_s,
+            preemptions=gauges.preemptions_total,
+            query_tokens=gauges.prefix_query_tokens,
+            hit_tokens=gauges.prefix_hit_tokens,
+            waste_tokens=gauges.waste_tokens,
+            page_rate=self.page_rate,
+            guesses=self._guesses,
+        )
+
+    def _ask_probe(self) -> None:
+        try:
+            self._probe()
+        except Exception as error:
+            raise EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it.") from error
+        self._forgiving.faults_in_a_row = 0
+
+    def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """Learn from a step's time before it is committed, and note the sequences that it computed for the first
+        time."""
+        self._ledger.step(plan, result, begin_s, commit_s)
+        self._guesses = self._guesses.plus(guesses_of(plan, result))
+        self._step_s = commit_s - begin_s
+        if not (result.cold or result.faulty):
+            self._times.observe(plan.sequences, self._step_s, commit_s)
+        for link in self._links.values():
+            for sequence in plan.sequences if link.came_s else ():
+                request_id = sequence.request.request_id
+                if (came_s := link.came_s.pop(request_id, None)) is not None:
+                    waited_s = max(0.0, begin_s - came_s)
+                    self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
+
+    def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Tell the ledger of each end among the events, and give the events back."""
+        for event in events:
+            if isinstance(event, FinishedEvent):
+                self._ledger.finish(event)
+        return events
+
+    def _tell_news(self, events: Sequence[Event], starts: dict[str, WireStart], load: ReplicaLoad) -> None:
+        for link_id, link in self._links.items():
+            begun = [start for name, start in starts.items() if name in link.numbers]
+            found = [wire for event in events if (wire := wire_event(event, link.numbers)) is not None]
+            if begun or found:
+                self.outbox.append((link_id, StepNews(load, (*begun, *found))))
+            for end in found:
+                if isinstance(end, WireEnd):
+                    _forget(link, link.ids[end.number])
+
+
+def _forget(link: _Link, request_id: str) -> None:
+    del link.ids[link.numbers.pop(request_id)]
+    link.came_s.pop(request_id, None)
+    link.tokens.pop(request_id, None)

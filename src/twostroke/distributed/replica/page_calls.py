@@ -1,0 +1,173 @@
+"""Calls to other replicas for pages: one thread and one connection for each replica that is asked.
+
+To the replica that answers, this side is one more front. Questions do not wait for each other's answers: a page may
+have to be computed first. Where there is no whole answer in time, the answer is None. A replica answers between two of
+its steps and sends heartbeats meanwhile: one that is silent has ended, and one that is not may be in a long step.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from twostroke.distributed.cluster.arithmetic import difference
+from twostroke.distributed.cluster.framing import WireError
+from twostroke.distributed.cluster.link import FrameLink, LinkLost
+from twostroke.distributed.cluster.waker import Waker
+from twostroke.distributed.wire.frames import Beat, Frame, PagesAsked, PageSource, PagesSent, ReplicaFacts
+
+ANSWER_S = 5.0
+"""A wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are computed
+instead. It is longer where steps are, as predicted for this replica or seen at the other one."""
+LONGEST_STEPS = 2
+"""The wait is this many times the longest step that was seen there, or the predicted time to compute the pages here,
+whichever is longer."""
+SILENCE_S = 3.0
+"""A replica that is asked and says nothing for so long, not even a heartbeat, is taken for lost."""
+MOST_SOURCES = 64
+MEASURED_BYTES = 64 << 10
+"""Smaller answers say nothing of the rate."""
+NEW_SHARE = 0.3
+"""The weight of the last answer in the measured rate."""
+
+Came = Callable[[int, PagesSent | None], None]
+"""(number of the question, answer)."""
+
+
+@dataclass(eq=False)
+class _Line:
+    """One replica. asks: questions, each with the seconds of computing its pages here. asked: until when each may be
+    answered. heard_s: when something came last; began_s: when the first bytes of an answer did. step_s: its longest
+    step since the greeting."""
+
+    source: PageSource
+    asks: queue.SimpleQueue[tuple[PagesAsked, float] | None] = field(default_factory=queue.SimpleQueue)
+    waker: Waker = field(default_factory=Waker)
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    link: FrameLink | None = None
+    asked: dict[int, float] = field(default_factory=dict)
+    heard_s: float = 0.0
+    step_s: float = 0.0
+    began_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self.selector.register(self.waker, selectors.EVENT_READ)
+
+
+class PageCalls:
+    """facts: this replica's own. came: called once for each question, from a thread of this object. rate: bytes of
+    pages that come in a second, from their first byte to the last; 0 before the first."""
+
+    def __init__(self, secret: bytes, facts: ReplicaFacts, came: Came, say: Callable[[str], None]) -> None:
+        self._secret, self._facts, self._came, self._say = secret, facts, came, say
+        self._lines: dict[PageSource, _Line] = {}
+        self.rate = 0.0
+
+    def ask(self, source: PageSource, asked: PagesAsked, own_s: float = 0.0) -> None:
+        """Ask a replica for pages, without waiting for the answer. own_s: predicted seconds of computing them here.
+        One thread calls it."""
+        if source not in self._lines:
+            if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
+                self.close()
+            line = self._lines[source] = _Line(source)
+            threading.Thread(target=self._call, args=(line,), name="replica-pages", daemon=True).start()
+        self._lines[source].asks.put((asked, own_s))
+        self._lines[source].waker.wake()
+
+    def close(self) -> None:
+        """Threads end; what they were asked for has no answer."""
+        for line in self._lines.values():
+            line.asks.put(None)
+            line.waker.wake()
+        self._lines.clear()
+
+    def _call(self, line: _Line) -> None:
+        ended = False
+        while not ended:
+            try:
+                ended = self._ask_all(line)
+                self._listen(line)
+            except (OSError, WireError) as error:  # LinkLost is an OSError
+                self._say(f"no pages from {line.source.host}:{line.source.port}: {error}")
+                self._hang_up(line)
+        self._hang_up(line)
+        line.selector.close()
+        line.waker.close()
+
+    def _ask_all(self, line: _Line) -> bool:
+        """-> is this line closed?"""
+        while not line.asks.empty():
+            ask = line.asks.get()
+            if ask is None:
+                return True
+            asked, own_s = ask
+            line.asked[asked.number] = time.monotonic() + max(ANSWER_S, LONGEST_STEPS * max(own_s, line.step_s))
+            line.link = line.link or self._greet(line, time.monotonic() + ANSWER_S)
+            line.link.send(asked)
+        return False
+
+    def _listen(self, line: _Line) -> None:
+        """Handle what comes until a time is over: what lies there already is read before that is looked at."""
+        until_s = min((*line.asked.values(), line.heard_s + SILENCE_S)) if line.asked else math.inf
+        for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
+            if isinstance(frame, Beat):
+                line.step_s = max(line.step_s, frame.load.step_s)
+            elif isinstance(frame, PagesSent) and line.asked.pop(frame.number, None) is not None:
+                self._measure(line, frame)
+                self._came(frame.number, frame)
+        if line.link is None or not line.link.partial:
+            line.began_s = None
+        if line.asked and time.monotonic() >= min((*line.asked.values(), line.heard_s + SILENCE_S)):
+            raise LinkLost("no answer in time")
+
+    def _measure(self, line: _Line, frame: PagesSent) -> None:
+        seconds = time.monotonic() - (line.began_s or 0.0)
+        size = sum(len(page.data) for page in frame.pages)
+        if size >= MEASURED_BYTES and line.began_s is not None and seconds > 0:
+            self.rate += (size / seconds - self.rate) * (NEW_SHARE if self.rate else 1.0)
+        line.began_s = time.monotonic()
+
+    def _greet(self, line: _Line, until_s: float) -> FrameLink:
+        source, left_s = line.source, max(0.1, until_s - time.monotonic())
+        sock = socket.create_connection((source.host, source.port), left_s)
+        line.link = FrameLink(sock, self._secret, "front", "replica")
+        line.link.watch(line.selector)
+        while (left_s := until_s - time.monotonic()) > 0:
+            for frame in _frames(line, left_s):
+                if isinstance(frame, ReplicaFacts):
+                    if frame.instance != source.instance:
+                        raise LinkLost("it was started anew")
+                    if found := difference(self._facts, frame):
+                        raise LinkLost(f"it differs from this replica in {found}")
+                    return line.link
+        raise LinkLost("no answer in time")
+
+    def _hang_up(self, line: _Line) -> None:
+        """Close the connection; the questions asked over it get no answer."""
+        if line.link is not None:
+            line.link.close()
+        line.link, line.began_s, line.step_s = None, None, 0.0
+        numbers = [*line.asked]
+        line.asked.clear()
+        for number in numbers:
+            self._came(number, None)
+
+
+def _frames(line: _Line, left_s: float) -> list[Frame]:
+    """Next frames, heartbeats included; none where a question waits or nothing comes."""
+    frames: list[Frame] = []
+    for key, events in line.selector.select(left_s):
+        if key.fileobj is line.waker:
+            line.waker.clear()
+        elif line.link is not None:
+            line.heard_s = time.monotonic()
+            frames = line.link.exchange(events)
+            if line.began_s is None and (frames or line.link.partial):
+                line.began_s = line.heard_s
+    return frames

@@ -1,0 +1,137 @@
+"""K and V that another replica has computed: what to answer, and what to keep of what came.
+
+A page that comes is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix.
+Each side walks a prompt once, however many answers it takes. What is evicted, damaged or never sent is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from twostroke.distributed.wire.frames import PagesAsked, WirePage
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.prefix_tree import Node
+
+ANSWER_BYTES = 24 << 20
+"""The most bytes of pages in one answer, which has at least one page. There is one answer after each step, so pages of
+a step that it has no room for are late."""
+LEFT_SHARE = 8
+"""Pages are asked for as long as more than one in this many of the pool can be allocated."""
+
+
+class PageStore(Protocol):
+    """Where K and V lie. page_ids: one for each page group; page_bytes: of such a page in all layers of all groups."""
+
+    @property
+    def page_bytes(self) -> int:
+        """The bytes of a page in all layers of all groups."""
+
+    def read(self, page_ids: Sequence[int]) -> bytes:
+        """A copy of the bytes of these pages."""
+
+    def write(self, page_ids: Sequence[int], data: bytes) -> None:
+        """Write `page_bytes` bytes into these pages."""
+
+
+@dataclass(eq=False, slots=True)
+class PromptPages:
+    """A prompt on its way from one replica to another, as one of the two sees it. at: pages that were sent, or are
+    here. most: that the receiver wants. digests: of the places from `at` on. paths: of the sender, in each prefix tree.
+    """
+
+    salt: str
+    token_ids: tuple[int, ...]
+    digests: Iterator[bytes]
+    at: int
+    most: int
+    paths: list[list[Node]] = field(default_factory=list)
+
+
+class PageExchange:
+    """Called between two steps. Raises ValueError for a cache with windows or states: only pages that stay travel."""
+
+    def __init__(self, cache: CacheManager, store: PageStore) -> None:
+        if not cache.pages_stay:
+            raise ValueError("only pages that stay can be sent")
+        self._cache, self._store = cache, store
+        self._most_pages = max(1, ANSWER_BYTES // store.page_bytes)
+
+    # The sender.
+
+    def source_of(self, asked: PagesAsked) -> PromptPages:
+        """The state of a transfer, made at the first question that has its number."""
+        digests = self._places(asked.cache_salt, asked.token_ids, asked.first)
+        paths: list[list[Node]] = [[] for _ in self._cache.groups]
+        return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, len(asked.token_ids), paths)
+
+    def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
+        """The next pages, as many as are here."""
+        most = source.at + min(count, self._most_pages)
+        end = self._cache.extend(source.paths, source.salt, source.token_ids, most)
+        pages = []
+        for index in range(source.at, end):
+            data = self._store.read([path[index].page_id for path in source.paths])
+            pages.append(WirePage(data, _digest(next(source.digests), hash_of(data))))
+        source.at += len(pages)
+        return tuple(pages)
+
+    # The receiver.
+
+    def open(self, name: str, salt: str, token_ids: tuple[int, ...], goes_on: bool = False) -> PromptPages:
+        """Hold what is cached of these tokens, and add the pages that arrive, until `close`.
+
+        goes_on: more tokens will follow these. Else the last token is computed here, and its page with it.
+        """
+        found, most = self._cache.match(salt, token_ids), (len(token_ids) - (not goes_on)) // self._cache.page_tokens
+        self._cache.open(name, salt, found)
+        return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found), most)
+
+    def room(self, target: PromptPages) -> int:
+        """How many pages to ask for next: 0 where all is here, or where there is no place for more."""
+        left = self._cache.pages_left - self._cache.num_pages // LEFT_SHARE
+        return max(0, min(target.most - target.at, self._most_pages, left))
+
+    def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage], hashes: Sequence[bytes]) -> bool:
+        """Write those that are whole, up to the first that is not. -> were all of them? hashes: of their data."""
+        good: list[bytes] = []
+        for page, found in zip(pages, hashes, strict=True):
+            if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), found):
+                break
+            good.append(page.data)
+        end = (target.at + len(good)) * self._cache.page_tokens
+        tables = self._cache.reserve(name, end) if end <= len(target.token_ids) else None
+        if tables is None:
+            return False
+        for index, data in enumerate(good, target.at):
+            self._store.write([table[index] for table in tables], data)
+        self._cache.commit(name, end, target.token_ids)
+        target.at += len(good)
+        return len(good) == len(pages)
+
+    def close(self, name: str) -> None:
+        """End the transfer; pages that came stay cached."""
+        self._cache.close(name)
+
+    def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:
+        """For each page from `first` on, a hash of the salt and of all tokens up to the page's end."""
+        size = self._cache.page_tokens
+        before = hashlib.blake2b(salt.encode(), digest_size=16).digest()
+        for index in range(len(tokens) // size):
+            page = struct.pack(f"<{size}i", *tokens[index * size : (index + 1) * size])
+            before = hashlib.blake2b(before + page, digest_size=16).digest()
+            if index >= first:
+                yield before
+
+
+def hash_of(data: bytes) -> bytes:
+    """The hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def _digest(place: bytes, found: bytes) -> bytes:
+    """Against damage on the way, and against a page of other tokens. found: the hash of the page's bytes."""
+    return hashlib.blake2b(found, digest_size=16, key=place).digest()

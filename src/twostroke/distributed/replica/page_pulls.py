@@ -1,0 +1,139 @@
+"""Prompts whose pages come from another replica: ahead of their streams, or while a request waits for them.
+
+    begin(work) -> is there anything to wait for?     asks: what to send, and where to
+    ahead(frame)                                      its pages come while the other replica computes them
+    came(number, answer) -> a request to be queued    None as answer: there will be none
+
+Pages that came stay until their request is queued, or its front gives it up, or the scheduler needs their places.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.distributed.replica.page_exchange import PageExchange, PromptPages
+from twostroke.distributed.replica.page_feeds import LinkId
+from twostroke.distributed.wire.frames import Assignment, PagesAhead, PagesAsked, PageSource, PagesSent
+from twostroke.types.grammar import TokenMask
+
+
+@dataclass(eq=False, slots=True)
+class Pull:
+    """A prompt. key: the number of its questions. link_id, number: of the front, and of the Assignment or PagesAhead.
+    work: the request that waits, or None. asking: a question has no answer yet. told: the source knows the prompt."""
+
+    key: int
+    link_id: LinkId
+    number: int
+    source: PageSource
+    exchange: PageExchange
+    pages: PromptPages
+    work: Assignment | None = None
+    masks: Sequence[TokenMask] = ()
+    asking: bool = False
+    told: bool = False
+    over: bool = False
+
+
+class PagePulls:
+    """asks: to be sent in this order. Each has one answer, which goes to `came`. exchange: None where no page can be
+    kept; then nothing is asked for."""
+
+    def __init__(self, exchange: PageExchange | None) -> None:
+        self.asks: deque[tuple[PageSource, PagesAsked]] = deque()
+        self._exchange = exchange
+        self._pulls: dict[int, Pull] = {}
+        self._next = itertools.count(1)
+
+    def __len__(self) -> int:
+        """How many requests wait for pages."""
+        return sum(pull.work is not None for pull in self._pulls.values())
+
+    def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
+        """Begin to ask."""
+        pull = self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids, goes_on=True)
+        if pull is not None:
+            self._ask(pull)
+
+    def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
+        """False where the request should be queued at once."""
+        pull = self._find(link_id, work.ahead) if work.ahead else None
+        if pull is None and work.pages_from is not None:
+            tokens = (*work.request.prompt_token_ids, *work.resumed)
+            pull = self._open(link_id, work.number, work.pages_from, work.request.cache_salt, tokens)
+        if pull is None:
+            return False
+        pull.number, pull.work, pull.masks = work.number, work, masks
+        if pull.asking or self._ask(pull):
+            return True
+        self._close(pull)
+        return False
+
+    def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> Pull | None:
+        """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
+        waits yet, or where it was ended meanwhile. hashes: of the pages' data."""
+        pull = self._pulls.get(key)
+        if pull is None or not pull.asking:
+            return None
+        pull.asking = False
+        pages = () if sent is None else sent.pages
+        whole = pull.exchange.keep(_name(pull.key), pull.pages, pages, hashes) if pages else pull.work is None
+        pull.over = sent is None or sent.over or not whole
+        if self._ask(pull) or pull.work is None:
+            return None
+        return self._close(pull)
+
+    def let_go(self) -> list[Pull]:
+        """End all transfers and give up their pages; -> those for which a request waited."""
+        return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
+
+    def waits(self, link_id: LinkId, number: int) -> bool:
+        """Is a stream of this number among them?"""
+        return self._find(link_id, number) is not None
+
+    def cancel(self, link_id: LinkId, number: int | None = None) -> None:
+        """Forget a front's stream; without a number, all of them."""
+        for pull in list(self._pulls.values()):
+            if pull.link_id == link_id and number in (None, pull.number):
+                self._close(pull)
+
+    def _open(
+        self,
+        link_id: LinkId,
+        number: int,
+        source: PageSource,
+        salt: str,
+        token_ids: tuple[int, ...],
+        goes_on: bool = False,
+    ) -> Pull | None:
+        if self._exchange is None:
+            return None
+        key = next(self._next)
+        pages = self._exchange.open(_name(key), salt, token_ids, goes_on)
+        pull = self._pulls[key] = Pull(key, link_id, number, source, self._exchange, pages)
+        return pull
+
+    def _ask(self, pull: Pull) -> bool:
+        """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
+        count = 0 if pull.over else pull.exchange.room(pull.pages)
+        if count:
+            prompt = () if pull.told else (pull.pages.salt, pull.pages.token_ids)
+            self.asks.append((pull.source, PagesAsked(pull.key, pull.pages.at, count, *prompt)))
+            pull.told = pull.asking = True
+        return bool(count)
+
+    def _find(self, link_id: LinkId, number: int) -> Pull | None:
+        found = (each for each in self._pulls.values() if each.link_id == link_id and each.number == number)
+        return next(found, None)
+
+    def _close(self, pull: Pull) -> Pull:
+        pull.exchange.close(_name(pull.key))
+        return self._pulls.pop(pull.key)
+
+
+def _name(key: int) -> str:
+    """The name under which the cache holds the pages of this pull. Names of requests have a number behind an @."""
+    return f"pages for {key}"

@@ -1,0 +1,328 @@
+"""A replica as a process: one thread computes steps and sends what they give, one listens to fronts and sends the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from twostroke.distributed.cluster.accepting import accepted
+from twostroke.distributed.cluster.link import FrameLink, LinkLost
+from twostroke.distributed.cluster.waker import Waker
+from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.page_calls import PageCalls
+from twostroke.distributed.replica.page_exchange import hash_of
+from twostroke.distributed.replica.page_feeds import LinkId
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    Beat,
+    Cancel,
+    Frame,
+    PagesAhead,
+    PagesAsked,
+    PagesSent,
+    RecordAsked,
+    Refused,
+    ReplicaFacts,
+)
+from twostroke.engine.session import Grammars
+from twostroke.types.errors import TwostrokeError
+from twostroke.types.grammar import TokenMask
+
+BEAT_S = 0.25
+RETRY_S = 0.05
+MOST_FRONTS = 64
+BUSY_BYTES = 4 << 20
+"""A connection with more unsent is given no pages: with an answer it would have more than it may leave unsent."""
+GREETING_S = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class _Front:
+    """A connected front. since_s: when it connected. told: it has our ReplicaFacts."""
+
+    link: FrameLink
+    since_s: float
+    told: bool = False
+
+
+class ReplicaServer:
+    """`serve` returns after `stop`. say: a line for the log. Raises what ends the engine."""
+
+    def __init__(
+        self,
+        core: ReplicaCore,
+        facts: ReplicaFacts,
+        grammars: Grammars,
+        listener: socket.socket,
+        secret: bytes,
+        say: Callable[[str], None],
+    ) -> None:
+        self._core, self._facts, self._grammars = core, facts, grammars
+        self._listener, self._secret, self._say = listener, secret, say
+        self._selector = selectors.DefaultSelector()
+        self._fronts: dict[LinkId, _Front] = {}
+        self._last_id = 0
+        self._changed = threading.Condition()
+        self._commands: deque[Callable[[], None]] = deque()  # for the step thread
+        self._pages: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens, as is the next one
+        self._lost: deque[tuple[LinkId, str]] = deque()
+        self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
+        self._waker = Waker()
+        self._stopping = False
+        self._draining = False
+        self._error: BaseException | None = None
+        self._load = core.load()
+        self._page_calls = PageCalls(secret, facts, self._pages_came, say)
+
+    def stop(self) -> None:
+        """End; streams that run are cut, and their front moves them. Any thread or signal handler may call it."""
+        self._stopping = True
+        self._waker.wake()
+
+    def drain(self) -> None:
+        """Take no new work; `serve` ends when nothing runs. Any thread or signal handler may call it."""
+        self._draining = True
+        self._waker.wake()
+
+    def serve(self) -> None:
+        """Listen and compute, until `stop` or the end of draining. Raises what ended the engine."""
+        self._listener.setblocking(False)
+        steps = threading.Thread(target=self._compute, name="replica-steps", daemon=True)
+        steps.start()
+        with self._selector:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._selector.register(self._waker, selectors.EVENT_READ)
+            try:
+                self._listen()
+            finally:
+                self._stopping = True
+                with self._changed:
+                    self._changed.notify_all()
+                steps.join()
+                self._page_calls.close()
+                for front in self._fronts.values():
+                    front.link.close()
+                self._waker.close()
+        if self._error is not None:
+            raise self._error
+
+    # The thread that listens.
+
+    def _listen(self) -> None:
+        next_beat_s = 0.0
+        while not self._stopping and not (self._draining and self._idle()):
+            for key, events in self._selector.select(max(0.0, min(BEAT_S, next_beat_s - time.monotonic()))):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fileobj is self._waker:
+                    self._waker.clear()
+                else:
+                    self._attend(key.data, events)
+            while self._pages:
+                self._send(*self._pages.popleft())
+            while self._lost:
+                self._drop(*self._lost.popleft())
+            if time.monotonic() >= next_beat_s:
+                next_beat_s = time.monotonic() + BEAT_S
+                self._send_beats()
+                if self._listener not in self._selector.get_map():
+                    self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def _idle(self) -> bool:
+        return self._core.idle and not (self._commands or self._core.outbox or self._pages or self._compiling)
+
+    def _accept(self) -> None:
+        found = accepted(self._listener)
+        if found is None:  # the next beat tries again: what has no room would wake this thread all the time
+            self._selector.unregister(self._listener)
+            return
+        sock, _ = found
+        try:
+            if len(self._fronts) >= MOST_FRONTS:
+                raise LinkLost("too many are connected")
+            link = FrameLink(sock, self._secret, "replica", "front")
+            link.watch(self._selector, self._last_id + 1)
+        except LinkLost:
+            sock.close()
+            return
+        self._last_id += 1
+        self._fronts[self._last_id] = _Front(link, time.monotonic())
+
+    def _attend(self, link_id: LinkId, events: int) -> None:
+        front = self._fronts.get(link_id)
+        if front is None:
+            return
+        try:
+            frames = front.link.exchange(events)
+            if front.link.trusted and not front.told:
+                front.told = True
+                self._command(lambda: self._core.open(link_id))
+                front.link.send(self._facts)
+                self._say("a front has connected, or a replica for pages")
+            for frame in frames:
+                self._take(link_id, frame)
+        except LinkLost as error:
+            self._drop(link_id, str(error))
+
+    def _take(self, link_id: LinkId, frame: Frame) -> None:
+        core = self._core
+        if isinstance(frame, Cancel):
+            self._compiling.discard((link_id, frame.number))
+            self._command(lambda: core.cancel(link_id, frame.number))
+        elif isinstance(frame, Assignment):
+            self._take_work(link_id, frame)
+        elif isinstance(frame, PagesAsked):
+            self._command(lambda: core.feeds.ask(link_id, frame, time.monotonic()))
+        elif isinstance(frame, PagesAhead):
+            self._command(lambda: core.pulls.ahead(link_id, frame))
+        elif isinstance(frame, RecordAsked):  # behind a Cancel that came before it
+            self._command(lambda: core.record(link_id, frame))
+        else:
+            raise LinkLost(f"a front does not send {type(frame).__name__}")
+
+    def _take_work(self, link_id: LinkId, work: Assignment) -> None:
+        if self._draining:
+            self._refuse(link_id, work, "This replica is about to end.", 1.0)
+            return
+        grammar = work.request.params.grammar
+        if grammar is None:
+            self._command(lambda: self._core.work(link_id, work))
+            return
+
+        numbers = {(link_id, number) for number in (work.number, *work.beams)}
+        self._compiling |= numbers
+
+        def begin(masks: tuple[TokenMask, ...]) -> None:
+            wanted = numbers <= self._compiling
+            self._compiling.difference_update(numbers)
+            if wanted:
+                self._core.work(link_id, work, masks)
+
+        def compiled(future: Future[tuple[TokenMask, ...]]) -> None:
+            try:
+                masks = future.result()
+                for mask, token_id in itertools.product(masks, work.resumed):
+                    mask.feed(token_id)
+            except Exception as error:
+                self._compiling.difference_update(numbers)
+                self._refuse(link_id, work, str(error))
+                return
+            self._command(lambda: begin(masks))
+
+        try:
+            self._grammars.submit(grammar, 1 + len(work.beams)).add_done_callback(compiled)
+        except TwostrokeError as error:
+            self._compiling.difference_update(numbers)
+            self._refuse(link_id, work, str(error), 1.0)
+
+    def _refuse(self, link_id: LinkId, work: Assignment, why: str, retry_after_s: float | None = None) -> None:
+        """Any thread may call it."""
+        self._send(link_id, Refused(work.number, why, retry_after_s))
+
+    def _send_beats(self) -> None:
+        now = time.monotonic()
+        for link_id, front in list(self._fronts.items()):
+            if front.told:
+                self._send(link_id, Beat(self._load, self._draining))
+            elif now - front.since_s > GREETING_S:
+                self._drop(link_id, "it did not finish its greeting")
+
+    def _send(self, link_id: LinkId, frame: Frame) -> None:
+        """Any thread may call it."""
+        front = self._fronts.get(link_id)
+        if front is None:
+            return
+        try:
+            front.link.send(frame)
+        except LinkLost as error:
+            self._lost.append((link_id, str(error)))
+            self._waker.wake()
+
+    def _drop(self, link_id: LinkId, why: str) -> None:
+        front = self._fronts.pop(link_id, None)
+        if front is None:
+            return
+        front.link.close()
+        self._command(lambda: self._core.close(link_id))
+        self._say(f"a front has gone: {why}")
+
+    # The thread that computes.
+
+    def _command(self, command: Callable[[], None]) -> None:
+        """Let the thread that computes run a command between two steps. Any thread may call it."""
+        with self._changed:
+            self._commands.append(command)
+            self._changed.notify_all()
+
+    def _compute(self) -> None:
+        core = self._core
+        try:
+            while not self._stopping:
+                stuck = False
+                if core.has_work:
+                    load = core.step()
+                    if stuck := load is None:
+                        core.let_go()
+                    self._load = load or core.load()
+                    self._send_news()
+                elif not self._commands:  # one that waits is not to wait for this
+                    self._load = core.load()
+                taken = self._take_commands()  # questions that came during the step: its pages answer them
+                answered = core.feeds.answer(time.monotonic(), self._busy())
+                self._send_news()
+                if not (taken or answered):
+                    self._wait(stuck)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._stopping = True
+            self._waker.wake()
+
+    def _send_news(self) -> None:
+        """A turn of the other thread would make each token late. Pages have time, and many bytes."""
+        outbox = self._core.outbox
+        while outbox:
+            link_id, frame = outbox.popleft()
+            if isinstance(frame, PagesSent):
+                self._pages.append((link_id, frame))
+                self._waker.wake()
+            else:
+                self._send(link_id, frame)
+
+    def _busy(self) -> set[LinkId]:
+        return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
+
+    def _take_commands(self) -> bool:
+        """-> was there any?"""
+        taken = bool(self._commands)
+        while self._commands:
+            self._commands.popleft()()
+        while self._core.pulls.asks:
+            source, asked = self._core.pulls.asks.popleft()
+            own_s = asked.count * self._facts.page_tokens * self._load.token_s
+            self._page_calls.ask(source, asked, own_s)
+        return taken
+
+    def _pages_came(self, number: int, sent: PagesSent | None) -> None:
+        """Take an answer with pages. Another thread calls it: what takes long is done there."""
+        hashes = [] if sent is None else [hash_of(page.data) for page in sent.pages]
+
+        def go_on() -> None:
+            self._core.page_rate = self._page_calls.rate
+            self._core.pages_came(number, sent, hashes)
+
+        self._command(go_on)
+
+    def _wait(self, stuck: bool) -> None:
+        """Wait until there is something to do; not for long where no step could be planned, or a question waits."""
+        with self._changed:
+            if not self._commands and not self._stopping and (stuck or not self._core.has_work):
+                self._changed.wait(RETRY_S if stuck or self._core.feeds.waits else 1.0)

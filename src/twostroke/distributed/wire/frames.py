@@ -1,0 +1,260 @@
+"""The messages of fronts and replicas: typed frames. distributed/cluster/framing.py makes bytes of them.
+
+    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel, RecordAsked
+    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent
+    replica -> replica  as a front, and PagesAsked; the answer is PagesSent
+
+The front gives a stream a new number with each Assignment. News of an older number is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from twostroke.cost.explain.explanation import Explanation
+from twostroke.types.event import FinishedEvent
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.request import Request
+from twostroke.types.result import TokenLogprob
+from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
+
+WIRE_VERSION = 7
+NONCE_BYTES = 32
+ReplicaRole = Literal["both", "prefill", "decode"]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+TokenIds = tuple[Count, ...]
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """The first frame of both sides. nonce: random bytes that the other side must prove the secret with."""
+
+    version: int
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, tag=True, frozen=True):
+    """A keyed hash of the other side's nonce; empty where no secret is set."""
+
+    digest: bytes
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
+    """Two replicas with equal values give the same bits for the same request. See distributed/cluster/arithmetic.py.
+
+    key_factors: a digest of the factors of keys, or "none"."""
+
+    ops: int
+    weights: str
+    kv_format: str
+    key_factors: str
+    unit: str
+    tables: str
+    sampling: int
+    probe: str
+
+
+class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
+    """What a replica is. instance: random, of this start of its process. model: a fingerprint of config and weights.
+
+    pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
+    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: of
+    one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each request.
+    """
+
+    name: str
+    instance: str
+    model: str
+    arithmetic: Arithmetic
+    page_tokens: int
+    pool_tokens: int
+    context_tokens: int
+    vocab_size: int
+    max_sequences: int
+    token_s: float
+    role: ReplicaRole = "both"
+    page_bytes: int = 0
+    objectives: LatencyObjectives = NO_OBJECTIVES
+
+
+class PageSource(msgspec.Struct, array_like=True, frozen=True):
+    """A replica that has computed K and V of a request's beginning, and where it listens."""
+
+    instance: str
+    host: str
+    port: int
+
+
+class Assignment(msgspec.Struct, tag=True, frozen=True):
+    """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus how
+    long ago it came to the front. resumed: output tokens that another replica has made already. pages_from: ask there
+    first for pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has
+    asked for them already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised:
+    refuse it rather than hold it where its first token cannot be promised in time: another replica may promise it.
+    """
+
+    number: int
+    request: Request
+    resumed: tuple[int, ...] = ()
+    pages_from: PageSource | None = None
+    beams: tuple[int, ...] = ()
+    ahead: int = 0
+    promised: bool = False
+
+
+class PagesAhead(msgspec.Struct, tag=True, frozen=True):
+    """A prompt that is being computed at `source` and whose stream is to go on here: ask for its pages as they become
+    full. An Assignment or a Cancel ends it."""
+
+    number: int
+    cache_salt: str
+    token_ids: TokenIds
+    source: PageSource
+
+
+class Cancel(msgspec.Struct, tag=True, frozen=True):
+    """End a stream; no more events of it are sent. An unknown number changes nothing."""
+
+    number: int
+
+
+class ReplicaLoad(msgspec.Struct, frozen=True):
+    """A replica at one moment.
+
+    prefill_tokens: of prompts that are not computed yet. token_s: predicted seconds of each. step_s: of the last step.
+    page_rate: bytes a second of pages that came from other replicas; 0 before the first. preemptions, query_tokens,
+    hit_tokens, guesses: since the replica's start.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    pages_free: int = 0
+    pages_used: int = 0
+    pages_cached: int = 0
+    prefill_tokens: int = 0
+    token_s: float = 0.0
+    step_s: float = 0.0
+    preemptions: int = 0
+    query_tokens: int = 0
+    hit_tokens: int = 0
+    waste_tokens: int = 0
+    page_rate: float = 0.0
+    guesses: VerifiedGuesses = NO_GUESSES
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """The replica does not take an Assignment. retry_after_s: when it may; None where it never will.
+
+    may_hold: it would take the request without `promised`.
+    """
+
+    number: int
+    message: str
+    retry_after_s: float | None = None
+    may_hold: bool = False
+
+
+class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
+    """One output token of a stream."""
+
+    number: int
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """Log probabilities of a stream's next prompt tokens."""
+
+    number: int
+    logprobs: tuple[TokenLogprob, ...]
+
+
+class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: of its prompt, not computed."""
+
+    number: int
+    queue_s: float
+    cached_tokens: int
+
+
+class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """A stream's end. event: with the replica's name of the stream and its times."""
+
+    number: int
+    event: FinishedEvent
+
+
+class StepNews(msgspec.Struct, tag=True, frozen=True):
+    """What one step gave: the streams that it began first, then the events of all streams."""
+
+    load: ReplicaLoad
+    events: tuple[WireStart | WirePrompt | WireToken | WireEnd, ...]
+
+
+class Beat(msgspec.Struct, tag=True, frozen=True):
+    """The replica lives. draining: it takes no new work."""
+
+    load: ReplicaLoad
+    draining: bool = False
+
+
+class PagesAsked(msgspec.Struct, tag=True, frozen=True):
+    """Send the full pages [first, first + count) of a prompt, as many as are cached; where none is, wait a little for
+    one to be computed.
+
+    One answer for each frame, and nothing that was not asked for. token_ids, cache_salt: of the prompt; empty in all
+    questions of a number but the first: they are the same.
+    """
+
+    number: int
+    first: Count
+    count: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+    cache_salt: str = ""
+    token_ids: TokenIds = ()
+
+
+class WirePage(msgspec.Struct, array_like=True, frozen=True):
+    """K and V of one page of positions in every layer. digest: see distributed/replica/page_exchange.py."""
+
+    data: bytes
+    digest: bytes
+
+
+class PagesSent(msgspec.Struct, tag=True, frozen=True):
+    """Fewer than were asked for where no more are cached. over: nothing is known of this number any more."""
+
+    number: int
+    pages: tuple[WirePage, ...]
+    over: bool = False
+
+
+class RecordAsked(msgspec.Struct, tag=True, frozen=True):
+    """Asks where the time of an ended stream went at this replica. number, group: those of its Assignment."""
+
+    number: int
+    group: str
+
+
+class RecordSent(msgspec.Struct, tag=True, frozen=True):
+    """Answers RecordAsked. explanation: the replica's own; None where it knows nothing of this stream any more."""
+
+    number: int
+    explanation: Explanation | None
+
+
+Frame = (
+    Hello
+    | Proof
+    | ReplicaFacts
+    | Assignment
+    | PagesAhead
+    | Cancel
+    | Refused
+    | StepNews
+    | Beat
+    | PagesAsked
+    | PagesSent
+    | RecordAsked
+    | RecordSent
+)

@@ -1,0 +1,39 @@
+"""Requests and events to frames, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from twostroke.distributed.wire.frames import Assignment, WireEnd, WirePrompt, WireToken
+from twostroke.types.event import Event, PromptEvent, TokenEvent
+from twostroke.types.grammar import TokenMask
+from twostroke.types.request import Request
+
+
+def wire_request(request: Request, now: float) -> Request:
+    """The request as an Assignment carries it to another process."""
+    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now))
+
+
+def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
+    """The replica's requests for an assignment, with the replica's own time: the request under the first name, and the
+    other beams of its search. masks: they have taken in `work.resumed`."""
+    come_s, told = now + work.request.arrival_s, work.resumed
+    first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
+    first = replace(first, adapter=-1, pooling=None)  # replicas have neither
+    silent = replace(first.params, prompt_logprobs=None)  # the first one has them
+    others = zip(names[1:], masks[1:], strict=True)
+    return [first, *(replace(first, request_id=name, mask=mask, params=silent) for name, mask in others)]
+
+
+def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WirePrompt | WireEnd | None:
+    """An event under the number of its stream; None where the front does not ask for it any more."""
+    number = numbers.get(event.request_id)
+    if number is None:
+        return None
+    if isinstance(event, TokenEvent):
+        return WireToken(number, event.token_id, event.logprob)
+    if isinstance(event, PromptEvent):
+        return WirePrompt(number, event.logprobs)
+    return WireEnd(number, event)

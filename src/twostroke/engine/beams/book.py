@@ -1,0 +1,235 @@
+"""A scheduler that knows beam searches: each beam is one of its sequences, and ends with one of the best answers.
+
+The requests of a beam search are the members of one group, as the completions of a request with n > 1 are. The first
+computes the prompt. Then each becomes a beam: the scheduler pauses it after each token, and when all beams of the group
+have computed theirs, the search says which go on (`Steering`). A beam that is dropped becomes a copy of another one: it
+shares the other's full pages. When the search is done, each member gets one answer, best first. Each of its tokens has
+the time at which it was computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from msgspec import Struct, field
+
+from twostroke.engine.beams.search import BeamSearch, BeamText, FinishedBeam, Rules
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.parking import Parking
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.types.event import Event, FinishedEvent, TokenEvent
+from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import SampledToken, StepResult
+
+TextOf = Callable[[Request], BeamText | None]
+"""The empty text of a request; None where it has no stop strings."""
+
+TEXT_FAULT = "The text of a beam could not be made."
+TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
+
+
+class _Group(Struct):
+    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: of beams, what
+    may come next. ended: of members whose sequence the scheduler has ended."""
+
+    search: BeamSearch
+    members: list[Request]
+    beams: list[Request]
+    computed: dict[str, SampledToken] = field(default_factory=dict)
+    ended: dict[str, FinishedEvent] = field(default_factory=dict)
+
+
+class BeamBook:
+    """Satisfies Planner and RequestBook. Requests that are no beams go to the scheduler as they are."""
+
+    def __init__(self, scheduler: Scheduler, text_of: TextOf) -> None:
+        self._scheduler, self._text_of = scheduler, text_of
+        self._groups: dict[str, _Group] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+        return self._scheduler.has_work
+
+    def gauges(self) -> Gauges:
+        """Counts of this moment."""
+        return self._scheduler.gauges()
+
+    def schedule(self, now: float) -> Plan | None:
+        """What the next step computes; None where nothing can be computed."""
+        return self._scheduler.schedule(now)
+
+    def add(self, request: Request) -> None:
+        """Queue a request. All members of a group must be added before the next step. Raises as Scheduler.add."""
+        group = self._groups.get(request.group_id)
+        if not request.steered:
+            self._scheduler.add(request)
+        elif group is None:
+            search = BeamSearch(_rules(request), self._text_of(request))
+            self._scheduler.add(request)
+            self._groups[request.group_id] = _Group(search, [request], [request])
+        else:
+            group.members.append(request)
+
+    def holds(self, request_id: str) -> bool:
+        """See Scheduler."""
+        return self._scheduler.holds(request_id)
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End a request. A beam's whole group ends with it."""
+        return self.finish(request_id, FinishReason.ABORT, now)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End a request for a reason that the scheduler cannot see. A beam's whole group ends with it."""
+        group = self._group_of(request_id) if self._groups else None
+        if group is None:
+            return self._scheduler.finish(request_id, reason, now, num_output_tokens)
+        return self._end(group, FinishedEvent(request_id, reason, now, 0, 0, 0, 0, None), now)
+
+    @property
+    def parking(self) -> Parking:
+        """See Scheduler: beams do not rest."""
+        return self._scheduler.parking
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
+        """Take in what a plan gave, and let searches go on whose beams are all computed."""
+        events = self._scheduler.commit(plan, result, now)
+        if not self._groups:
+            return events
+        outgoing: list[Event] = []
+        touched: dict[str, _Group] = {}
+        broken: list[tuple[_Group, FinishedEvent]] = []
+        groups = {beam.request_id: group for group in self._groups.values() for beam in group.beams}
+        for event in events:
+            group = groups.get(event.request_id)
+            if group is None:
+                outgoing.append(event)
+            elif isinstance(event, TokenEvent):
+                (group.computed[event.request_id],) = result.sampled[event.request_id]
+                touched[group.members[0].group_id] = group
+            elif isinstance(event, FinishedEvent):
+                group.ended[event.request_id] = event
+                broken.append((group, event))
+            else:
+                outgoing.append(event)  # an event of the prompt itself
+        for group, event in broken:
+            if group.members[0].group_id in self._groups:
+                outgoing += self._end(group, event, now)
+        for name, group in touched.items():
+            if name in self._groups and len(group.computed) == len(group.beams):
+                outgoing += self._go_on(group, now)
+        return outgoing
+
+    def _group_of(self, request_id: str) -> _Group | None:
+        found = (group for group in self._groups.values() if any(m.request_id == request_id for m in group.members))
+        return next(found, None)
+
+    def _go_on(self, group: _Group, now: float) -> list[Event]:
+        """All beams are computed: begin the next ones, or give the answers."""
+        search, beams = group.search, group.beams
+        try:
+            search.step([group.computed[beam.request_id] for beam in beams], now)
+        except Exception:  # one request's text must not end the others
+            return self._end(group, FinishedEvent("", FinishReason.ERROR, now, 0, 0, 0, 0, None, error=TEXT_FAULT), now)
+        group.computed.clear()
+        if search.done:
+            return self._give(group, now)
+        group.beams = _continued(search, beams, group.members)
+        before = {beam.request_id for beam in beams}
+        kept = {beams[beam.place].request_id for beam in search.beams}
+        for request, beam in zip(group.beams, search.beams, strict=True):
+            source = beams[beam.place]
+            if request is not source:
+                self._scheduler.steering.branch(request, source.request_id)
+        for request, beam in zip(group.beams, search.beams, strict=True):
+            if beam.last is not None:
+                self._scheduler.steering.extend(request.request_id, beam.last.token.token_id)
+        for request_id in before - kept - {beam.request_id for beam in group.beams}:
+            self._scheduler.finish(request_id, FinishReason.STOP, now)
+        return []
+
+    def _give(self, group: _Group, now: float) -> list[Event]:
+        """Each member gets an answer, best first."""
+        self._close(group, FinishReason.STOP, now)
+        outgoing: list[Event] = []
+        for rank, request in enumerate(group.members):
+            end = self._ended(group, request, now)
+            if rank < len(group.search.answers):
+                outgoing += _answer_events(request, group.search.answers[rank], end)
+            elif rank >= request.params.n:
+                outgoing.append(replace(end, reason=FinishReason.STOP, num_output_tokens=0, score=-math.inf))
+            else:
+                outgoing.append(replace(end, reason=FinishReason.ERROR, error=TOO_FEW))
+        return outgoing
+
+    def _end(self, group: _Group, why: FinishedEvent, now: float) -> list[Event]:
+        """All members end for the same reason, without an answer."""
+        self._close(group, why.reason, now)
+        ends = [self._ended(group, request, now) for request in group.members]
+        reason, error, late = why.reason, why.error, why.retry_after_s
+        return [
+            replace(end, reason=reason, error=error, retry_after_s=late, num_output_tokens=group.search.length)
+            for end in ends
+        ]
+
+    def _close(self, group: _Group, reason: FinishReason, now: float) -> None:
+        """End a group none of whose sequences is left."""
+        del self._groups[group.members[0].group_id]
+        for request in group.members:
+            events = self._scheduler.finish(request.request_id, reason, now)
+            group.ended |= {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
+
+    def _ended(self, group: _Group, request: Request, now: float) -> FinishedEvent:
+        """How the scheduler ended a member; one that never became a beam waited until now."""
+        found = group.ended.get(request.request_id)
+        length = len(request.prompt_token_ids)
+        return found or FinishedEvent(request.request_id, FinishReason.STOP, now, length, 0, 0, 0, None)
+
+
+def _rules(request: Request) -> Rules:
+    params = request.params
+    return Rules(
+        params.num_answers,
+        request.end_token_ids,
+        request.max_tokens,
+        params.length_penalty,
+        params.early_stopping,
+    )
+
+
+def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
+    """Which member computes which of the search's new beams: the first that continues a beam has its sequence, others
+    take members that are free."""
+    placed: list[Request | None] = []
+    kept: set[str] = set()
+    for beam in search.beams:
+        source = beams[beam.place]
+        placed.append(None if source.request_id in kept else source)
+        kept.add(source.request_id)
+    free = iter([member for member in members if member.request_id not in kept])
+    return [next(free) if request is None else request for request in placed]
+
+
+def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
+    """The events of one answer; the last one ends it. The code that makes text of them finds its stop string again."""
+    asked = request.params.logprobs
+    tokens = [
+        (each.token.token_id, None if asked is None else replace(each.token, top=each.token.top[:asked]), each.at_s)
+        for each in answer.tokens()
+    ]
+    last = tokens.pop() if answer.ended else None
+    for token_id, logprob, at_s in tokens:
+        yield TokenEvent(request.request_id, token_id, logprob, at_s)
+    yield replace(
+        end,
+        reason=FinishReason.STOP if answer.ended or answer.stopped else FinishReason.LENGTH,
+        num_output_tokens=len(tokens),
+        stopped_by=None if last is None else last[0],
+        end_logprob=None if last is None else last[1],
+        score=answer.score,
+    )

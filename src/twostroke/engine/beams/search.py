@@ -1,0 +1,153 @@
+"""Beam search over log probabilities, as transformers' generate(num_beams=..., do_sample=False) does it.
+
+Of all continuations of all beams by one token, the best `width` are looked at. Those among them that end, by an end
+token, by a stop string or because the answer has its last token, are finished answers; their score is the sum of the
+scores of their tokens divided by (length ** length_penalty), the end token counted. A token's score is its log
+probability, with what the request changes. The best `width` finished answers are kept. The best `width` continuations
+that do not end are the next beams. Where scores are equal, the earlier beam is first, then the likelier token.
+
+Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
+
+Where few continuations may come, or stop strings end many, there are fewer than `width` beams; transformers computes
+ended ones on in their place, and keeps none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from twostroke.types.many_answers import NEVER, num_looked_at
+from twostroke.types.result import Continuation, SampledToken, TokenLogprob
+
+
+class BeamText(Protocol):
+    """The text of a beam, which never changes. stopped: its last token completes a stop string."""
+
+    @property
+    def stopped(self) -> bool:
+        """See the class."""
+
+    def after(self, token_id: int) -> BeamText:
+        """The text with one more token."""
+
+
+class Chosen(NamedTuple):
+    """One token of a beam. before: the token before it. Beams with a common beginning share it."""
+
+    before: Chosen | None
+    token: TokenLogprob
+    at_s: float
+
+
+class Beam(Struct, frozen=True):
+    """An answer that goes on. total: sum of its log probabilities; place: of the beam that it continues. text: None
+    without stop strings."""
+
+    total: float = 0.0
+    last: Chosen | None = None
+    place: int = 0
+    text: BeamText | None = None
+
+    def tokens(self) -> list[Chosen]:
+        """All its tokens, in order."""
+        return _chain(self.last)
+
+
+class FinishedBeam(Struct, frozen=True):
+    """A finished answer. ended: by an end token, which is its last one. stopped: by a stop string."""
+
+    score: float
+    last: Chosen
+    ended: bool
+    stopped: bool = False
+
+    def tokens(self) -> list[Chosen]:
+        """All its tokens, in order."""
+        return _chain(self.last)
+
+
+class Rules(Struct, frozen=True):
+    """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
+    least 1. length_penalty, early_stopping: see SamplingParams."""
+
+    width: int
+    end_ids: Collection[int]
+    max_tokens: int
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
+
+
+class BeamSearch:
+    """beams: those that are to be continued, best first. answers: the finished ones, best first. done: nothing is left
+    to do. length: tokens of each beam."""
+
+    def __init__(self, rules: Rules, text: BeamText | None = None) -> None:
+        """text: the empty one; None without stop strings."""
+        self._rules = rules
+        self.beams: list[Beam] = [Beam(text=text)]
+        self.answers: list[FinishedBeam] = []
+        self.length = 0
+        self.done = False
+
+    def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
+        """sampled: for each beam in order what is offered (`num_offered`), or fewer where fewer may come.
+
+        Each of the new beams says in `place` which beam it continues. Raises what a text raises.
+        """
+        rules = self._rules
+        self.length += 1
+        full = self.length >= rules.max_tokens
+        divisor = self.length**rules.length_penalty
+        going_on: list[Beam] = []
+        for rank, beam in enumerate(self._continuations(sampled, at_s)):
+            last = beam.last
+            ended = last is not None and last.token.token_id in rules.end_ids
+            text = beam.text if beam.text is None or last is None or ended else beam.text.after(last.token.token_id)
+            stopped = text is not None and text.stopped and not ended
+            if rank < rules.width and last is not None and (ended or stopped or full):
+                self.answers.append(FinishedBeam(beam.total / divisor, last, ended, stopped))
+            if not (ended or stopped) and len(going_on) < rules.width:
+                going_on.append(replace(beam, text=text))
+        self.answers = sorted(self.answers, key=lambda answer: -answer.score)[: rules.width]
+        self.beams = going_on
+        self.done = full or not self.beams or not self._may_improve()
+
+    def _continuations(self, sampled: Sequence[SampledToken], at_s: float) -> list[Beam]:
+        """Those that are looked at, best first, each with the text of the beam that it continues."""
+        found = [
+            Beam(beam.total + offered.score, Chosen(beam.last, _token_logprob(offered, token), at_s), place, beam.text)
+            for place, (beam, token) in enumerate(zip(self.beams, sampled, strict=True))
+            for offered in token.offered
+        ]
+        looked_at = num_looked_at(self._rules.width, len(self._rules.end_ids))
+        return sorted(found, key=lambda beam: -beam.total)[:looked_at]
+
+    def _may_improve(self) -> bool:
+        """Could a beam still give an answer that is kept?"""
+        rules = self._rules
+        if len(self.answers) < rules.width:
+            return True
+        if rules.early_stopping is True:
+            return False
+        longest = rules.early_stopping == NEVER and rules.length_penalty > 0
+        length = rules.max_tokens if longest else self.length
+        best: float = self.beams[0].total / length**rules.length_penalty
+        return best > self.answers[-1].score
+
+
+def _chain(last: Chosen | None) -> list[Chosen]:
+    found: list[Chosen] = []
+    while last is not None:
+        found.append(last)
+        last = last.before
+    return found[::-1]
+
+
+def _token_logprob(offered: Continuation, sampled: SampledToken) -> TokenLogprob:
+    """A token of an answer: its log probabilities are the model's, whatever beams are compared by."""
+    top = () if sampled.logprob is None else sampled.logprob.top
+    return TokenLogprob(offered.token_id, offered.logprob, top)

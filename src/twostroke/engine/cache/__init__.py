@@ -1,0 +1,1 @@
+"""KV pages: which sequences hold and share them, which may be taken back."""

@@ -1,0 +1,29 @@
+"""Which pages were evicted lately, in a table whose size never changes."""
+
+from __future__ import annotations
+
+from array import array
+
+LEAST_PLACES, MOST_PLACES, PLACES_A_PAGE = 4096, 65_536, 4
+NOTHING = 0
+
+
+class Evictions:
+    """A path has one place, which the latest path to come there takes. Of the last n evictions about n / (2 x places)
+    are forgotten too early. Nothing is remembered that was not evicted, but for two paths with one hash.
+
+    8 bytes a place, all of them from the start on: a server that evicts for days does not grow by it.
+    """
+
+    def __init__(self, num_pages: int) -> None:
+        """num_pages: of the pool."""
+        wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
+        self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
+        self._paths = array("q", [NOTHING]) * self._num_places
+
+    def add(self, path: int) -> None:
+        """The page at the end of this path is gone."""
+        self._paths[path % self._num_places] = path
+
+    def __contains__(self, path: int) -> bool:
+        return path != NOTHING and self._paths[path % self._num_places] == path

@@ -1,0 +1,396 @@
+"""What each running sequence holds in every cache group, and what of it is shared.
+
+A model's caches fall into groups (`program.cache_groups`): pages that stay, pages behind a window, slots of states. A
+sequence has a page table in each page group, with an entry for each page index, and one slot where there are states.
+Groups have pools and prefix trees of their own. A prefix is usable where every group can go on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.cache.miss_notes import MissNotes
+from twostroke.engine.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
+from twostroke.engine.cache.prefix_tree import Node
+from twostroke.engine.cache.state_group import SlotTable, StateGroup
+from twostroke.engine.cache.window_group import WindowGroup
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.prefix import MissReason, PrefixMiss
+
+__all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
+
+Tables = tuple[tuple[int, ...], ...]
+
+
+class Prefix(Struct, frozen=True):
+    """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
+
+    paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
+    with this prefix should stop for snapshots of its state, positions in order.
+    """
+
+    num_pages: int
+    paths: tuple[Sequence[Node], ...]
+    points: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return self.num_pages
+
+
+NOTHING_CACHED = Prefix(0, ())
+
+
+class Holding(Struct):
+    """What one sequence holds.
+
+    full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
+    another sequence, which may still hold the same. planned: the tables of the latest plan, valid while planned_pages
+    is not -1. planned_pages: their length, or -1 after the tables have changed.
+    """
+
+    salt: str
+    tables: tuple[PageTable, ...]
+    state: SlotTable | None
+    full_pages: int
+    filled_tokens: int
+    copied_tokens: int = 0
+    planned: Tables = ()
+    planned_pages: int = -1
+
+
+class CacheManager:
+    """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
+
+    on_fresh: see PagePool; called for the first group's pages. shares: False where no sequence can go on from another's
+    beginning; then nothing is kept of a sequence that has ended.
+    """
+
+    def __init__(
+        self,
+        pools: CachePools | int,
+        page_tokens: int,
+        on_fresh: Callable[[int], None] | None = None,
+        *,
+        shares: bool = True,
+    ) -> None:
+        sizes = CachePools.full(pools) if isinstance(pools, int) else pools
+        self.page_tokens = page_tokens
+        self.groups: tuple[PageGroup, ...] = tuple(
+            WindowGroup(size.num_pages, page_tokens, size.window, sizes.chunk_tokens, on_fresh if first else None)
+            if size.window
+            else PageGroup(size.num_pages, page_tokens, on_fresh if first else None)
+            for first, size in ((index == 0, size) for index, size in enumerate(sizes.pages))
+        )
+        self.states = StateGroup(sizes.state_slots, page_tokens) if sizes.state_slots else None
+        if not self.groups and self.states is None:
+            raise ValueError("a cache needs pages or slots")
+        self._notes: MissNotes | None = None
+        self._shares = shares
+        if self.groups and shares:
+            self._notes = MissNotes(self.groups[0].num_pages)
+            self.groups[0].watch(self._notes)
+        self._holdings: dict[str, Holding] = {}
+        self._page_copies: list[tuple[int, int, int]] = []
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of all pools."""
+        return sum(group.num_pages for group in self.groups)
+
+    @property
+    def pages_free(self) -> int:
+        """Pages that hold nothing."""
+        return sum(group.pool.num_free for group in self.groups)
+
+    @property
+    def pages_cached(self) -> int:
+        """Pages that only a prefix tree holds: free when needed."""
+        return sum(group.tree.num_unshared for group in self.groups)
+
+    @property
+    def pages_used(self) -> int:
+        """Pages that sequences hold."""
+        return self.num_pages - self.pages_free - self.pages_cached
+
+    @property
+    def pages_left(self) -> int:
+        """Pages that could be allocated in each group."""
+        return min((group.pages_left for group in self.groups), default=UNBOUNDED)
+
+    @property
+    def pages_stay(self) -> bool:
+        """True where a sequence gives nothing back before it ends: there are neither windows nor states."""
+        return self.states is None and not any(group.window for group in self.groups)
+
+    @property
+    def most_positions(self) -> int:
+        """The most positions that one sequence can have. Windows and states set no limit."""
+        return min((g.num_pages * g.page_tokens for g in self.groups if not g.window), default=UNBOUNDED)
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Positions of one sequence that a step may compute: a window's pool must hold them beside the window."""
+        return min((group.chunk_tokens for group in self.groups), default=UNBOUNDED)
+
+    @property
+    def waste_tokens(self) -> int:
+        """Positions of sequences' pages that hold nothing yet, or what they hold is a copy of another sequence's."""
+        size, holdings = self.page_tokens, self._holdings.values()
+        return sum(len(h.tables[0].page_ids) * size - h.filled_tokens + h.copied_tokens for h in holdings if h.tables)
+
+    def page_states(self) -> bytes:
+        """A PageState for each page, group by group. Other threads may ask while this one works: then not all are of
+        one moment."""
+        return b"".join(group.page_states() for group in self.groups)
+
+    def pages_for(self, num_tokens: int) -> int:
+        """Pages that this many positions take."""
+        return -(-num_tokens // self.page_tokens)
+
+    def pages_of(self, sequence_id: str) -> list[int]:
+        """The first group's page table, in order of position; live until the next call."""
+        return self._holdings[sequence_id].tables[0].page_ids
+
+    def slot_of(self, sequence_id: str) -> int:
+        """Where the sequence's states are; -1 for a model without states."""
+        state = self._holdings[sequence_id].state
+        return -1 if state is None else state.slot
+
+    def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> list[int]:
+        """wanted: (sequence id, num_tokens). -> for each group, how many more pages the sequences need until each has
+        computed its num_tokens tokens."""
+        holdings, size = self._holdings, self.page_tokens
+        listed = [(holdings[sequence_id].tables, -(-num_tokens // size)) for sequence_id, num_tokens in wanted]
+        return [_missing(index, group.most_held, listed) for index, group in enumerate(self.groups)]
+
+    def match(self, salt: str, tokens: Sequence[int]) -> Prefix:
+        """What is cached of the full pages of these tokens."""
+        if not self._shares:
+            return NOTHING_CACHED
+        most, num_tokens = len(tokens) // self.page_tokens, len(tokens)
+        paths: list[Sequence[Node]] = [group.tree.match(salt, tokens, most) for group in self.groups]
+        if self.states is not None:
+            paths.append(self.states.tree.match(salt, tokens, most))
+        lengths = list(map(len, paths))
+        num_pages, before = min(lengths), -1
+        while num_pages != before:  # what one group cannot go on from shortens the others'
+            before = num_pages
+            for group, path in zip(self.groups, paths, strict=False):
+                num_pages = group.usable(path, num_pages, num_tokens)
+            if self.states is not None:
+                num_pages = self.states.usable(paths[-1], num_pages, num_tokens)
+        points = () if self.states is None else self.states.points(num_tokens, num_pages, max(lengths))
+        return Prefix(num_pages, tuple(paths), points)
+
+    def extend(self, paths: Sequence[list[Node]], salt: str, tokens: Sequence[int], max_pages: int) -> int:
+        """Bring the paths of an earlier `match` up to date, one for each page group; -> the pages that all of them
+        have. For caches whose pages stay."""
+        return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
+
+    def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
+        """How many of num_tokens tokens need not be computed where the pages in `matched` were found.
+
+        The last token is always computed, because its logits are needed. It is written into its page a second time,
+        with the same bits by the exactness law.
+        """
+        return min(len(matched) * self.page_tokens, num_tokens - 1)
+
+    def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
+        """Why no more of these tokens were found than `matched`; None where that is all that can be shared."""
+        if self._notes is None:
+            return None
+        size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
+        path = matched.paths[0] if matched.paths else []
+        last = len(tokens) - 1
+        shared = min(len(path) * size, last if self.states is None else last // size * size)
+        if shared > found * size:  # the first group could go on from more, another one could not
+            reason = MissReason.EVICTED if self.states is None else MissReason.STATE
+            return PrefixMiss(reason, found * size, shared - found * size)
+        return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)
+
+    def forget_misses(self) -> None:
+        """`miss` will not be asked: nothing is noted for it. Raises ValueError where something was noted already."""
+        if any(group.tree.num_nodes for group in self.groups):
+            raise ValueError("pages are in the prefix tree already")
+        self._notes = None
+        for group in self.groups:
+            group.watch(None)
+
+    def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
+        """True where each group has pages for a new sequence of num_tokens, beside `promised`, and a slot is free."""
+        num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
+        for index, group in enumerate(self.groups):
+            path = matched.paths[index][:found] if found else ()
+            taken = min(promised[index], group.num_pages)
+            if group.needed(path, num_pages) + taken > group.available(path):
+                return False
+        return self.states is None or self.states.slots_left > 0
+
+    def open(self, sequence_id: str, salt: str, matched: Prefix) -> int:
+        """Start tables with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
+        if sequence_id in self._holdings:
+            raise ValueError(f"sequence {sequence_id!r} has pages already")
+        found = len(matched)
+        paths = [path[:found] for path in matched.paths] if found else [()] * (len(self.groups) + 1)
+        state = None if self.states is None else self.states.open(salt, paths[-1], matched.points)
+        tables = tuple(group.open(salt, path) for group, path in zip(self.groups, paths, strict=False))
+        filled = found * self.page_tokens
+        self._holdings[sequence_id] = Holding(salt, tables, state, found, filled)
+        return filled
+
+    def fork(self, source_id: str, sequence_id: str) -> bool:
+        """A new sequence that has computed what `source_id` has: full pages are shared, the last page and the state are
+        copied before the next step (`take_page_copies`, `take_copies`).
+
+        False, with nothing changed, where there is no page or no slot for a copy. Raises ValueError for a known id.
+        """
+        if sequence_id in self._holdings:
+            raise ValueError(f"sequence {sequence_id!r} has pages already")
+        source = self._holdings[source_id]
+        full, filled = source.full_pages, source.filled_tokens
+        needed = -(-filled // self.page_tokens)
+        tables = tuple(group.fork(table) for group, table in zip(self.groups, source.tables, strict=True))
+        made = all(group.grow(table, needed) for group, table in zip(self.groups, tables, strict=True))
+        state = None
+        if made and self.states is not None and source.state is not None:
+            state = self.states.fork(source.state)
+        if not made or (state is None and self.states is not None):
+            for group, table in zip(self.groups, tables, strict=True):
+                group.close(table)
+            return False
+        for index, (table, copy) in enumerate(zip(source.tables, tables, strict=True)):
+            pairs = zip(table.page_ids[full:needed], copy.page_ids[full:needed], strict=True)
+            self._page_copies += [(index, own, other) for own, other in pairs]
+        copied_tokens = filled - full * self.page_tokens
+        self._holdings[sequence_id] = Holding(source.salt, tables, state, full, filled, copied_tokens)
+        return True
+
+    def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
+        """Own pages for positions [0, num_tokens), as `grow`, and say which, a table for each group; None where there
+        are not enough, or no more than `left`. In a window's table, pages behind the window are -1.
+
+        The same object as long as they are the same pages.
+        """
+        holding = self._holdings[sequence_id]
+        needed = -(-num_tokens // self.page_tokens)
+        if holding.planned_pages == needed:
+            return holding.planned
+        if (left and self.pages_left <= left) or not self.grow(sequence_id, num_tokens):
+            return None
+        holding.planned_pages = needed
+        holding.planned = planned = tuple([tuple(table.page_ids[:needed]) for table in holding.tables])
+        return planned
+
+    def grow(self, sequence_id: str, num_tokens: int) -> bool:
+        """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
+        tables = self._holdings[sequence_id].tables
+        needed = -(-num_tokens // self.page_tokens)
+        if not tables or needed <= len(tables[0].page_ids):
+            return True
+        before = len(tables[0].page_ids)
+        for index, (group, table) in enumerate(zip(self.groups, tables, strict=True)):
+            if not group.grow(table, needed):
+                for other in range(index):
+                    self.groups[other].shrink(tables[other], before)
+                return False
+        return True
+
+    def hold_state(self, sequence_id: str) -> bool:
+        """Keep what the sequence's state is before the next step, until `settle_state` or its end. False where there is
+        no slot for that; True for a model without states."""
+        state = self._holdings[sequence_id].state
+        return state is None or self.states is None or self.states.hold(state)
+
+    def settle_state(self, sequence_id: str, right: bool) -> None:
+        """The step was run. right: its state is that behind all its positions; else what was held is its state
+        again."""
+        state = self._holdings[sequence_id].state
+        if state is None or self.states is None:
+            return
+        if right:
+            self.states.go_on(state)
+        else:
+            self.states.go_back(state)
+
+    def truncate(self, sequence_id: str, num_tokens: int) -> None:
+        """Positions from num_tokens on are not known any more: give the pages back that hold none of the others.
+
+        They must not have been committed.
+        """
+        holding = self._holdings[sequence_id]
+        needed = max(holding.full_pages, -(-num_tokens // self.page_tokens))
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            if needed < len(table.page_ids):
+                group.shrink(table, needed)
+                holding.planned_pages = -1
+
+    def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
+        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix trees, give back what is
+        behind a window, and take a snapshot of the state where a page ends here."""
+        holding = self._holdings[sequence_id]
+        holding.filled_tokens = computed_tokens
+        size, begin = self.page_tokens, holding.full_pages
+        end = computed_tokens // size
+        if begin >= end or not self._shares:
+            return
+        holding.full_pages = end
+        tokens = known_tokens[begin * size : end * size]
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            if group.commit(table, group.tree.pages(tokens)):
+                holding.planned_pages = -1
+        if holding.state is not None and self.states is not None:
+            self.states.commit(holding.state, computed_tokens, known_tokens)
+
+    def close(self, sequence_id: str) -> None:
+        """Give everything back; what is in the trees stays cached. An unknown id changes nothing."""
+        holding = self._holdings.pop(sequence_id, None)
+        if holding is None:
+            return
+        for group, table in zip(self.groups, holding.tables, strict=True):
+            group.close(table)
+        if holding.state is not None and self.states is not None:
+            self.states.close(holding.state)
+
+    def take_copies(self) -> tuple[tuple[int, int], ...]:
+        """Copies of states that the next plan must make before its step, in order: see `Plan.state_copies`."""
+        return () if self.states is None else self.states.take_copies()
+
+    def take_page_copies(self) -> tuple[tuple[int, int, int], ...]:
+        """Copies of pages that the next plan must make before its step, in order: see `Plan.page_copies`."""
+        copies, self._page_copies = tuple(self._page_copies), []
+        return copies
+
+    def settle_copies(self, failed: bool) -> None:
+        """The plan with the last copies was run. failed: perhaps not all of them were made."""
+        if self.states is not None:
+            self.states.settle_copies(failed)
+
+    def drop_cached(self) -> None:
+        """Forget every prefix that no sequence uses."""
+        for group in self.groups:
+            group.drop_cached()
+        if self.states is not None:
+            self.states.drop_cached()
+
+    def check(self) -> None:
+        """Raise ValueError where an invariant is broken (for tests; walks everything)."""
+        holdings = self._holdings.items()
+        for index, group in enumerate(self.groups):
+            group.check((sequence_id, holding.tables[index]) for sequence_id, holding in holdings)
+        for sequence_id, holding in holdings:
+            if len({len(table.page_ids) for table in holding.tables}) > 1:
+                raise ValueError(f"the tables of {sequence_id!r} have different lengths")
+        if self.states is not None:
+            self.states.check((name, holding.state) for name, holding in holdings if holding.state is not None)
+
+
+def _missing(index: int, most_held: int, wanted: Iterable[tuple[tuple[PageTable, ...], int]]) -> int:
+    count = 0
+    for tables, num_pages in wanted:
+        table = tables[index]
+        owned = len(table.page_ids)
+        if num_pages > owned:
+            count += min(num_pages - owned, most_held - (owned - table.first_held))
+    return count

@@ -1,0 +1,105 @@
+"""Why pages are missing from the prefix tree: what was evicted, and where a prompt departs from what is there."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator, Sequence
+
+from twostroke.engine.cache.evictions import Evictions
+from twostroke.engine.cache.prefix_tree import Node, PrefixTree, root_path
+from twostroke.types.prefix import MissReason, PrefixMiss
+
+COMPARED_SIBLINGS = 256
+"""How many successors of a page, the latest ones, are compared with a prompt to find where it departs from them."""
+
+
+class MissNotes:
+    """Satisfies `prefix_tree.TreeWatch`."""
+
+    def __init__(self, num_pages: int) -> None:
+        self._evicted = Evictions(num_pages)
+        self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
+
+    def inserted(self, parent: Node, child: Node) -> None:
+        """See TreeWatch."""
+        content = child.content = hash(child.tokens)
+        child.path = hash((parent.path, content))
+        self._contents[content] = self._contents.get(content, 0) + 1
+
+    def evicted(self, node: Node) -> None:
+        """See TreeWatch."""
+        self._evicted.add(node.path)
+        left = self._contents.pop(node.content) - 1
+        if left:
+            self._contents[node.content] = left
+
+    def miss(
+        self, tree: PrefixTree, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int
+    ) -> PrefixMiss | None:
+        """Why no more than `matched` of these tokens were found; None where that is all there could be."""
+        size, found = tree.page_tokens, len(matched)
+        if found >= max_pages:
+            return None if found else PrefixMiss(MissReason.SHORT, 0)
+        spared = len(tokens) - 1 - found * size  # at most: the last token is computed in any case
+        pages = list(tree.pages(tokens[found * size : max_pages * size]))
+        parent = matched[-1] if matched else tree.known_root(salt)
+        gone = self._count_evicted(parent.path if parent is not None else root_path(salt), pages)
+        if gone:
+            return PrefixMiss(MissReason.EVICTED, found * size, min(gone * size, spared))
+        if parent is None or not (parent.children or matched):
+            return PrefixMiss(MissReason.EMPTY, 0)
+        position, near = self._departure(parent, pages)
+        lost = _also_cached(near, pages[1:]) if near is not None else 0
+        # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
+        lost_pages = lost + 1 if position or lost else 0
+        return PrefixMiss(MissReason.DIFFERS, found * size + position, min(lost_pages * size, spared))
+
+    def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
+        """How many of these pages, from the first on, were here and were evicted."""
+        for count, page in enumerate(pages):
+            path = hash((path, hash(page)))
+            if path not in self._evicted:
+                return count
+        return len(pages)
+
+    def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
+        """(tokens that the first page has in common with the successor most like it, that successor).
+
+        Where no cached prefix has its first token, and none its second page, it does not matter which is most like it.
+        """
+        page, first = pages[0], pages[0][0]
+        alike = [tokens for tokens in _latest(parent) if tokens[0] == first]
+        if not alike:
+            if len(pages) == 1 or hash(pages[1]) not in self._contents:
+                return 0, None
+            alike = list(_latest(parent))
+            if not alike:
+                return 0, None
+        near = alike[0]
+        best = _likeness(page, near)
+        for tokens in alike:
+            if tokens[: best[0]] == page[: best[0]] and (likeness := _likeness(page, tokens)) > best:
+                best, near = likeness, tokens
+        return best[0], parent.children[near]
+
+
+def _latest(parent: Node) -> Iterator[tuple[int, ...]]:
+    """The tokens of its latest successors, latest first."""
+    return itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
+
+
+def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
+    """(tokens in common before the first that differs, tokens in common) of two different pages."""
+    equal = list(map(operator.eq, page, other))
+    return equal.index(False), sum(equal)
+
+
+def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:
+    """How many of these pages follow `node` in the tree."""
+    for count, page in enumerate(pages):
+        child = node.children.get(page)
+        if child is None:
+            return count
+        node = child
+    return len(pages)

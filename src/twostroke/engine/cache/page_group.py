@@ -1,0 +1,208 @@
+"""One group's pages: its pool, its prefix tree, and its table of each sequence.
+
+    [0, len(nodes))                 owned together with the prefix tree; full; what a page holds never changes again
+    [len(nodes), len(page_ids))     owned by this sequence alone
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct, field
+
+from twostroke.engine.cache.pages import PagePool
+from twostroke.engine.cache.prefix_tree import Node, PrefixTree, TreeWatch
+
+UNBOUNDED = 1 << 60
+
+GIVEN_BACK = -1
+"""The entry of a page table whose page was given back because it lies behind the window."""
+
+
+class PageState(enum.IntEnum):
+    """OWN: one sequence's, not full yet. KEPT: one sequence's and the prefix tree's. SHARED: several sequences'.
+    CACHED: the tree's alone, taken back when needed."""
+
+    FREE = 0
+    OWN = 1
+    KEPT = 2
+    SHARED = 3
+    CACHED = 4
+
+
+class PageTable(Struct):
+    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree.
+
+    first_held: the pages before were given back, or never taken, because they are behind the window.
+    """
+
+    salt: str
+    page_ids: list[int] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    first_held: int = 0
+
+
+class PageGroup:
+    """Pages that stay as long as their sequence lives. on_fresh: see PagePool.
+
+    window: 0. most_held: pages that one sequence may hold at once. chunk_tokens: positions of one sequence that a step
+    may compute, as far as this pool is concerned.
+    """
+
+    window = 0
+    most_held = chunk_tokens = UNBOUNDED
+
+    def __init__(self, num_pages: int, page_tokens: int, on_fresh: Callable[[int], None] | None = None) -> None:
+        self.page_tokens = page_tokens
+        self.pool = PagePool(num_pages, on_fresh)
+        self.tree = self._make_tree()
+
+    def _make_tree(self) -> PrefixTree:
+        return PrefixTree(self.pool, self.page_tokens)
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the pool."""
+        return self.pool.num_pages
+
+    @property
+    def pages_left(self) -> int:
+        """Pages that could be allocated: free ones, and those that only the tree owns."""
+        return self.pool.num_free + self.tree.num_unshared
+
+    def page_states(self) -> bytes:
+        """A PageState for each page."""
+        return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
+
+    def watch(self, watch: TreeWatch | None) -> None:
+        """Call this listener at each change of the tree from now on."""
+        self.tree.watch = watch
+
+    def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
+        """How many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of its
+        known text."""
+        return num_pages
+
+    def first_needed(self, num_pages: int) -> int:
+        """The first page that a sequence still reads when it has this number of full pages."""
+        return 0
+
+    def open(self, salt: str, matched: Sequence[Node]) -> PageTable:
+        """A table that begins with the matched pages."""
+        first = self.first_needed(len(matched))
+        pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in matched[first:]]
+        return PageTable(salt, pages, list(matched), first)
+
+    def fork(self, table: PageTable) -> PageTable:
+        """A table with the full pages of this one, which both own from now on."""
+        nodes, first = table.nodes, table.first_held
+        pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in nodes[first:]]
+        return PageTable(table.salt, pages, list(nodes), first)
+
+    def needed(self, matched: Sequence[Node], num_pages: int) -> int:
+        """Pages that a new sequence needs beside the matched ones, until it has num_pages."""
+        held = len(matched) - self.first_needed(len(matched))
+        return min(num_pages - len(matched), self.most_held - held)
+
+    def available(self, matched: Sequence[Node]) -> int:
+        """Pages that could be allocated while the matched ones that are still read are held."""
+        held = matched[self.first_needed(len(matched)) :]
+        return self.pages_left - self.pool.num_single([node.page_id for node in held])
+
+    def grow(self, table: PageTable, num_pages: int) -> bool:
+        """Own this number of pages; False, with nothing changed, where there are not enough."""
+        page_ids = table.page_ids
+        missing = num_pages - len(page_ids)
+        added: list[int] = []
+        while len(added) < missing:
+            page_id = self.pool.allocate()
+            if page_id is None:
+                page_id = self.tree.evict_one()
+            if page_id is None:
+                for other in reversed(added):
+                    self.pool.release(other)
+                return False
+            added.append(page_id)
+        page_ids += added
+        return True
+
+    def shrink(self, table: PageTable, num_pages: int) -> None:
+        """Give back the last pages, which are this sequence's alone, beyond num_pages."""
+        while len(table.page_ids) > num_pages:
+            self.pool.release(table.page_ids.pop())
+
+    def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
+        """These are the tokens of the next pages, which are full: put them into the prefix tree.
+
+        Where the tree has a page for the same tokens, this sequence's copy, equal bit for bit by the exactness law, is
+        given back and that page is used from now on. -> has the table changed?
+        """
+        tree, page_ids, nodes = self.tree, table.page_ids, table.nodes
+        node = nodes[-1] if nodes else tree.root(table.salt)
+        changed = False
+        for index, tokens in enumerate(pages, len(nodes)):
+            own = page_ids[index]
+            node = tree.insert(node, tokens, own)
+            if node.page_id != own:
+                page_ids[index] = tree.share(node)
+                changed = True
+                self.pool.release(own)
+            nodes.append(node)
+        return changed
+
+    def close(self, table: PageTable) -> None:
+        """Give all pages back; those in the tree stay cached."""
+        for page_id in table.page_ids[len(table.nodes) :]:
+            self.pool.release(page_id)
+        # Deepest first, so that leaves are the least recently used of one sequence.
+        for node in reversed(table.nodes[table.first_held :]):
+            self.tree.give_back(node)
+
+    def drop_cached(self) -> None:
+        """Forget every prefix that no sequence uses."""
+        while (page_id := self.tree.evict_one()) is not None:
+            self.pool.release(page_id)
+
+    def check(self, tables: Iterable[tuple[str, PageTable]]) -> None:
+        """Raise ValueError where an invariant is broken (for tests; walks everything). tables: with sequence ids."""
+        expected = [0] * self.num_pages
+        writers: dict[int, str] = {}
+        for sequence_id, table in tables:
+            self._check_table(sequence_id, table)
+            for index, page_id in enumerate(table.page_ids[table.first_held :], table.first_held):
+                expected[page_id] += 1
+                if index >= len(table.nodes) and writers.setdefault(page_id, sequence_id) != sequence_id:
+                    raise ValueError(f"page {page_id} has two writers")
+        unshared = 0
+        for node in self.tree.nodes():
+            if node.page_id < 0:
+                continue
+            unshared += expected[node.page_id] == 0
+            expected[node.page_id] += 1
+            if node.page_id in writers:
+                raise ValueError(f"page {node.page_id} is in the tree and still written by {writers[node.page_id]!r}")
+        for page_id, count in enumerate(expected):
+            if self.pool.count(page_id) != count:
+                raise ValueError(f"page {page_id} counts {self.pool.count(page_id)} owners and has {count}")
+        if unshared != self.tree.num_unshared:
+            raise ValueError(f"the tree counts {self.tree.num_unshared} unshared pages and has {unshared}")
+        if self.pool.num_free != expected.count(0):
+            raise ValueError("the free list does not hold the pages without owners")
+
+    def _check_table(self, sequence_id: str, table: PageTable) -> None:
+        given_back = [page_id for page_id in table.page_ids if page_id < 0]
+        if len(given_back) != table.first_held or any(page_id >= 0 for page_id in table.page_ids[: table.first_held]):
+            raise ValueError(f"{sequence_id!r} holds pages from {table.first_held} on and its table says otherwise")
+        for index in range(table.first_held, len(table.nodes)):
+            if table.nodes[index].page_id != table.page_ids[index]:
+                raise ValueError(f"page {index} of {sequence_id!r} is not the tree's")
+
+
+def _page_state(owners: int, in_tree: int) -> PageState:
+    sequences = owners - in_tree
+    if sequences <= 0:
+        return PageState.CACHED if owners else PageState.FREE
+    if sequences > 1:
+        return PageState.SHARED
+    return PageState.KEPT if in_tree else PageState.OWN

@@ -1,0 +1,210 @@
+"""Full pages by the tokens they hold: a radix tree with one page of tokens on each edge.
+
+Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of
+its own.
+The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest
+unused first, by a counter of uses (no clock).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from twostroke.engine.cache.pages import PagePool
+
+STALE_ENTRIES = 1024
+"""How many entries beyond two for each node the queue of evictable nodes may hold before it is rebuilt."""
+
+
+class Node:
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens,
+    path: of all tokens from the root on; the watch's, for saying why a page is missing, never for finding one.
+    pins: sequences that need the node to stay, though it may hold nothing (`SparseTree`)."""
+
+    __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")
+
+    def __init__(self, tokens: tuple[int, ...], page_id: int, parent: Node | None, salt: str = "") -> None:
+        self.tokens = tokens
+        self.page_id = page_id
+        self.parent = parent
+        self.children: dict[tuple[int, ...], Node] = {}
+        self.last_use = 0
+        self.content = self.pins = 0
+        self.path = 0 if parent is not None else root_path(salt)
+        self.salt = salt
+
+
+class TreeWatch(Protocol):
+    """Remembers what the tree held."""
+
+    def inserted(self, parent: Node, child: Node) -> None:
+        """A node was added to the tree."""
+
+    def evicted(self, node: Node) -> None:
+        """A leaf was taken out of the tree."""
+
+
+class PrefixTree:
+    """Owns references into `pool`. Invariant: a node's ancestors have at least as many owners as the node."""
+
+    def __init__(self, pool: PagePool, page_tokens: int, watch: TreeWatch | None = None) -> None:
+        self._pool = pool
+        self.watch = watch
+        self.page_tokens = page_tokens
+        self._roots: dict[str, Node] = {}
+        self._uses = 0
+        # A heap of last uses, each of which is one node's: entries go stale when a node is used again or evicted; they
+        # are dropped when popped, or all at once: a cache that has room for everything never pops, and would grow with
+        # each request.
+        self._evictable: list[int] = []
+        self._by_use: dict[int, Node] = {}
+        self._owners = pool.owners
+        self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
+        self.num_nodes = 0
+        self._num_unshared = 0
+
+    @property
+    def num_unshared(self) -> int:
+        """Pages that only the tree owns: all of them can be evicted, one leaf after another."""
+        return self._num_unshared
+
+    def holds(self) -> bytes:
+        """One byte for each page: 1 where the tree is one of the page's owners."""
+        return bytes(self._holds)
+
+    def root(self, salt: str) -> Node:
+        """The root of a salt."""
+        if salt not in self._roots:
+            self._roots[salt] = Node((), -1, None, salt)
+        return self._roots[salt]
+
+    def known_root(self, salt: str) -> Node | None:
+        """The root of a salt that was used."""
+        return self._roots.get(salt)
+
+    def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
+        """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
+        node = self._roots.get(salt)
+        found: list[Node] = []
+        if node is None:
+            return found
+        for page in itertools.islice(self.pages(tokens), max_pages):
+            node = node.children.get(page)
+            if node is None:
+                break
+            found.append(node)
+        return found
+
+    def extend(self, path: list[Node], salt: str, tokens: Sequence[int], max_pages: int) -> int:
+        """Bring what `match` found earlier up to date: nodes that were evicted go, new ones are added. -> its length.
+
+        It costs what has changed, not what is there. Nothing is retained.
+        """
+        while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
+            path.pop()  # leaves are evicted first, so the last one that is there has all others
+        node = path[-1] if path else self._roots.get(salt)
+        for page in self.pages(tokens[len(path) * self.page_tokens : max_pages * self.page_tokens]):
+            node = None if node is None else node.children.get(page)
+            if node is None:
+                break
+            path.append(node)
+        return len(path)
+
+    def share(self, node: Node) -> int:
+        """One more owner of the node's page; returns the page id."""
+        page_id = node.page_id
+        if self._pool.retain(page_id) == 2:
+            self._num_unshared -= 1
+        return page_id
+
+    def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
+        """The child of `parent` for these tokens: the one that is there, or a new one that takes over shared ownership.
+
+        Where one is there with another page, the caller should give its own page back and share that one.
+        """
+        children = parent.children
+        child = children.get(tokens) if children else None  # hashing a page is not free
+        if child is None:
+            child = children[tokens] = Node(tokens, page_id, parent)
+            if self.watch is not None:
+                self.watch.inserted(parent, child)
+            self._pool.retain(page_id)
+            self._holds[page_id] = 1
+            self.num_nodes += 1
+        return child
+
+    def give_back(self, node: Node) -> None:
+        """One owner less of the node's page, which stays in the tree, now the most recently used."""
+        self._uses += 1
+        node.last_use = self._uses
+        if self._pool.release(node.page_id) == 1:
+            self._num_unshared += 1
+            self._offer(node)
+
+    def evict_one(self) -> int | None:
+        """Give up the least recently used page that only the tree owns: now the caller's; None where there is none."""
+        evictable, by_use, owners = self._evictable, self._by_use, self._owners
+        while evictable:
+            use = heapq.heappop(evictable)
+            node = by_use.pop(use, None)  # as _evicts
+            if node is not None and node.last_use == use and not node.children and owners[node.page_id] == 1:
+                self._remove(node)
+                return node.page_id
+        return None
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node but the roots, parents first."""
+        waiting = list(self._roots.values())
+        while waiting:
+            node = waiting.pop()
+            waiting.extend(node.children.values())
+            if node.parent is not None:
+                yield node
+
+    def pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Full pages of these tokens, in order."""
+        return zip(*[iter(tokens)] * self.page_tokens, strict=False)
+
+    def _offer(self, node: Node) -> None:
+        if not node.children:
+            heapq.heappush(self._evictable, node.last_use)
+            self._by_use[node.last_use] = node
+            if len(self._evictable) > 2 * self.num_nodes + STALE_ENTRIES:
+                self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        self._by_use = {use: node for use, node in self._by_use.items() if self._evicts(use, node)}
+        self._evictable = sorted(self._by_use)
+
+    def _evicts(self, use: int, node: Node) -> bool:
+        """False for an entry that is stale. An evicted node is not in _by_use."""
+        return node.last_use == use and not node.children and self._owners[node.page_id] == 1
+
+    def _remove(self, node: Node) -> None:
+        """A leaf that alone owns its page, which it owns no longer."""
+        parent = node.parent
+        if self.watch is not None:
+            self.watch.evicted(node)
+        self._holds[node.page_id] = 0
+        self.num_nodes -= 1
+        self._num_unshared -= 1
+        if parent is None:
+            return
+        children = parent.children
+        if len(children) > 1:
+            del children[node.tokens]
+            return
+        children.clear()
+        if parent.parent is None:
+            del self._roots[parent.salt]
+        elif self._owners[parent.page_id] == 1:
+            heapq.heappush(self._evictable, parent.last_use)
+            self._by_use[parent.last_use] = parent
+
+
+def root_path(salt: str) -> int:
+    """A hash of the salt. It is the same in every process, unlike the hash of a string."""
+    return hash(tuple(salt.encode()))

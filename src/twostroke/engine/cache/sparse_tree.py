@@ -1,0 +1,109 @@
+"""A prefix tree in which not every node has something: pages behind a window, snapshots of states.
+
+What a node holds can be evicted wherever the node is, the longest unused first. A node without anything stays as part
+of the path to others, and goes when nothing is below it and no sequence has pinned it. `page_id` of a node is -1 where
+it holds nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from twostroke.engine.cache.prefix_tree import STALE_ENTRIES, Node, PrefixTree
+
+NOTHING = -1
+
+
+class SparseTree(PrefixTree):
+    """Owns references into `pool`, as PrefixTree; nothing is said of a node's ancestors but that they are there."""
+
+    def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
+        """See PrefixTree. A node that exists and holds nothing takes over page_id. page_id: NOTHING for a node of the
+        path."""
+        child = parent.children.get(tokens)
+        if child is None:
+            child = parent.children[tokens] = Node(tokens, NOTHING, parent)
+            if self.watch is not None:
+                self.watch.inserted(parent, child)
+            self.num_nodes += 1
+        if child.page_id == NOTHING != page_id:
+            self._pool.retain(page_id)
+            self._holds[page_id] = 1
+            child.page_id = page_id
+        return child
+
+    def touch(self, node: Node, bonus: int = 0) -> None:
+        """Note that what the node holds was used just now, or as if `bonus` uses later. Only the tree owns it."""
+        self._uses += 1
+        if self._by_use.get(node.last_use) is node:
+            del self._by_use[node.last_use]
+        # Two nodes never have one last use: a bonus could otherwise make them equal.
+        use = max(self._uses + bonus, node.last_use)
+        while use in self._by_use:
+            use += 1
+        node.last_use = use
+        self._offer(node)
+
+    def give_back(self, node: Node) -> None:
+        """One owner less of what the node holds, which stays in the tree, now the most recently used."""
+        if self._pool.release(node.page_id) == 1:
+            self._num_unshared += 1
+            self.touch(node)
+
+    def evict_one(self) -> int | None:
+        """Give up the least recently used thing that only the tree owns: now the caller's; None where there is none."""
+        while self._evictable:
+            use = heapq.heappop(self._evictable)
+            node = self._by_use.pop(use, None)
+            if node is not None and self._evicts(use, node):
+                return self._take_from(node)
+        return None
+
+    def forget(self, node: Node) -> int:
+        """Take out what the node holds, which only the tree owns: now the caller's."""
+        if self._by_use.get(node.last_use) is node:
+            del self._by_use[node.last_use]
+        return self._take_from(node)
+
+    def adopt(self, node: Node, page_id: int) -> None:
+        """A node that holds nothing gets something that has no owner but the caller, whose the tree takes over."""
+        if node.page_id != NOTHING:
+            raise ValueError("the node holds something already")
+        node.page_id = page_id
+        self._holds[page_id] = 1
+        self._num_unshared += 1
+        self.touch(node)
+
+    def unpin(self, node: Node) -> None:
+        """One sequence less needs the node to stay."""
+        node.pins -= 1
+        self._prune(node)
+
+    def _take_from(self, node: Node) -> int:
+        page_id, node.page_id = node.page_id, NOTHING
+        self._holds[page_id] = 0
+        self._num_unshared -= 1
+        self._prune(node)
+        return page_id
+
+    def _prune(self, node: Node) -> None:
+        """Take out the node, and what is above it, as far as nothing is there or below."""
+        while node.page_id == NOTHING and not node.children and not node.pins:
+            parent = node.parent
+            if parent is None:
+                del self._roots[node.salt]
+                return
+            if self.watch is not None:
+                self.watch.evicted(node)
+            self.num_nodes -= 1
+            del parent.children[node.tokens]
+            node = parent
+
+    def _offer(self, node: Node) -> None:
+        heapq.heappush(self._evictable, node.last_use)
+        self._by_use[node.last_use] = node
+        if len(self._evictable) > 2 * self.num_nodes + STALE_ENTRIES:
+            self._drop_stale()
+
+    def _evicts(self, use: int, node: Node) -> bool:
+        return node.last_use == use and node.page_id != NOTHING and self._owners[node.page_id] == 1

@@ -1,0 +1,68 @@
+"""The pages of layers that see a window: given back when the window has passed them.
+
+A query at position p sees the positions from p - window + 1 on. A page is behind the window when no later query sees
+any of its positions. It is given back when the next page is full, so a table holds one page more than it must at most.
+The tree keeps pages that were given back, while there is room: another request may begin with the same tokens and
+depart at any of them. A prefix can be gone on from where the pages of its last window are there; those before need not
+be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from twostroke.engine.cache.page_group import GIVEN_BACK, PageGroup, PageTable
+from twostroke.engine.cache.prefix_tree import Node, PrefixTree
+from twostroke.engine.cache.sparse_tree import SparseTree
+from twostroke.types.cache_pools import window_pages
+
+
+class WindowGroup(PageGroup):
+    """Pages of one window. chunk_tokens: the most positions of one sequence that a step computes, as far as the pool
+    allows: `chunk_tokens` says how many. Raises ValueError where the pool is too small for a window and one page."""
+
+    def __init__(
+        self,
+        num_pages: int,
+        page_tokens: int,
+        window: int,
+        chunk_tokens: int,
+        on_fresh: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(num_pages, page_tokens, on_fresh)
+        self.window = window
+        chunk_pages = num_pages - window_pages(window, 0, page_tokens)
+        if chunk_pages < 1:
+            least = window_pages(window, 1, page_tokens)
+            raise ValueError(f"a window of {window} needs a pool of {least} pages, not {num_pages}")
+        self.chunk_tokens = min(chunk_tokens, chunk_pages * page_tokens)
+        self.most_held = window_pages(window, self.chunk_tokens, page_tokens)
+
+    def _make_tree(self) -> PrefixTree:
+        return SparseTree(self.pool, self.page_tokens)
+
+    def first_needed(self, num_pages: int) -> int:
+        """Index of the first page that must be held by a sequence whose first num_pages pages are full. It computes the
+        position behind them next, or their last position again (`CacheManager.spared_tokens`). The last full page is
+        always held: its node is where the tree goes on."""
+        return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
+
+    def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
+        """The most pages whose last window is still in the cache."""
+        while num_pages:
+            needed = range(num_pages - 1, self.first_needed(num_pages) - 1, -1)
+            gap = next((index for index in needed if path[index].page_id < 0), None)
+            if gap is None:
+                break
+            num_pages = gap
+        return num_pages
+
+    def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
+        """See PageGroup. Afterwards give back the pages behind the window."""
+        super().commit(table, pages)
+        first = self.first_needed(len(table.nodes))
+        for index in range(table.first_held, first):
+            table.page_ids[index] = GIVEN_BACK
+            self.tree.give_back(table.nodes[index])
+        table.first_held = max(first, table.first_held)
+        return True

@@ -1,0 +1,1 @@
+"""What the next step computes, of which sequence: queues, budgets, admission, preemption."""

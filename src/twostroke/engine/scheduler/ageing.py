@@ -1,0 +1,48 @@
+"""Ageing: each eighth step with prompts begins with the sequence that has waited longest, whatever the order is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twostroke.engine.scheduler.sequence import Sequence
+
+TURN_STEPS = 8
+
+
+class AgeingTurns:
+    """Puts the oldest sequence first in every TURN_STEPS-th step that it waits for. The turn stays open until then.
+
+    Bound. Let r wait, let n_i be the tokens to compute of r and of those older than r, and c the least chunk that a
+    step's first prefill gets. Each turn computes c tokens or more of the oldest, so the turns it takes to compute all
+    are at most sum(ceil(n_i / c)). A turn may have to wait for a place, once for each i. While it is open no other
+    sequence is admitted. Running ones are computed and end after at most W = sum over them of
+    (ceil(their tokens / c)) + the most tokens that one may still make. So r has its first token after at most
+
+        TURN_STEPS * sum(ceil(n_i / c)) + (number of i) * W    steps
+
+    however many younger requests arrive and however little slack they have, unless memory runs out and sequences are
+    preempted: then they are computed again, and count again.
+    """
+
+    def __init__(self, every_steps: int = TURN_STEPS) -> None:
+        self._every_steps = every_steps
+        self._steps = 0
+
+    @property
+    def open(self) -> bool:
+        """True where the oldest must be first."""
+        return self._steps >= self._every_steps - 1
+
+    def oldest(self, candidates: Iterable[Sequence]) -> Sequence | None:
+        """The candidate that arrived first."""
+        return min(candidates, key=lambda s: s.number, default=None)
+
+    def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
+        """Take note of a step: what was prefilled, and whether any sequence wanted to be.
+
+        oldest: before the step, where the turn was open and there was one.
+        """
+        if not self.open:
+            self._steps += wanted
+        elif oldest is None or oldest in list(prefilled):
+            self._steps = 0

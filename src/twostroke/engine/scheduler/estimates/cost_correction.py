@@ -1,0 +1,172 @@
+"""How far the cost model is off on this machine today: measured over predicted, by the size of a step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from twostroke.types.objectives import ITL_SHARE
+
+WINDOW_STEPS, USUAL_STEPS = 64, 15
+"""The steps that `high` and `low`, and those that `usual` look back at, of one size class."""
+LEAST_EVIDENCE = 3
+"""The fewest steps of a class that count alone. With fewer, the prior takes the places of those that are missing."""
+LEAST, MOST = 0.1, 10.0
+LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
+"""A guess may be of a machine that nobody has seen."""
+HIGH = ITL_SHARE + 0.01
+"""An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
+LOW = 0.1
+"""The share of the steps that are quicker than `low`. Other programs rarely disturb these."""
+GUESS_PRIOR = 2.0
+"""The prior of a cost model that was not measured: its first steps are planned as if they took twice what it says."""
+IDLE_HALF_S = 10.0
+"""Idle time after which a correction of a measured cost model counts half."""
+SURE_PREFILLS = 4
+"""Steps with prompts after which a guess is as good as corrected."""
+COLD_STEPS = 8
+"""Cold steps that say how slow the next one will be."""
+KEPT_AFTER_IDLE = 2
+"""Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
+DECODE = 0
+"""The class of steps in which every sequence has one row."""
+
+
+def size_class(prefill_rows: int) -> int:
+    """Steps err differently by size: few rows read weights, many rows multiply. A class for each power of two."""
+    return prefill_rows.bit_length() if prefill_rows else DECODE
+
+
+class _Ratios:
+    """measured / predicted of the last steps of one class, with the prior where there are too few."""
+
+    def __init__(self, prior: float) -> None:
+        self._prior = prior
+        self._values: deque[float] = deque(maxlen=WINDOW_STEPS)
+        self.usual = self.high = prior
+        self.low = min(1.0, prior)
+
+    def add(self, ratio: float) -> None:
+        self._values.append(ratio)
+        self._update()
+
+    def forget(self) -> None:
+        while len(self._values) > KEPT_AFTER_IDLE:
+            self._values.popleft()
+        self._update()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _update(self) -> None:
+        if len(self._values) == 1:  # too little to be glad of, and enough to be careful
+            self.usual = self.high = max(self._prior, self._values[0])
+            self.low = min(self._prior, self._values[0])
+            return
+        missing = [self._prior] * (LEAST_EVIDENCE - len(self._values))
+        values = sorted([*missing, *self._values])
+        last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
+        self.usual = last[len(last) // 2]
+        self.low = values[int(LOW * len(values))]
+        # The slowest one never counts: it may be an outlier until a second one says the same.
+        self.high = max(self.usual, values[min(len(values) - 2, int(HIGH * len(values)))])
+
+
+class CostCorrection:
+    """The ratio of measured to predicted times, by size class of a step.
+
+    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10]; where the cost
+    model is a guess, to [1/1000, 1000].
+
+    `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
+    slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, where
+    other programs disturb it in between. Two steps outweigh the prior. A class that was not seen twice takes the ratio
+    of the nearest one that was.
+
+    believed: the cost model was measured on this machine, so that after idle time what it says counts again. A guess
+    has nothing to go back to; there a pause only shortens the memory.
+    """
+
+    def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
+        self._prior = prior
+        self._believed = believed
+        self._bounds = (LEAST, MOST) if believed else (LEAST_OF_GUESS, MOST_OF_GUESS)
+        self._classes: dict[int, _Ratios] = {}
+        self._last_s: float | None = None
+        self._weight = 1.0
+        self._cold: dict[bool, deque[float]] = {}  # ratios by whether the step only decodes
+
+    @property
+    def sure(self) -> bool:
+        """Is there evidence of prompts: a measured model, or a few measured steps with prompts in them?"""
+        prefills = sum(len(ratios) for size, ratios in self._classes.items() if size != DECODE)
+        return self._believed or prefills >= SURE_PREFILLS
+
+    def at(self, now: float) -> None:
+        """Set the time. What was learned counts less, the longer nothing was computed."""
+        idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
+        self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
+
+    def observe(self, size: int, predicted_s: float, measured_s: float, now: float = 0.0) -> None:
+        """One step that ended now; a step that took no time says nothing."""
+        if predicted_s <= 0 or measured_s <= 0:
+            return
+        if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
+            for ratios in self._classes.values():
+                ratios.forget()
+        self._last_s, self._weight = now, 1.0
+        self._cold.clear()
+        if size not in self._classes:
+            self._classes[size] = _Ratios(self._prior)
+        self._classes[size].add(self._bounded(measured_s / predicted_s))
+
+    def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
+        """One step beside which memory was made ready: it counts until the next step that is not cold."""
+        usual_s = predicted_s * self.usual(size)
+        if usual_s > 0 and measured_s > 0:
+            last = self._cold.setdefault(size == DECODE, deque(maxlen=COLD_STEPS))
+            last.append(min(MOST, max(1.0, measured_s / usual_s)))
+
+    @property
+    def cold_factor(self) -> float:
+        """How many times longer than usual steps take at this moment: the median of the last cold ones, or 1.
+
+        The larger of that of decode steps and of steps with prompts.
+        """
+        return max((sorted(last)[len(last) // 2] for last in self._cold.values()), default=1.0)
+
+    @property
+    def cold_high(self) -> float:
+        """How many times longer the slowest of the last cold steps took, which the next step rarely passes; else 1."""
+        return max((max(last) for last in self._cold.values()), default=1.0)
+
+    def usual(self, size: int) -> float:
+        """What a step of this class takes, in units of its prediction."""
+        return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
+
+    def low(self, size: int) -> float:
+        """What a step of this class takes that nothing disturbs, in units of its prediction."""
+        return self._weighted(min(ratios.low for ratios in self._nearest(size)))
+
+    def high(self, size: int) -> float:
+        """What 96% of the steps of this class do not pass, in units of their predictions."""
+        return self._weighted(max(ratios.high for ratios in self._nearest(size)))
+
+    def _bounded(self, ratio: float) -> float:
+        """Rounded, so that the last bits of sums of seconds never decide the size of a chunk."""
+        least, most = self._bounds
+        bounded = min(most, max(least, ratio))
+        return round(bounded, 3 if bounded >= LEAST else 6)
+
+    def _weighted(self, ratio: float) -> float:
+        return ratio if self._weight == 1.0 else ratio**self._weight
+
+    def _nearest(self, size: int) -> Iterable[_Ratios]:
+        """The ratios of the class, or of the nearest classes that were seen twice. Decode stands apart from prompts of
+        any size: each says something of the other only where nothing else does, and only that steps take longer."""
+        kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
+        if not kin:
+            return (_Ratios(self._prior), *self._classes.values())
+        seen = [each for each, ratios in kin.items() if len(ratios) >= LEAST_EVIDENCE - 1] or list(kin)
+        distance = min(abs(each - size) for each in seen)
+        return [kin[each] for each in seen if abs(each - size) == distance]

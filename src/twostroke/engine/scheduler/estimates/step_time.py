@@ -1,0 +1,66 @@
+"""How long a step would take: the cost model's prediction, corrected by what the last steps took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from twostroke.cost.shape import Part, Segment, StepCost
+from twostroke.engine.scheduler.estimates.cost_correction import GUESS_PRIOR, CostCorrection, size_class
+from twostroke.types.plan import Role
+
+
+class StepTime:
+    """Seconds of steps that are not run yet. A prediction takes tens of microseconds."""
+
+    def __init__(self, cost: StepCost, correction: CostCorrection) -> None:
+        self._cost = cost
+        self._correction = correction
+
+    @classmethod
+    def of(cls, cost: StepCost, guessed: bool) -> StepTime:
+        """guessed: this machine was not measured, so the model is trusted less until steps were measured."""
+        return cls(cost, CostCorrection(GUESS_PRIOR, believed=False) if guessed else CostCorrection())
+
+    def at(self, now: float) -> None:
+        """Set the time; see CostCorrection."""
+        self._correction.at(now)
+
+    @property
+    def sure(self) -> bool:
+        """Is there evidence of how long prompts take?"""
+        return self._correction.sure
+
+    @property
+    def cold_factor(self) -> float:
+        """How many times longer steps take at this moment, because memory is made ready; else 1."""
+        return self._correction.cold_factor
+
+    def usual_s(self, segments: Sequence[Segment]) -> float:
+        """What it most likely takes: for plans of the future."""
+        return self._cost.predict(segments).seconds * self._correction.usual(_class_of(segments))
+
+    def low_s(self, segments: Sequence[Segment]) -> float:
+        """What it takes where nothing disturbs it: the machine's own speed."""
+        return self._cost.predict(segments).seconds * self._correction.low(_class_of(segments))
+
+    def high_s(self, segments: Sequence[Segment]) -> float:
+        """What it rarely passes: for promises."""
+        return self._cost.predict(segments).seconds * self._correction.high(_class_of(segments))
+
+    def now_s(self, segments: Sequence[Segment]) -> float:
+        """What the very next step rarely passes, also where memory is made ready meanwhile."""
+        return self.high_s(segments) * self._correction.cold_high
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """A step beside which memory was made ready. It says nothing of steps after the last such one."""
+        held = tuple(parts)
+        self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
+
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float = 0.0) -> None:
+        """Learn from a step that held these parts and ended now."""
+        held = tuple(parts)
+        self._correction.observe(_class_of(held), self._cost.predict(held).seconds, measured_s, now)
+
+
+def _class_of(segments: Sequence[Part]) -> int:
+    return size_class(sum([each.num_tokens for each in segments if each.role is Role.PREFILL]))

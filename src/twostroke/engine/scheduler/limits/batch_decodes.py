@@ -1,0 +1,44 @@
+"""Which streams of batch work go on in a step: as many as leave half of the interactive ones' time to prefill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twostroke.cost.shape import Segment
+from twostroke.engine.scheduler.sequence import Sequence as Running
+
+ROOM_SHARE = 0.5
+
+
+class BatchDecodes:
+    """Batch streams have no promise: they are left out where steps would be too long, those first that went on last.
+
+    At least one is in every step, and the one that was left out longest comes first: of k batch streams each goes on
+    at least every k-th step.
+    """
+
+    def __init__(self, seconds: Callable[[Sequence[Segment]], float]) -> None:
+        self._seconds = seconds
+
+    def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
+        """The batch streams that go on in this step. bound_s: of the step, None where nothing was promised."""
+        if not batch or not interactive or bound_s is None:
+            return batch
+        room_s = ROOM_SHARE * bound_s
+        ordered = sorted(batch, key=lambda s: s.last_step)
+        segments = [decode_segment(s) for s in (*interactive, *ordered)]
+        if self._seconds(segments) <= room_s:
+            return batch
+        fits, fails = 1, len(ordered)
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            if self._seconds(segments[: len(interactive) + middle]) <= room_s:
+                fits = middle
+            else:
+                fails = middle
+        return ordered[:fits]
+
+
+def decode_segment(sequence: Running) -> Segment:
+    """The step in which it has its next token, once its prompt is computed."""
+    return Segment.decode(len(sequence.known) - 1, sequence.request.adapter)

@@ -1,0 +1,41 @@
+"""What the caches ask of chunks: room for a chunk beside a window, and ends where a snapshot is taken."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.limits import Limiter, SchedulerLimits, StepLoad
+from twostroke.engine.scheduler.sequence import Sequence
+
+
+class WindowRoom(Struct, frozen=True):
+    """A chunk is no longer than what a window's pool holds beside the window itself."""
+
+    max_chunk_tokens: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """See Limiter. A chunk has at most max_chunk_tokens."""
+        return min(wanted_tokens, self.max_chunk_tokens)
+
+
+class SnapshotPoints:
+    """A chunk ends where a snapshot of the sequence's state is to be taken."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Up to the next point, where there is one within the chunk."""
+        computed = sequence.computed
+        for point in sequence.points:
+            if computed < point < computed + wanted_tokens:
+                return point - computed
+        return wanted_tokens
+
+
+def cache_limiters(cache: CacheManager, limits: SchedulerLimits) -> tuple[Limiter, ...]:
+    """The limiters that this cache needs."""
+    found: list[Limiter] = []
+    if cache.chunk_tokens < limits.max_step_tokens:
+        found.append(WindowRoom(cache.chunk_tokens))
+    if cache.states is not None:
+        found.append(SnapshotPoints())
+    return tuple(found)

@@ -1,0 +1,76 @@
+"""How much of a prompt a step may hold beside running streams where nothing was promised: the default."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from twostroke.cost.shape import Segment
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.chunk_sizer import KEPT_SHARE, ChunkSizer, Seconds
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
+
+LEAST_GAP_S = 0.25
+GAP_DECODE_STEPS = 8
+MOST_DECODE_SHARE = 0.2
+"""Where decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
+
+
+class GapRule(Struct, frozen=True):
+    """How long the gap between two tokens of a stream may become because a prompt is computed beside it.
+
+    least_s: seconds. decode_steps: the bound where one step is so slow that least_s would leave little time for
+    prompts: as many steps without prompts. Both bounds are for the whole step, decode included.
+    """
+
+    least_s: float = LEAST_GAP_S
+    decode_steps: int = GAP_DECODE_STEPS
+
+    def __str__(self) -> str:
+        slow_ms = 1e3 * MOST_DECODE_SHARE * self.least_s
+        return (
+            f"no gap of a running stream beyond {1e3 * self.least_s:g} ms, or {self.decode_steps} decode steps "
+            f"where one takes more than {slow_ms:g} ms"
+        )
+
+    def bound_s(self, seconds: Seconds, streams: list[Segment]) -> float:
+        """Seconds that a step beside these streams may take.
+
+        seconds: of a step that nothing disturbs. With its usual time the bound would follow the load of the machine: a
+        busy neighbour that doubles each decode step would double the allowed gap.
+        """
+        decode_s = seconds(streams)
+        if decode_s <= MOST_DECODE_SHARE * self.least_s:
+            return self.least_s
+        return max(self.least_s, self.decode_steps * decode_s)
+
+
+class GapLimiter:
+    """Satisfies `scheduler.limits.Limiter`. A step without streams is not made shorter.
+
+    A step's first prompt always gets the least chunk; further ones get what the first leaves of the bound.
+    """
+
+    def __init__(self, times: StepTime, align_tokens: int, rule: GapRule) -> None:
+        self._times = times
+        self._sizer = ChunkSizer(times.now_s, align_tokens)
+        self.rule = rule
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Streams pass; a sequence with more to compute gets what the rule leaves beside them."""
+        if wanted_tokens == 0 or sequence.role is Role.DECODE:
+            return wanted_tokens
+        streams = step.streams()
+        if not streams:
+            return wanted_tokens
+        base, adapter = step.segments(), sequence.request.adapter
+        whole = Segment.prefill(sequence.computed, wanted_tokens, wanted_tokens == sequence.remaining, adapter)
+        whole_s = self._times.now_s([*base, whole])
+        if whole_s <= KEPT_SHARE * self.rule.least_s:
+            return wanted_tokens
+        bound_s = KEPT_SHARE * self.rule.bound_s(self._times.low_s, streams)
+        if whole_s <= bound_s:
+            return wanted_tokens
+        chunk = self._sizer.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, bound_s, adapter)
+        return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0

@@ -1,0 +1,59 @@
+"""How much prefill a step may hold beside running streams, so that none of them waits longer than promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.cost.shape import Segment
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.batch_decodes import decode_segment
+from twostroke.engine.scheduler.limits.chunk_sizer import KEPT_SHARE, ChunkSizer
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.sequence import Sequence as Waiting
+from twostroke.types.plan import Role
+
+TTFT_SHARE = 0.25
+"""The share of the TTFT objective that a step without streams may take. A request that arrives now waits for its
+end."""
+
+
+class ItlLimiter:
+    """Satisfies `scheduler.limits.Limiter`. Streams whose ITL was not promised have the default's rule."""
+
+    def __init__(
+        self, times: StepTime, align_tokens: int, ttft_s: float | None = None, rule: GapRule | None = None
+    ) -> None:
+        self._times = times
+        self._rule = rule or GapRule()
+        self.sizer = ChunkSizer(times.now_s, align_tokens)
+        self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
+
+    def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
+        """Sequences that decode pass; all others get what the tightest promise of the step leaves."""
+        if wanted_tokens == 0 or sequence.role is Role.DECODE:
+            return wanted_tokens
+        bound_s = self.bound_s(step.waiting())
+        if bound_s is None:
+            return wanted_tokens
+        base = step.segments()
+        chunk = self.sizer.chunk(
+            base, sequence.computed, wanted_tokens, sequence.remaining, bound_s, sequence.request.adapter
+        )
+        return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
+
+    def bound_s(self, others: Sequence[Waiting]) -> float | None:
+        """Seconds that a step with these sequences may take; None where no stream waits for its end."""
+        streams = [s for s in others if s.num_output and s.interactive]
+        if not streams:
+            return self._idle_bound_s
+        return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
+
+    def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
+        """The bound in seconds for streams that would run. promised: sequences that have promises."""
+        if not promised or not streams:
+            return self._idle_bound_s
+        promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]
+        if promises:
+            return KEPT_SHARE * min(promises)
+        return KEPT_SHARE * self._rule.bound_s(self._times.low_s, streams)

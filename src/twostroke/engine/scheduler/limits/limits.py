@@ -1,0 +1,126 @@
+"""Limits of a step as small objects: limit(sequence, wanted, step) -> how many positions may be computed.
+
+A new feature that shortens what a step computes is one more object in the scheduler's tuple, not a branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Positions
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from twostroke.cost.shape import Segment
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
+
+    watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
+    that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
+    plans_in_flight: plans that may be made before the first of them is committed: the stages of a pipeline.
+    spare_tokens: positions behind those of a step for which a sequence that samples has a page already, where there are
+    enough pages: so that an executor may begin its next step early.
+    """
+
+    max_step_tokens: int = 512
+    max_sequences: int = 64
+    watermark_pages: int = 2
+    max_draft_tokens: int = 0
+    whole_prompts: bool = False
+    plans_in_flight: int = 1
+    spare_tokens: int = 0
+
+
+class StepLoad(Struct):
+    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
+    decode, once all of them are in: they are first.
+
+    full: a limit cut one sequence short, so no other gets more. beside: sequences that decode in other plans, which the
+    pipeline computes after or before this one: they wait for it, too.
+    """
+
+    num_tokens: int = 0
+    num_decode_tokens: int = 0
+    full: bool = False
+    parts: list[tuple[Sequence, int]] = field(default_factory=list)
+    beside: Positions[Sequence] = ()
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences so far."""
+        return len(self.parts)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Rows of sequences that do not decode."""
+        return self.num_tokens - self.num_decode_tokens
+
+    def segments(self) -> list[Segment]:
+        """What a cost model must know of the step as it is planned so far."""
+        found = []
+        for sequence, rows in self.parts:
+            drafts = max(0, rows - sequence.remaining)
+            samples = rows >= sequence.remaining
+            adapter = sequence.request.adapter
+            found.append(Segment(sequence.computed, rows, samples, sequence.role, drafts=drafts, adapter=adapter))
+        return found
+
+    def streams(self) -> list[Segment]:
+        """The segments of sequences whose readers have tokens already and wait for the next one."""
+        own = [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
+        return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
+
+    def waiting(self) -> list[Sequence]:
+        """All sequences that wait for the end of the step."""
+        return [*(sequence for sequence, _ in self.parts), *self.beside]
+
+    def add(self, sequence: Sequence, num_tokens: int) -> None:
+        """One more sequence, before it is computed."""
+        self.num_tokens += num_tokens
+        self.parts.append((sequence, num_tokens))
+
+
+class Limiter(Protocol):
+    """One reason to compute less."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """How many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
+
+
+class TokenBudget(Struct, frozen=True):
+    """A step has at most max_step_tokens rows."""
+
+    max_step_tokens: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """What is left of the budget."""
+        left = self.max_step_tokens - step.num_tokens
+        return wanted_tokens if wanted_tokens <= left else max(0, left)
+
+
+class SequenceBudget(Struct, frozen=True):
+    """A step has at most max_sequences sequences."""
+
+    max_sequences: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """See Limiter: everything that is wanted, or nothing."""
+        return wanted_tokens if step.num_sequences < self.max_sequences else 0
+
+
+class WholePrompts(Struct, frozen=True):
+    """A prompt whose positions see each other is computed in one step. The last of a scheduler's limits."""
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Everything that the sequence has to compute, or nothing."""
+        return wanted_tokens if wanted_tokens == sequence.remaining else 0
+
+
+def budgets_of(limits: SchedulerLimits) -> tuple[Limiter, ...]:
+    """The limits of rows and sequences, which every scheduler has."""
+    return SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens)

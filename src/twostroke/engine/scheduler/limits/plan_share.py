@@ -1,0 +1,27 @@
+"""How many of the sequences that decode a plan of a pipeline holds: an even share where that is predicted to pay."""
+
+from __future__ import annotations
+
+from twostroke.cost.pipeline import sharing_pays
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.engine.scheduler.sequence import Sequence
+
+POSITIONS_APART = 4096
+"""Positions of all sequences together, after which it is predicted again."""
+
+
+class PredictedShare:
+    """Satisfies `scheduler.under_way.Share`. cost: of a step through all stages."""
+
+    def __init__(self, cost: StepCost, plans: int) -> None:
+        self._cost, self._plans = cost, plans
+        self._known: tuple[int, int] = (0, 0)
+        self._pays = False
+
+    def __call__(self, decoding: list[Sequence]) -> int:
+        """See Share."""
+        known = (len(decoding), sum(len(each.known) for each in decoding) // POSITIONS_APART)
+        if known != self._known:
+            streams = [Segment.decode(len(each.known) - 1, each.request.adapter) for each in decoding]
+            self._known, self._pays = known, sharing_pays(self._cost, streams, self._plans)
+        return -(-len(decoding) // self._plans) if self._pays else len(decoding)

@@ -1,0 +1,149 @@
+"""How many steps until running answers end, learned from answers that ended and from those that still run."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twostroke.engine.scheduler.sequence import Sequence as Answer
+
+ENDED_KEPT = 64
+"""Answers that were admitted before the running ones and are remembered."""
+RATE_SAFETY = 0.5
+"""n ends that were seen count as (sqrt(n) - 0.5)^2: the rate is at least that much in about 85% of the cases."""
+COUNT_SAFETY = 0.7
+"""Fewer ends are counted than are expected, by this many standard deviations."""
+EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
+"""Tokens at which a class of lengths begins: 0, 16, 23, 32, 45 and so on. The last class has no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One answer. stopped: it ended before its limit."""
+
+    admission: int
+    num_tokens: int
+    stopped: bool
+
+
+class AnswerLengths:
+    """Learns the rate of ends in each class of lengths: ends for each token that answers of this length made.
+
+    Running answers count as well, because they have not ended yet. Without them only short answers would be known in
+    the first seconds of a burst. All are taken from the answers that were admitted last, so that each length has the
+    share that it has among all answers. An answer that ended at its limit (max_tokens) only says that it did not stop
+    before. Where no answer was seen to stop, only limits end answers. (A life table with censored observations: Kaplan
+    and Meier 1958, with a constant rate in each class.)
+    """
+
+    def __init__(self) -> None:
+        self._ended: deque[Ended] = deque(maxlen=4 * ENDED_KEPT)
+        self._num_ended = 0
+        self._forecast: EndForecast | None = None
+        self._forecast_of = (0, 0, 0)
+
+    def ended(self, answer: Answer) -> None:
+        """Learn the length of an answer that has ended; answers that were never admitted say nothing."""
+        if answer.admission is not None and answer.num_output:
+            stopped = answer.num_output < answer.request.max_tokens
+            self._ended.append(Ended(answer.admission, answer.num_output, stopped))
+            self._num_ended += 1
+
+    @property
+    def mean_tokens(self) -> float | None:
+        """The mean length of the last answers, in tokens; None where none has ended."""
+        last = [each.num_tokens for each in self._ended][-ENDED_KEPT:]
+        return sum(last) / len(last) if last else None
+
+    def forecast(self, running: Sequence[Answer]) -> EndForecast:
+        """When these answers are expected to end; at least one. It is kept until one of them has one token more."""
+        key = (self._num_ended, len(running), sum([len(each.known) for each in running]))
+        if self._forecast is None or self._forecast_of != key:
+            self._forecast, self._forecast_of = EndForecast(running, self._rates(running)), key
+        return self._forecast
+
+    def _rates(self, running: Sequence[Answer]) -> EndRates:
+        least = max(s.admission or 0 for s in running) - len(running) - ENDED_KEPT
+        lengths = [(each.num_tokens, each.stopped) for each in self._ended if each.admission > least]
+        lengths += [(each.num_output, False) for each in running if (each.admission or 0) > least]
+        return EndRates(lengths)
+
+
+class EndRates:
+    """Ends for each token, by class of lengths. lengths: tokens of each answer, and whether it stopped there."""
+
+    def __init__(self, lengths: Sequence[tuple[int, bool]]) -> None:
+        reached, made, ends = [0] * len(EDGES), [0] * len(EDGES), [0] * len(EDGES)
+        for num_tokens, stopped in lengths:
+            last = _class_of(num_tokens)
+            reached[last] += 1
+            made[last] += num_tokens - EDGES[last]
+            ends[last] += stopped
+        self._sums, self._each, longer, total = [], [], len(lengths), 0.0  # type: list[float], list[float], int, float
+        for index, edge in enumerate(EDGES):
+            wide = EDGES[index + 1] - edge if index + 1 < len(EDGES) else edge
+            longer -= reached[index]
+            tokens = made[index] + longer * wide
+            rate = max(0.0, math.sqrt(ends[index]) - RATE_SAFETY) ** 2 / tokens if tokens else 0.0
+            self._sums.append(total)
+            self._each.append(rate)
+            total += rate * wide
+
+    def until(self, num_tokens: float) -> float:
+        """The sum of the rates of all tokens before; exp(-sum) of the answers are longer."""
+        index = _class_of(num_tokens)
+        return self._sums[index] + self._each[index] * (num_tokens - EDGES[index])
+
+
+class EndForecast:
+    """When this many of some running answers have ended. Answers of one class of lengths are taken as equally long.
+
+    Some hundred microseconds for the first question, however many run; further ones take less.
+    """
+
+    def __init__(self, running: Sequence[Answer], rates: EndRates) -> None:
+        self._rates = rates
+        classes: dict[int, list[Answer]] = {}
+        for each in running:
+            classes.setdefault(_class_of(each.num_output), []).append(each)
+        self._groups: list[tuple[float, float, list[int]]] = []
+        for group in classes.values():
+            tokens = sum([each.num_output for each in group]) / len(group)
+            left = sorted([each.request.max_tokens - each.num_output for each in group])
+            self._groups.append((tokens, rates.until(tokens), left))
+        self._last = max(1, max(left[-1] for _, _, left in self._groups))
+        self._known: dict[int, float] = {}
+
+    def steps_until(self, ends: int) -> int:
+        """Steps after which this many have ended, or more; all, where there are fewer."""
+        high = 1
+        while high < self._last and self._ends_within(high) < ends:
+            high *= 2
+        low, high = high // 2, min(high, self._last)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._ends_within(middle) >= ends else (middle, high)
+        return high
+
+    def _ends_within(self, steps: int) -> float:
+        """Ends that can be relied on: those at limits are certain, of the others a few less than the mean."""
+        if steps in self._known:
+            return self._known[steps]
+        certain, mean, variance = 0, 0.0, 0.0
+        for tokens, before, left in self._groups:
+            at_limit = bisect_right(left, steps)
+            certain += at_limit
+            if at_limit < len(left):
+                goes_on = math.exp(before - self._rates.until(tokens + steps))
+                mean += (1.0 - goes_on) * (len(left) - at_limit)
+                variance += goes_on * (1.0 - goes_on) * (len(left) - at_limit)
+        found = self._known[steps] = certain + max(0.0, mean - COUNT_SAFETY * math.sqrt(variance))
+        return found
+
+
+def _class_of(num_tokens: float) -> int:
+    """num_tokens: 0 or more."""
+    return bisect_right(EDGES, num_tokens) - 1

@@ -1,0 +1,155 @@
+"""Objectives instead of flags: the policy that keeps TTFT and ITL promises by prediction.
+
+    policy = objective_policy(cost, LatencyObjectives(ttft_s=1, itl_s=0.05), limits, page_tokens=16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from twostroke.cost.shape import Part, Segment, StepCost
+from twostroke.engine.scheduler.ageing import TURN_STEPS, AgeingTurns
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.batch_decodes import BatchDecodes
+from twostroke.engine.scheduler.limits.batch_share import BATCH_SHARE, BatchShare
+from twostroke.engine.scheduler.limits.itl_limiter import ItlLimiter
+from twostroke.engine.scheduler.limits.limits import Limiter, SchedulerLimits, StepLoad
+from twostroke.engine.scheduler.limits.stream_rule import StreamRule
+from twostroke.engine.scheduler.objectives.promise_order import PromiseOrder
+from twostroke.engine.scheduler.objectives.ttft_gate import TtftGate
+from twostroke.engine.scheduler.objectives.work_ahead import Room, WorkAhead
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.errors import Overloaded
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.plan import Role
+
+
+class ObjectivePolicy:
+    """Satisfies `scheduler.policy.Policy`. Batch work (priority above 0) has no promises."""
+
+    def __init__(
+        self,
+        objectives: LatencyObjectives,
+        times: StepTime,
+        limiter: ItlLimiter,
+        streams: StreamRule,
+        gate: TtftGate,
+        order: PromiseOrder,
+    ) -> None:
+        self.limiters: tuple[Limiter, ...] = (limiter,)
+        self._objectives = objectives
+        self._times = times
+        self._limiter = limiter
+        self._gate = gate
+        self._order = order
+        self._turns = AgeingTurns()
+        self._share = BatchShare()
+        self._batch_decodes = BatchDecodes(times.high_s)
+        self._streams = streams
+        self._oldest: Sequence | None = None
+        self._first: Sequence | None = None  # the first sequence of the last group
+
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+        """Rank by promise; Overloaded where its first token would come too late. Siblings of an accepted one follow.
+
+        A preempted stream comes here again and is not refused, nor is one that another replica has begun.
+        """
+        self._times.at(now)
+        request = sequence.request
+        promised = self._objectives.loosened(request.objectives)
+        sequence.objectives = promised if sequence.interactive else NO_OBJECTIVES
+        cached = cached_tokens()
+        sequence.prefill_tokens = sequence.remaining - cached
+        sequence.prefill_s = self._times.usual_s([Segment.prefill(cached, sequence.prefill_tokens, True)])
+        sequence.rank = self._order.rank(sequence)
+        if sequence.num_preemptions or sequence.num_output:
+            return
+        if self._first is not None and request.group_id == self._first.request.group_id:
+            self._gate.follow(sequence, self._first)
+        else:
+            self._first = sequence
+            self._gate.check(sequence, queues, now)
+
+    def decodes(self, queues: Queues) -> list[Sequence]:
+        """Interactive streams all, batch ones as far as they leave room."""
+        interactive = [s for s in queues.decoding if s.interactive]
+        batch = [s for s in queues.decoding if not s.interactive]
+        return interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
+
+    def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
+        """The oldest where it has its turn, batch work where it is due, then by promise, then batch work."""
+        self._times.at(now)
+        self._gate.promise(queues, now)
+        wanting = self._order.interactive(queues) if self._turns.open else ()
+        self._oldest = self._turns.oldest(wanting)
+        return self._in_order(queues, self._oldest)
+
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
+        """Where the streams' objectives have room for it."""
+        return self._streams.has_room(sequence, queues.running)
+
+    def planned(self, step: StepLoad, queues: Queues) -> None:
+        """Count turns and shares."""
+        prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
+        batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
+        # Interactive prompts owe nothing to a sequence that waits for a batch stream's place.
+        last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
+        pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
+        interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens
+        self._share.planned(interactive_tokens, batch_tokens, pending)
+        wanted = bool(prefilled or queues.waiting)
+        self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
+
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+        """Correct the cost model."""
+        self._times.observe(parts, measured_s, now)
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """See Policy. It holds until the next step that is not cold."""
+        self._times.observe_cold(parts, measured_s)
+
+    def ended(self, sequence: Sequence) -> None:
+        """Learn how long answers are."""
+        self._gate.ended(sequence)
+        self._first = None if self._first is sequence else self._first
+
+    def holds(self, sequence: Sequence) -> bool:
+        """See Policy."""
+        return self._gate.holds(sequence)
+
+    def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
+        """The sequences that were held and could not be in time any more, each with its refusal."""
+        return self._gate.overdue(queues, now)
+
+    def _in_order(self, queues: Queues, oldest: Sequence | None) -> Iterator[Sequence]:
+        if oldest is not None:
+            yield oldest
+        place = self._streams.has_batch_place(queues.running)
+        due = self._share.due
+        if due:
+            yield from self._order.batch(queues, place)
+        yield from (s for s in self._order.interactive(queues) if s is not oldest)
+        if not due:
+            yield from self._order.batch(queues, place)
+
+
+def objective_policy(
+    cost: StepCost,
+    objectives: LatencyObjectives,
+    limits: SchedulerLimits,
+    page_tokens: int,
+    refuses: bool = True,
+    guessed: bool = False,
+) -> ObjectivePolicy:
+    """The policy for these promises on a machine that `cost` predicts. refuses: False refuses no request.
+
+    guessed: the machine was not measured.
+    """
+    times = StepTime.of(cost, guessed)
+    limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)
+    room = Room(limits.max_sequences, limits.max_step_tokens, BATCH_SHARE, 1 / TURN_STEPS)
+    order = PromiseOrder()
+    gate = TtftGate(WorkAhead(times, limiter, room), order, refuses)
+    streams = StreamRule(times.now_s, limits.max_sequences)
+    return ObjectivePolicy(objectives, times, limiter, streams, gate, order)

@@ -1,0 +1,60 @@
+"""The order of prompts under objectives: a sequence that was promised a first token in time stays before later ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Rank, Sequence
+
+INTERACTIVE, BATCH = 0, 1
+RESUMED, PROMISED, HELD, TOO_LONG = 0, 1, 2, 3
+
+
+class PromiseOrder:
+    """Orders sequences by class, then by arrival, so that a later request never makes an earlier promise late:
+
+    1. preempted streams: their readers wait for the next token;
+    2. sequences whose first token was promised in time when they were accepted;
+    3. sequences that are held until a promise can be given (engine/scheduler/objectives/ttft_gate.py): they do not
+       begin;
+    4. sequences whose own prompt takes longer than the objective even when it is alone. If they came first, they would
+       make all others late and be late as well.
+
+    Batch work comes after these. Without turns (engine/scheduler/ageing.py) the last class could wait for ever.
+    """
+
+    def rank(self, sequence: Sequence) -> Rank:
+        """The rank by what is known when a sequence is added; a preempted one is ranked again."""
+        if not sequence.interactive:
+            return (BATCH, PROMISED, 0.0, sequence.number)
+        if sequence.num_output:
+            return (INTERACTIVE, RESUMED, 0.0, sequence.number)
+        return (INTERACTIVE, TOO_LONG if too_long(sequence) else PROMISED, 0.0, sequence.number)
+
+    def held(self, sequence: Sequence) -> Rank:
+        """The rank behind all promises."""
+        return (INTERACTIVE, HELD, 0.0, sequence.number)
+
+    def interactive(self, queues: Queues) -> Iterator[Sequence]:
+        """Running and waiting interactive sequences, in this order."""
+        end = _place(queues.waiting, (BATCH, 0, 0.0, 0))
+        running = [s for s in queues.prefilling if s.interactive]
+        ready = [s for s in queues.waiting[:end] if s.rank[1] != HELD]
+        yield from sorted([*running, *ready], key=lambda s: s.rank)
+
+    def batch(self, queues: Queues, place: bool) -> Iterator[Sequence]:
+        """Running ones by admission, then, where there is a place for one more, by arrival."""
+        yield from [s for s in queues.prefilling if not s.interactive]
+        if place:
+            yield from queues.waiting[_place(queues.waiting, (BATCH, 0, 0.0, 0)) :]
+
+
+def too_long(sequence: Sequence) -> bool:
+    """Does its own prompt alone take longer than the TTFT objective?"""
+    return sequence.objectives.ttft_s is not None and sequence.prefill_s > sequence.objectives.ttft_s
+
+
+def _place(waiting: list[Sequence], rank: Rank) -> int:
+    return bisect_left(waiting, rank, key=lambda s: s.rank)

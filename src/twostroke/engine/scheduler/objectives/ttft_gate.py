@@ -1,0 +1,126 @@
+"""Which requests are promised a first token in time, which wait for that promise, and which are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from twostroke.engine.scheduler.objectives.promise_order import HELD, TOO_LONG, PromiseOrder
+from twostroke.engine.scheduler.objectives.work_ahead import WorkAhead
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.errors import Overloaded
+
+HOPELESS_FACTOR = 4.0
+"""A prediction of more than this many times the objective refuses at once, where the cost model was measured."""
+LOOKED_AT = 4
+"""The number of held requests that are looked at before each step."""
+
+
+class TtftGate:
+    """A sequence that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
+    makes it late. The others are held: they wait behind all promises, and have one as soon as they are predicted to be
+    in time after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal
+    rests on what was measured up to the last moment, not on the first guess.
+
+    A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
+    behind all promised requests, and is refused only where even for its length it would wait too long. Where nothing
+    else waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses:
+    False promises every request what it asks for.
+    """
+
+    def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
+        self._ahead = ahead
+        self._order = order
+        self._refuses = refuses
+        self._held: list[Sequence] = []  # by arrival
+
+    def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
+        """Promise or hold. Raises Overloaded where it is hopeless. Its rank and prefill_tokens must be known."""
+        wanted_s = sequence.objectives.ttft_s
+        if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
+            return
+        too_long = sequence.rank[1] == TOO_LONG
+        if too_long:
+            wanted_s = max(wanted_s, self._ahead.alone_s(sequence, queues))
+        predicted_s = self._predicted_s(sequence, queues, now)
+        if predicted_s <= wanted_s:
+            return
+        behind_all_s = self._predicted_s(sequence, queues, now, self._held)
+        if self._ahead.sure and behind_all_s > HOPELESS_FACTOR * wanted_s:
+            raise self._refusal(sequence, queues, behind_all_s)
+        if too_long:
+            return
+        sequence.rank = self._order.held(sequence)
+        self._held.append(sequence)
+
+    def follow(self, sibling: Sequence, first: Sequence | None) -> None:
+        """Another completion of the same request shares its fate."""
+        if first is not None and first in self._held:
+            sibling.rank = self._order.held(sibling)
+            self._held.append(sibling)
+
+    def holds(self, sequence: Sequence) -> bool:
+        """Is it held?"""
+        return sequence in self._held
+
+    def promise(self, queues: Queues, now: float) -> None:
+        """Give promises to held sequences that are predicted to be in time now. Call it before a step."""
+        self._held = [s for s in self._held if queues.find(s.request.request_id) is s]
+        for sequence in self._held[:LOOKED_AT]:
+            late = self._predicted_s(sequence, queues, now) > self._wanted_s(sequence)
+            if sequence not in self._held or (late and self._others_go_on(queues)):
+                continue
+            for each in self._take_group(sequence):
+                queues.rank_again(each, self._order.rank(each))
+
+    def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
+        """The held sequences that could not be in time any more, each with its refusal. Call it after a step."""
+        found: list[tuple[Sequence, Overloaded]] = []
+        for sequence in list(self._held):
+            wanted_s = sequence.request.arrival_s + self._wanted_s(sequence)
+            if sequence in self._held and now + sequence.prefill_s > wanted_s and self._busy(sequence, queues):
+                refusal = self._refusal(sequence, queues, self._predicted_s(sequence, queues, now))
+                found += [(each, refusal) for each in self._take_group(sequence)]
+        return [(each, refusal) for each, refusal in found if queues.find(each.request.request_id) is each]
+
+    def _take_group(self, sequence: Sequence) -> list[Sequence]:
+        """All completions of its request; they are held no more."""
+        group = sequence.request.group_id
+        taken = [s for s in self._held if s.request.group_id == group]
+        self._held = [s for s in self._held if s.request.group_id != group]
+        return taken
+
+    def ended(self, sequence: Sequence) -> None:
+        """Learn how long answers are."""
+        self._ahead.ended(sequence)
+
+    @staticmethod
+    def _wanted_s(sequence: Sequence) -> float:
+        return sequence.objectives.ttft_s or 0.0
+
+    @staticmethod
+    def _others_go_on(queues: Queues) -> bool:
+        """Is there anything to compute beside those that are held? Where not, the first of them must begin."""
+        return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
+
+    @staticmethod
+    def _busy(sequence: Sequence, queues: Queues) -> bool:
+        """Does anything else wait or run? Those of its own group do not count."""
+        group = sequence.request.group_id
+        return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
+
+    def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
+        """Seconds from its arrival to its first token. held: the held requests that come before it."""
+        return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
+
+    def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:
+        wanted_s = self._wanted_s(sequence)
+        retry_s = max(0.0, predicted_s - wanted_s)
+        return Overloaded(
+            "The request could not be answered in time.",
+            retry_after_s=retry_s,
+            why=f"Its first token is expected after {predicted_s:.1f} s, and {wanted_s:g} s is the objective: "
+            f"{len(queues.waiting)} requests wait and {len(queues.running)} run.",
+            fix=f"Try again in {max(1, math.ceil(retry_s))} s.",
+        )

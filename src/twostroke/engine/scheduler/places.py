@@ -1,0 +1,56 @@
+"""Places of a batch between calls: a request need not wait until a call with many completions has ended some of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Sequence
+
+LARGE_SHARE = 8
+FEWEST_LARGE = 4
+GiveUp = Callable[[Sequence, str], None]
+"""Preempts a sequence for the request of this id."""
+
+
+class Places:
+    """A call is large where it has more than an eighth of all places, and more than FEWEST_LARGE.
+
+    A guest is a waiting sequence of a call that has no place. Where one waits and no place is free, the largest call
+    gives up the one that it got last; what was computed for that is mostly found in the prefix cache again. While a
+    guest waits, a large call takes no further place: completions that enter fill steps as prompts do, so a guest that
+    came after hundreds of them would wait for steps although places are free.
+    """
+
+    def __init__(self, max_sequences: int) -> None:
+        self._max_sequences = max_sequences
+        self._large = max(FEWEST_LARGE, max_sequences // LARGE_SHARE)
+
+    def make(self, queues: Queues, give_up: GiveUp) -> frozenset[str]:
+        """Free a place for a guest where that is needed. -> the calls that take no further place in this step."""
+        running = queues.running
+        if not queues.waiting or len(running) < self._large:
+            return frozenset()
+        counts = Counter([each.request.group_id for each in running])
+        group, most = max(counts.items(), key=lambda item: item[1])
+        if most < self._large:
+            return frozenset()
+        guest = next((each for each in queues.waiting if each.request.group_id not in counts), None)
+        if guest is None:
+            return frozenset()
+        if len(running) >= self._max_sequences and most > self._large:
+            last = self._last(running, group)
+            if last is not None and guest.request.priority <= last.request.priority:
+                give_up(last, guest.request.request_id)
+                return frozenset(counts)  # the place is for the guest
+        held = {name for name, count in counts.items() if count >= self._large}
+        urgent = {each.request.group_id for each in running if each.request.priority < guest.request.priority}
+        return frozenset(held - urgent)
+
+    def _last(self, running: list[Sequence], group: str) -> Sequence | None:
+        """The sequence of a call that ran for the shortest time. None that a plan in work holds, and no beam."""
+        own = (each for each in running if each.request.group_id == group)
+        free = [each for each in own if not (each.under_way or each.request.steered)]
+        return free[-1] if free else None

@@ -1,0 +1,34 @@
+"""A plan while the scheduler makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.types.images import ImageTile
+from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence, Preemption
+
+
+class PlanInWork(Struct):
+    """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
+    made_room: the sequences preempted since the last plan, before this one was begun. held_calls: groups of which
+    no further sequence may enter."""
+
+    now: float
+    load: StepLoad = field(default_factory=StepLoad)
+    drafts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    planned: dict[str, PlannedSequence] = field(default_factory=dict)
+    preempted: list[Preemption] = field(default_factory=list)
+    made_room: tuple[Preemption, ...] = ()
+    held_calls: frozenset[str] = frozenset()
+
+    def plan(
+        self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, encode: ImageTile | None = None
+    ) -> Plan:
+        """The plan, now that all are in."""
+        sequences = tuple(self.planned.values())
+        drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
+        preempted = (*self.made_room, *self.preempted)
+        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages, encode)

@@ -1,0 +1,112 @@
+"""Which sequence is next and how much of it: the decisions of a scheduler, as one object that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from twostroke.cost.shape import Part, StepCost
+from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter, GapRule
+from twostroke.engine.scheduler.limits.limits import Limiter, StepLoad
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.errors import Overloaded
+
+
+class Policy(Protocol):
+    """Deterministic: what it answers depends on its arguments so far, `now` and results of steps included."""
+
+    limiters: tuple[Limiter, ...]
+
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+        """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
+
+        cached_tokens(): of its prompt, those found in the prefix tree at this moment.
+        """
+
+    def decodes(self, queues: Queues) -> Iterable[Sequence]:
+        """The decoding sequences that go on in this step, in order."""
+
+    def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
+        """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""
+
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
+        """May one more run? Where not, none behind it is admitted in this step."""
+
+    def planned(self, step: StepLoad, queues: Queues) -> None:
+        """What a step holds, once it is planned and before it is computed."""
+
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+        """A step that held these parts ended now."""
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """Learn from a step beside which memory was made ready: the next one may be as slow, later ones are not."""
+
+    def ended(self, sequence: Sequence) -> None:
+        """A sequence has left."""
+
+    def holds(self, sequence: Sequence) -> bool:
+        """Does it wait for a promise that could not be given yet?"""
+
+    def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
+        """Waiting sequences that are refused after all, each with its refusal. Called after a step."""
+
+
+class ArrivalPolicy:
+    """Satisfies Policy, without objectives: by priority, then by arrival; what runs goes first.
+
+    times, limiters: where limiters decide by measured steps, these are what they ask.
+    """
+
+    def __init__(self, times: StepTime | None = None, limiters: tuple[Limiter, ...] = ()) -> None:
+        self._times = times
+        self.limiters = limiters
+
+    def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
+        """Lower priority values first, then arrival; a preempted one has its old place again."""
+        sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
+
+    def decodes(self, queues: Queues) -> Iterable[Sequence]:
+        """All sequences that decode, by admission."""
+        return queues.decoding
+
+    def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
+        """Running ones by admission, then the waiting ones by rank."""
+        if self._times is not None:
+            self._times.at(now)
+        return [*queues.prefilling, *queues.waiting]
+
+    def may_run(self, sequence: Sequence, queues: Queues) -> bool:
+        """The budgets alone decide."""
+        return True
+
+    def planned(self, step: StepLoad, queues: Queues) -> None:
+        """Do nothing."""
+
+    def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
+        """Correct the cost model, where there is one."""
+        if self._times is not None:
+            self._times.observe(parts, measured_s, now)
+
+    def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
+        """See Policy. It holds until the next step that is not cold."""
+        if self._times is not None:
+            self._times.observe_cold(parts, measured_s)
+
+    def ended(self, sequence: Sequence) -> None:
+        """Do nothing."""
+
+    def holds(self, sequence: Sequence) -> bool:
+        """Nothing is promised."""
+        return False
+
+    def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
+        """Refuse no request."""
+        return ()
+
+
+def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:
+    """The default: order of arrival, with prompts in chunks that keep this rule on a machine that `cost` predicts."""
+    times = StepTime.of(cost, guessed)
+    return ArrivalPolicy(times, (GapLimiter(times, max(1, page_tokens // 4), rule),))

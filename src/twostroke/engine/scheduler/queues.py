@@ -1,0 +1,125 @@
+"""The waiting and the running sequences."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from twostroke.engine.scheduler.sequence import Rank, Sequence
+from twostroke.types.plan import Role
+
+
+class Queues:
+    """waiting: by rank. running: by admission, oldest first. paused: sequences whose next token is not known yet; those
+    that were admitted hold pages. A sequence is in one of them alone."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.paused: list[Sequence] = []
+        self._by_id: dict[str, Sequence] = {}
+        self._admissions = 0
+        self._with_adapters = 0
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._by_id
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, request_id: str) -> Sequence | None:
+        """The live sequence of this id."""
+        return self._by_id.get(request_id)
+
+    def enqueue(self, sequence: Sequence) -> None:
+        """A new sequence waits."""
+        self._know(sequence)
+        insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def admit(self, sequence: Sequence) -> None:
+        """Move a sequence from waiting to running."""
+        self.waiting.remove(sequence)
+        self._admissions += 1
+        sequence.admission = self._admissions
+        self.running.append(sequence)
+
+    def put_back(self, sequence: Sequence) -> None:
+        """Move a sequence from running to its old place among the waiting. A paused one waits only when it is
+        resumed."""
+        sequence.admission = None
+        if sequence.paused:
+            return
+        self.running.remove(sequence)
+        insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def pause(self, sequence: Sequence) -> None:
+        """Move a sequence from running, or from waiting, to paused."""
+        (self.waiting if sequence.admission is None else self.running).remove(sequence)
+        sequence.paused = True
+        self.paused.append(sequence)
+
+    def resume(self, sequence: Sequence) -> None:
+        """Move a paused sequence to running if it is admitted, else to its place among the waiting."""
+        self.paused.remove(sequence)
+        sequence.paused = False
+        if sequence.admission is None:
+            insort(self.waiting, sequence, key=lambda s: s.rank)
+        else:
+            insort(self.running, sequence, key=lambda s: s.admission or 0)
+
+    def add_paused(self, sequence: Sequence) -> None:
+        """A new sequence, paused and not admitted."""
+        self._know(sequence)
+        sequence.paused = True
+        self.paused.append(sequence)
+
+    def admit_paused(self, sequence: Sequence) -> None:
+        """A paused sequence holds pages now; one that held some before keeps its place in the order."""
+        if sequence.admission is None:
+            self._admissions += 1
+            sequence.admission = self._admissions
+
+    def rank_again(self, sequence: Sequence, rank: Rank) -> None:
+        """Give a waiting sequence another place."""
+        self.waiting.remove(sequence)
+        sequence.rank = rank
+        insort(self.waiting, sequence, key=lambda s: s.rank)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Remove a sequence that has ended."""
+        del self._by_id[sequence.request.request_id]
+        self._with_adapters -= sequence.request.adapter >= 0
+        if sequence.paused:
+            self.paused.remove(sequence)
+        else:
+            (self.waiting if sequence.admission is None else self.running).remove(sequence)
+
+    @property
+    def decoding(self) -> list[Sequence]:
+        """Running sequences that decode, by admission."""
+        return [s for s in self.running if s.role is Role.DECODE]
+
+    @property
+    def prefilling(self) -> list[Sequence]:
+        """The other running sequences, by admission."""
+        return [s for s in self.running if s.role is Role.PREFILL]
+
+    def adapters_of(self, sequences: list[Sequence]) -> frozenset[int]:
+        """Numbers of their adapters. Where no live sequence has one, the sequences are not looked at."""
+        return frozenset(s.request.adapter for s in sequences) - {-1} if self._with_adapters else frozenset()
+
+    def _know(self, sequence: Sequence) -> None:
+        self._by_id[sequence.request.request_id] = sequence
+        self._with_adapters += sequence.request.adapter >= 0
+
+    @property
+    def idle_holder(self) -> Sequence | None:
+        """A paused sequence that should give its pages to one that waits, where nothing can be computed otherwise."""
+        idle = self.last_resort(set()) if self.waiting else None
+        return idle if idle is not None and idle.paused else None
+
+    def last_resort(self, kept: set[str]) -> Sequence | None:
+        """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept` nor in a plan."""
+        candidates = [s for s in self.running if not s.under_way and s.request.request_id not in kept]
+        if self.paused:
+            candidates += [s for s in self.paused if s.admission is not None]
+        return max(candidates, key=lambda s: (s.request.priority, s.admission or 0), default=None)

@@ -1,0 +1,391 @@
+"""The scheduler: plan = schedule(now), events = commit(plan, result, now)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Positions
+from functools import partial
+
+from twostroke.cost.shape import Part
+from twostroke.engine.cache.manager import NOTHING_CACHED, CacheManager
+from twostroke.engine.scheduler.admission import PageAdmission, SiblingRule
+from twostroke.engine.scheduler.drafts import Drafter, Drafts
+from twostroke.engine.scheduler.ending import Ending
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.limits.cache_limiters import cache_limiters
+from twostroke.engine.scheduler.limits.heavy_masks import without_late_masks
+from twostroke.engine.scheduler.limits.image_turns import ImageTurns
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
+from twostroke.engine.scheduler.misses import MissReasons
+from twostroke.engine.scheduler.parking import Parking
+from twostroke.engine.scheduler.places import Places
+from twostroke.engine.scheduler.plan_in_work import PlanInWork
+from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import NO_SCORES, Sequence
+from twostroke.engine.scheduler.steering import Steering
+from twostroke.engine.scheduler.under_way import UnderWay
+from twostroke.types.errors import OutOfMemory
+from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.plan import PASSED_BY, Copies, Hold, Plan, PlannedSequence, Preemption, Role
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import SampledToken, StepResult
+
+
+class Scheduler:
+    """Deterministic: the same calls give the same plans. limiters: may be exchanged before the first request."""
+
+    def __init__(
+        self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None, drafter: Drafter | None = None
+    ) -> None:
+        self._cache = cache
+        self._queues = Queues()
+        self._limits = limits
+        self._policy = policy or ArrivalPolicy()
+        self.limiters = budgets_of(limits) + self._policy.limiters + cache_limiters(cache, limits)
+        self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
+        self._has_states = cache.states is not None
+        self._pages = PageAdmission(cache, limits.watermark_pages)
+        self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
+        self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
+        self._misses, self._images = MissReasons(cache), ImageTurns()
+        self.steering = Steering(cache, self._queues, self._give_up)
+        self.parking = Parking(self._queues, self._give_up)
+        self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
+        self._num_added = self._num_steps = self._preemptions = self._query_tokens = self._hit_tokens = 0
+        self._now = 0.0  # the latest of all calls
+        # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
+        self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running."""
+        return len(self._queues) > 0
+
+    @property
+    def unread_tokens(self) -> int:
+        """Tokens that waiting and running sequences must compute before their next output token; streams have none."""
+        return sum(sequence.remaining for sequence in (*self._queues.waiting, *self._queues.prefilling))
+
+    def add(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small, Overloaded where the
+        policy cannot serve it in time.
+        """
+        if request.request_id in self._queues:
+            raise ValueError(f"request {request.request_id!r} is live already")
+        sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
+        if not self._pages.fits_ever(sequence):
+            raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
+        self._now = max(self._now, request.arrival_s)
+        self._assign_rank(sequence)
+        self._num_added += 1
+        self._queues.enqueue(sequence)
+
+    def holds(self, request_id: str) -> bool:
+        """Does it wait for a promise that the policy could not give yet?"""
+        return (sequence := self._queues.find(request_id)) is not None and self._policy.holds(sequence)
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """End a request; its pages are free at once. An unknown id changes nothing."""
+        return self.finish(request_id, FinishReason.ABORT, now)
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """End a request for a reason that the scheduler cannot see, such as a stop string."""
+        sequence, ending = self._queues.find(request_id), Ending(reason, num_output_tokens=num_output_tokens)
+        return [] if sequence is None else [self._end(sequence, ending, now)]
+
+    def schedule(self, now: float) -> Plan | None:
+        """What the next step computes; None where nothing can be. Paused sequences give way if nothing else can."""
+        self._now = max(self._now, now)
+        if not self.under_way.room:
+            return None
+        if not self._queues.running:
+            self.under_way.nothing_waited(now)
+        plan = self._plan(now)
+        while plan is None and not self.under_way and (idle := self._queues.idle_holder) is not None:
+            self._give_up(idle, self._queues.waiting[0].request.request_id)
+            plan = self._plan(now)
+        return plan
+
+    def _plan(self, now: float) -> Plan | None:
+        queues, held_calls = self._queues, self._places.make(self._queues, self._give_up)
+        all_decoding = list(self._policy.decodes(queues))
+        prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
+        decoding, share = self.under_way.turn(all_decoding := without_late_masks(all_decoding, prompts_wait))
+        # What guesses learns from one plan at a time.
+        drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
+        made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
+        step = PlanInWork(now, drafts=drafts, made_room=made_room, held_calls=held_calls)
+        for sequence in decoding:
+            if len(step.planned) == share:
+                break
+            if sequence.admission is not None:  # not preempted a moment ago
+                self._plan_one(sequence, self._allowed(sequence, step.load), step)
+        step.load.beside = self.under_way.beside(all_decoding, step.planned)
+        return self._plan_prefills(step)
+
+    def _plan_prefills(self, step: PlanInWork) -> Plan | None:
+        """The rest of a step that holds what decodes: prompts, and requests that are admitted now."""
+        load, queues = step.load, self._queues
+        load.num_decode_tokens = load.num_tokens
+        held: Hold | None = None
+        may_plan = self.under_way.may_plan
+        may_run, to_go_on = True, len(list(filter(may_plan, queues.prefilling)))
+        for sequence in filter(may_plan, self._policy.prefills(queues, step.now)):
+            if load.full:
+                break
+            if sequence.admission is not None:
+                to_go_on -= 1
+                self._plan_one(sequence, self._allowed(sequence, load), step)
+            elif not (may_run or to_go_on):
+                break  # all others wait
+            elif may_run:
+                held = (Hold.PAGES if step.preempted else self._enter(sequence, step)) or held
+                may_run = held in PASSED_BY
+        if load.full and may_run and queues.waiting:
+            held = self._why_full(step)
+        self._policy.planned(load, queues)
+        if not step.planned:
+            return None
+        self._num_steps += 1
+        self._given_up.clear()
+        self.steering.planned()
+        copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
+        plan = step.plan(self._num_steps, held, copies, self._images.take())
+        self.under_way.open(plan, load)
+        return plan
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
+        """Take in what a plan gave. Requests that ended in between are left out."""
+        events: list[Event] = []
+        self._now = max(self._now, now)
+        measured_s, held = self.under_way.close(plan, result, now)
+        self._images.done(result.encoded)
+        if result.cold:
+            self._policy.observe_cold(self._parts(plan), measured_s)
+        elif not (result.faulty or result.encode_s):  # a fault or an image says nothing of the next ones
+            self._policy.observe(self._parts(plan), measured_s, now)
+        self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
+        self._cache.settle_copies(result.faulty)
+        self.steering.settle(result.faulty)
+        for planned, (sequence, admission) in zip(plan.sequences, held, strict=True):
+            if sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence:
+                self._commit_one(sequence, planned, result, now, events)
+        for sequence, refusal in self._policy.overdue(self._queues, now):
+            events.append(self._end(sequence, Ending(FinishReason.ERROR, refusal=refusal), now))
+        return events
+
+    def gauges(self) -> Gauges:
+        """Counts of this moment."""
+        cache, queues = self._cache, self._queues
+        return Gauges(
+            running=len(queues.running),
+            waiting=len(queues.waiting),
+            pages_free=cache.pages_free,
+            pages_used=cache.pages_used,
+            pages_cached=cache.pages_cached,
+            waste_tokens=cache.waste_tokens,
+            preemptions_total=self._preemptions,
+            prefix_query_tokens=self._query_tokens,
+            prefix_hit_tokens=self._hit_tokens,
+            running_adapters=queues.adapters_of(queues.running),
+            waiting_adapters=queues.adapters_of(queues.waiting),
+        )
+
+    def _assign_rank(self, sequence: Sequence) -> None:
+        """Ask the policy for its rank."""
+        self._policy.accept(sequence, partial(self._pages.cached_tokens, sequence), self._queues, self._now)
+
+    def _parts(self, plan: Plan) -> Iterable[Part]:
+        """What a step held, for what learns from its time."""
+        return plan.sequences
+
+    def _in_step(self, step: PlanInWork) -> set[str]:
+        """Request ids in the step, which keep their pages."""
+        return set(step.planned)
+
+    def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
+        """Positions of a sequence that every limit lets into this step."""
+        wanted = num_tokens = self._images.limit(sequence, len(sequence.known) - sequence.computed, step)
+        for limiter in self.limiters:
+            num_tokens = limiter.limit(sequence, num_tokens, step)
+        if num_tokens < wanted:
+            step.full = True
+        return num_tokens
+
+    def _plan_one(self, sequence: Sequence, num_tokens: int, step: PlanInWork) -> None:
+        """Put a running sequence into the step, taking pages from others where it must; not for guesses."""
+        if num_tokens == 0:
+            return
+        request, start, known = sequence.request, sequence.computed, sequence.known
+        request_id, end = request.request_id, start + num_tokens
+        samples, role = end == len(known) and request.max_tokens > 0, sequence.role
+        draft = step.drafts.get(request_id, ()) if samples else ()
+        tables = self._cache.reserve(request_id, end + len(draft)) if draft else None
+        if tables is None or not self._cache.hold_state(request_id):
+            draft = ()
+        while tables is None and (tables := self._cache.reserve(request_id, end)) is None:
+            victim = self._queues.last_resort(self._in_step(step))
+            if victim is None or victim is sequence:
+                if not self.under_way:  # else pages may become free, or another one may be preempted
+                    self._preempt(sequence, request_id, step.preempted)
+                return
+            self._preempt(victim, request_id, step.preempted)
+        if samples and -end % self._cache.page_tokens < (spare := self._limits.spare_tokens):
+            tables = self._cache.reserve(request_id, end + spare, len(self._queues.running)) or tables
+        if sequence.first_scheduled_s is None:
+            sequence.first_scheduled_s = step.now
+        step.load.add(sequence, num_tokens + len(draft))
+        sequence.last_step = self._num_steps + 1
+        scores = sequence.scores_in(end) if request.wants_rows else NO_SCORES
+        slot = self._cache.slot_of(request_id) if self._has_states else -1
+        num_tokens, alone = num_tokens + len(draft), start < sequence.alone_before
+        step.planned[request_id] = PlannedSequence(
+            request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone
+        )
+
+    def _give_up(self, sequence: Sequence, by: str) -> None:
+        """Preempt a sequence outside of a step."""
+        self._preempt(sequence, by, self._given_up)
+
+    def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
+        """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
+        self._cache.close(sequence.request.request_id)
+        sequence.computed, sequence.role = 0, Role.PREFILL
+        sequence.num_preemptions += 1
+        self._preemptions += 1
+        self._assign_rank(sequence)
+        self._queues.put_back(sequence)
+
+    def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
+        """Let a waiting sequence run, or say why not. Those after it then wait too, but for PASSED_BY."""
+        if sequence.request.group_id in step.held_calls:
+            return Hold.CALL
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return Hold.SEQUENCES
+        if step.load.num_tokens >= self._limits.max_step_tokens:
+            return Hold.TOKENS
+        if self._siblings.holds_back(sequence, self._queues.running):
+            return Hold.SIBLING
+        salt, known = sequence.request.cache_salt, sequence.known
+        matched = self._cache.match(salt, sequence.keys) if sequence.may_skip else NOTHING_CACHED
+        if not self._pages.fits_now(sequence, matched, self._queues.running):
+            return Hold.PAGES
+        if not self._policy.may_run(sequence, self._queues):
+            return Hold.OBJECTIVE
+        sequence.computed = self._cache.spared_tokens(matched, len(known))
+        sequence.points = matched.points
+        num_tokens = self._allowed(sequence, step.load)
+        if num_tokens == 0:
+            sequence.computed = 0
+            return self._why_full(step) if step.load.full else Hold.IMAGE
+        self._queues.admit(sequence)
+        self._cache.open(sequence.request.request_id, salt, matched)
+        if sequence.num_cached_tokens is None:
+            sequence.num_cached_tokens = sequence.computed
+            sequence.prefix_miss = self._misses.explain(sequence, matched, self._queues.running)
+            self._query_tokens += len(known)
+            self._hit_tokens += sequence.computed
+        self._plan_one(sequence, num_tokens, step)
+        return Hold.PAGES if step.preempted else None  # it found no page after all
+
+    def _why_full(self, step: PlanInWork) -> Hold:
+        """What kept the first of the waiting out of a step that takes no more."""
+        if step.preempted:
+            return Hold.PAGES
+        if len(self._queues.running) >= self._limits.max_sequences:
+            return Hold.SEQUENCES
+        return Hold.TOKENS if step.load.num_tokens >= self._limits.max_step_tokens else Hold.OBJECTIVE
+
+    def _commit_one(
+        self, sequence: Sequence, planned: PlannedSequence, result: StepResult, now: float, events: list[Event]
+    ) -> None:
+        """Take in one sequence's part of a step; its events go to the end of `events`."""
+        request_id = planned.request.request_id
+        if result.failed and request_id in result.failed:
+            events.append(self._end(sequence, Ending(FinishReason.ERROR, error=result.failed[request_id]), now))
+            return
+        if request_id in result.undone:
+            sequence.alone_before, sequence.computed = planned.end, planned.start
+            return self._give_up(sequence, request_id)
+        if planned.scores:
+            sequence.scored = planned.scores.stop
+            sequence.pooled = result.pooled.get(request_id, b"")
+            logprobs = result.prompt_logprobs.get(request_id, ())
+            events.append(PromptEvent(request_id, logprobs, sequence.pooled))
+        ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
+        if planned.draft_token_ids:
+            self._settle_guesses(sequence, planned)
+        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.keys)
+        if ending is not None:
+            events.append(self._end(sequence, ending, now))
+
+    def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
+        """Give up pages of wrong guesses. A state goes back to before the step; what was right is computed again."""
+        request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
+        if self._has_states and not right:
+            sequence.computed = planned.start
+        self._cache.settle_state(request_id, right)
+        self._cache.truncate(request_id, sequence.computed)
+
+    def _take_tokens(
+        self,
+        sequence: Sequence,
+        planned: PlannedSequence,
+        sampled: Positions[SampledToken],
+        now: float,
+        events: list[Event],
+    ) -> Ending | None:
+        """Take the tokens that a step gave a sequence, up to the first that is not as guessed; why it ends, if it does.
+
+        K and V of guesses that were right are computed; of the others, as if they had never been.
+        """
+        if not planned.samples:
+            return Ending(FinishReason.LENGTH) if planned.end == len(sequence.known) else None
+        if not sampled:
+            return Ending(FinishReason.ERROR, error="the step gave no token")
+        ending = self._take_token(sequence, sampled[0], now, events)
+        for guess, before, token in zip(planned.draft_token_ids, sampled, sampled[1:], strict=False):
+            if ending is not None or before.token_id != guess:
+                break
+            sequence.computed += 1
+            ending = self._take_token(sequence, token, now, events)
+        return ending
+
+    def _take_token(self, sequence: Sequence, sampled: SampledToken, now: float, events: list[Event]) -> Ending | None:
+        request, token_id = sequence.request, sampled.token_id
+        if request.params.use_beam_search:
+            sequence.role = Role.DECODE
+            self._queues.pause(sequence)
+            events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+            return None
+        known = sequence.known
+        num_output = len(known) - len(request.prompt_token_ids)
+        if request.ends_with(token_id, num_output):
+            return Ending(FinishReason.STOP, stopped_by=sampled)
+        known.append(token_id)
+        sequence.role = Role.DECODE
+        if request.mask is not None:
+            request.mask.feed(token_id)
+        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+        if num_output + 1 >= request.max_tokens:
+            return Ending(FinishReason.LENGTH)
+        if not self._pages.fits_ever(sequence):
+            return Ending(FinishReason.ERROR, error=self._too_long(sequence))
+        return None
+
+    def _too_long(self, sequence: Sequence) -> str:
+        return f"the request has {len(sequence.known)} tokens and the KV pool has room for {self._cache.most_positions}"
+
+    def _end(self, sequence: Sequence, ending: Ending, now: float) -> FinishedEvent:
+        """The one terminal event; pages are free when it is returned."""
+        self._queues.remove(sequence)
+        self._cache.close(sequence.request.request_id)
+        self._drafts.ended(sequence)
+        self._policy.ended(sequence)
+        return ending.event(sequence, now)

@@ -1,0 +1,98 @@
+"""One request inside the scheduler: its known tokens, and how many of them are computed."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from twostroke.types.images import keys_of
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.plan import Role
+from twostroke.types.prefix import PrefixMiss
+from twostroke.types.request import Request
+
+NO_SCORES = range(0)
+Rank = tuple[int, int, float, int]
+"""(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
+
+
+class Sequence(Struct, eq=False):
+    """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
+
+    role: DECODE from a token on, until it is preempted: all but its last token is computed, or, where a state went back
+    behind a wrong guess, all but the tokens of one step.
+
+    admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
+    tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
+    objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
+    where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
+    probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
+    ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
+    comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed.
+    under_way: plans that hold it and are not committed; their positions count as computed.
+    """
+
+    request: Request
+    number: int
+    known: list[int] = field(default_factory=list)
+    computed: int = 0
+    role: Role = Role.PREFILL
+    scored: int = 0
+    pooled: bytes = b""
+    admission: int | None = None
+    num_cached_tokens: int | None = None
+    prefix_miss: PrefixMiss | None = None
+    num_preemptions: int = 0
+    first_scheduled_s: float | None = None
+    rank: Rank = (0, 0, 0.0, 0)
+    objectives: LatencyObjectives = NO_OBJECTIVES
+    prefill_tokens: int = 0
+    prefill_s: float = 0.0
+    last_step: int = 0
+    points: tuple[int, ...] = ()
+    paused: bool = False
+    alone_before: int = 0
+    under_way: int = 0
+
+    @property
+    def remaining(self) -> int:
+        """Positions to compute before the next token can be chosen."""
+        return len(self.known) - self.computed
+
+    @property
+    def keys(self) -> list[int]:
+        """What its pages are found by: the known tokens, with the keys of images in place of placeholders."""
+        images = self.request.images
+        return keys_of(self.known, images) if images else self.known
+
+    @property
+    def num_output(self) -> int:
+        """Output tokens so far."""
+        return len(self.known) - len(self.request.prompt_token_ids)
+
+    @property
+    def prompt_under_way(self) -> bool:
+        """Is a chunk of its prompt in a plan that is not committed? Then nobody can share its pages yet."""
+        return self.under_way > 0 and self.role is Role.PREFILL
+
+    @property
+    def to_score(self) -> range:
+        """Positions that must be computed, cached or not: their logits score the prompt token behind them, or their
+        rows are pooled."""
+        wanted = self.request.wanted_rows
+        return range(max(self.scored, wanted.start), wanted.stop)
+
+    @property
+    def may_skip(self) -> bool:
+        """Can cached positions be left out? The last one is computed in any case."""
+        wanted = self.to_score
+        return not wanted or wanted.start == len(self.known) - 1
+
+    def scores_in(self, end: int) -> range:
+        """The positions in [computed, end) that are in `to_score`."""
+        asked = self.to_score
+        return range(max(self.computed, asked.start), min(end, asked.stop))
+
+    @property
+    def interactive(self) -> bool:
+        """A reader waits for each token: priority 0 and below. Above 0 is batch work."""
+        return self.request.priority <= 0

@@ -1,0 +1,94 @@
+"""Sequences whose tokens come from outside: the beams of a beam search.
+
+Such a sequence is paused after each step that samples. What steers it then says its next token (`extend`), or makes it
+a copy of another one (`branch`). A paused sequence keeps its pages, but they can be taken from it like those of any
+other sequence; it is computed again then, with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence as Positions
+
+from msgspec.structs import replace
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.queues import Queues
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
+from twostroke.types.request import Request
+
+GiveUp = Callable[[Sequence, str], None]
+"""(sequence, by): preempt the sequence, outside of a step."""
+
+
+class Steering:
+    """give_up: preempts a sequence; the next plan names it."""
+
+    def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
+        self._cache, self._queues, self._give_up = cache, queues, give_up
+        self._copied: list[str] = []  # whose last page, or state, the next plan copies
+        self._in_flight: deque[list[str]] = deque()  # of each plan that is not committed, in order
+
+    def extend(self, request_id: str, token_id: int) -> None:
+        """This is the next token of a paused sequence, which goes on. Raises KeyError for an unknown one."""
+        sequence = self._paused(request_id)
+        sequence.known.append(token_id)
+        if sequence.request.mask is not None:
+            sequence.request.mask.feed(token_id)
+        self._queues.resume(sequence)
+
+    def branch(self, request: Request, source_id: str) -> None:
+        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. What it had is given up.
+
+        Full pages are shared. The last page and the state are copied; where there is no room for that, the copy is
+        computed again when it goes on. Raises KeyError where the source is unknown.
+        """
+        cache, queues, request_id = self._cache, self._queues, request.request_id
+        source, sequence = self._paused(source_id), queues.find(request_id)
+        _follow(request, () if sequence is None else sequence.known, source.known)
+        if sequence is None:
+            sequence = replace(source, request=request, admission=None, paused=False, num_preemptions=0)
+            sequence.first_scheduled_s, sequence.prefix_miss = None, None
+            queues.add_paused(sequence)
+        cache.close(request_id)
+        sequence.known, sequence.computed = list(source.known), source.computed
+        if source.admission is not None and cache.fork(source_id, request_id):
+            sequence.role = Role.DECODE
+            queues.admit_paused(sequence)
+            self._copied.append(request_id)
+        else:
+            self._give_up(sequence, source_id)
+
+    def planned(self) -> None:
+        """The copies that were asked for so far are in the plan."""
+        self._in_flight.append(self._copied)
+        self._copied = []
+
+    def settle(self, failed: bool) -> None:
+        """The oldest of the plans was run. failed: perhaps not all of its copies were made."""
+        copied = self._in_flight.popleft()
+        for request_id in copied if failed else ():
+            sequence = self._queues.find(request_id)
+            if sequence is not None and sequence.admission is not None:
+                self._give_up(sequence, request_id)
+
+    def _paused(self, request_id: str) -> Sequence:
+        sequence = self._queues.find(request_id)
+        if sequence is None or not sequence.paused:
+            raise KeyError(f"no sequence {request_id!r} is paused")
+        return sequence
+
+
+def _follow(request: Request, before: Positions[int], known: Positions[int]) -> None:
+    """Move the mask of a request, whose known tokens were `before`, to where it has taken in the output in `known`."""
+    mask, start = request.mask, len(request.prompt_token_ids)
+    if mask is None:
+        return
+    old, new = before[start:], known[start:]
+    differ = (place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+    same = next(differ, min(len(old), len(new)))
+    mask.rewind(same)
+    for token_id in new[same:]:
+        mask.feed(token_id)

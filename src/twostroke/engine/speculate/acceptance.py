@@ -1,0 +1,104 @@
+"""How often guesses come true: by proposer and by how much spoke for them, and for one request against the others."""
+
+from __future__ import annotations
+
+from twostroke.engine.speculate.proposer import Guess
+
+MEMORY = 0.98
+"""What a trial counts after the next one of its kind: about the last 50 trials decide."""
+REQUEST_MEMORY = 0.9
+PRIOR_TRIALS = 6.0
+REQUEST_PRIOR_TRIALS = 3.0
+FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
+"""Acceptance that is assumed before any trial: of a guess's first token, and of a token behind an accepted one."""
+MOST_CHANCE = 0.99
+LEAST_RECORD = 0.1
+"""A request whose guesses all failed must be able to come back, and one of a kind that always fails says little."""
+
+Kind = tuple[str, int, bool]
+"""The proposer, the size class of what matched, and whether a token of the same guess came before."""
+
+
+class _Rate:
+    """A share of trials that counts the latest ones most."""
+
+    __slots__ = ("hits", "trials")
+
+    def __init__(self, prior: float, weight: float) -> None:
+        self.hits, self.trials = prior * weight, weight
+
+    def add(self, hits: float, trials: float) -> None:
+        keep: float = MEMORY**trials
+        self.hits, self.trials = self.hits * keep + hits, self.trials * keep + trials
+
+    @property
+    def value(self) -> float:
+        return self.hits / self.trials
+
+
+class GuessRecord:
+    """How one request's guesses fared, in units of what guesses of their kinds do: 1 is as all others."""
+
+    __slots__ = ("_came_true", "_expected")
+
+    def __init__(self) -> None:
+        self._came_true = self._expected = REQUEST_PRIOR_TRIALS
+
+    @property
+    def factor(self) -> float:
+        """How often this request's guesses are accepted, relative to other requests': above 1 is more often."""
+        return self._came_true / self._expected
+
+    def add(self, came_true: float, expected: float) -> None:
+        """One token that was guessed: 1 where it came true, and the chance that was expected."""
+        self._came_true = max(LEAST_RECORD, self._came_true * REQUEST_MEMORY + came_true)
+        self._expected = max(LEAST_RECORD, self._expected * REQUEST_MEMORY + expected)
+
+
+class Acceptance:
+    """One table for an engine; requests have a `GuessRecord` each."""
+
+    def __init__(self) -> None:
+        self._rates: dict[Kind, _Rate] = {}
+
+    def chances(self, proposer: str, guess: Guess, record: GuessRecord) -> list[float]:
+        """For each token of a guess, the chance that it and all tokens before it are accepted."""
+        first, later = self._pair(proposer, guess.matched)
+        factor, chances_of_tokens = record.factor, guess.chances
+        found: list[float] = []
+        chance, rate = 1.0, first.value
+        for index in range(len(guess.token_ids)):
+            each = rate * factor * chances_of_tokens[index] if chances_of_tokens else rate * factor
+            chance *= each if each < MOST_CHANCE else MOST_CHANCE
+            found.append(chance)
+            rate = later.value
+        return found
+
+    def rates(self, proposer: str, record: GuessRecord) -> tuple[float, float]:
+        """The acceptance of a proposer that looks nothing up: of a guess's first token, and of one behind an accepted
+        one."""
+        first, later = self._pair(proposer, 0)
+        return min(MOST_CHANCE, first.value * record.factor), min(MOST_CHANCE, later.value * record.factor)
+
+    def observe(
+        self, proposer: str, guess: Guess, came_true: int, record: GuessRecord, *, differs: bool = True
+    ) -> None:
+        """came_true: how many tokens from the first on. differs: the next one of the guess, if there is one, did not.
+
+        Tokens behind the first wrong one were not tried.
+        """
+        first, later = self._pair(proposer, guess.matched)
+        chances_of_tokens = guess.chances
+        for index in range(min(came_true + differs, len(guess.token_ids))):
+            rate, hit = (later if index else first), float(index < came_true)
+            chance = chances_of_tokens[index] if chances_of_tokens else 1.0
+            record.add(hit, min(MOST_CHANCE, rate.value * chance))
+            rate.add(hit, chance)
+
+    def _pair(self, proposer: str, matched: int) -> tuple[_Rate, _Rate]:
+        size = matched.bit_length()
+        first = self._rates.get((proposer, size, False))
+        if first is None:
+            first = self._rates[proposer, size, False] = _Rate(FIRST_PRIOR, PRIOR_TRIALS)
+            self._rates[proposer, size, True] = _Rate(LATER_PRIOR, PRIOR_TRIALS)
+        return first, self._rates[proposer, size, True]

@@ -1,0 +1,61 @@
+"""eagle, mtp: a layer over the model's hidden states writes what the model may write next.
+
+It reads the text as a draft model does, but one token ahead: at position t the token t + 1 and the hidden state at t.
+What it computed of its own hidden states is computed again once the model's are known.
+
+Sources: EAGLE (Li et al. 2024), multi-token prediction (DeepSeek-AI 2024); one chain of tokens; MODELS.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from twostroke.engine.speculate.draft import DraftProposer
+from twostroke.engine.speculate.proposer import Guess, GuessWanted
+from twostroke.types.request import Request
+
+
+class AheadProposer:
+    """Satisfies `speculate.proposer.Proposer`.
+
+    name: of the way. writer: runs plans on the layer. forget: gives up the hidden states of a request that has ended.
+    layers: where there are several, each guesses one token in turn, and the last rows of all but the first are read
+    again, because they hold guesses.
+    """
+
+    computes = True
+
+    def __init__(self, name: str, writer: DraftProposer, forget: Callable[[str], None], layers: int = 1) -> None:
+        self.name, self._writer, self._forget = name, writer, forget
+        self._requests: dict[str, Request] = {}
+        self._again = layers - 1
+        self.longest = writer.longest if layers == 1 else layers
+        self.ask_s, self.token_s, self.spent_s = writer.ask_s, writer.token_s, writer.spent_s
+
+    def propose(self, wanted: Sequence[GuessWanted]) -> Sequence[Guess]:
+        """See Proposer."""
+        ahead = [
+            GuessWanted(self._ahead(each.request), each.known[1:], min(each.most, self.longest)) for each in wanted
+        ]
+        found = self._writer.propose([each for each in ahead if each.known])
+        self.ask_s, self.token_s, self.spent_s = self._writer.ask_s, self._writer.token_s, self._writer.spent_s
+        for each in ahead:
+            self._writer.certain(each.request, max(0, len(each.known) - self._again))
+        left = iter(found)
+        return [next(left) if each.known else Guess() for each in ahead]
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """See Proposer."""
+        self._requests.pop(request.request_id, None)
+        self._forget(request.request_id)
+        self._writer.ended(request, known)
+
+    def _ahead(self, request: Request) -> Request:
+        """The request as the layer runs it: its text begins with the second token, so that outputs keep their
+        places."""
+        found = self._requests.get(request.request_id)
+        if found is None:
+            found = replace(request, prompt_token_ids=request.prompt_token_ids[1:])
+            self._requests[request.request_id] = found
+        return found

@@ -1,0 +1,104 @@
+"""GuessLimiter: how many guesses a step verifies, and of which requests. Guessing must not lower throughput.
+
+A step takes longer with each row; a guess that comes true spares a stream a step. So guesses are taken in the order of
+their chances as long as the step gives more tokens a second with them than without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.speculate.verify_time import VerifyTime
+
+GUESS_ROWS = 32
+"""Guesses of a step, of all sequences together."""
+MARGIN = 0.03
+"""A step with guesses must be predicted to give this share more a second: predictions are off by about as much."""
+LEAST_CHANCE = 0.05
+PROMPT_ROWS = 128
+"""Where prompts are computed beside, a row costs what it costs in a step with this many rows of them."""
+_FINE = 8
+_COARSE = 4
+
+
+class StepShape(Struct, frozen=True):
+    """What decodes in a step. position: about where the streams are. beside_prompts: prompts wait to be computed, too.
+
+    room_rows: rows that are left for guesses. bound_s: how long the step may take where that was promised.
+    """
+
+    streams: int
+    position: int
+    beside_prompts: bool = False
+    room_rows: int = 64
+    bound_s: float = math.inf
+
+
+class GuessLimiter:
+    """Decides by `VerifyTime`, which learns what steps with guesses took."""
+
+    def __init__(self, times: VerifyTime, margin: float = MARGIN) -> None:
+        self.times = times
+        self._margin = margin
+
+    def counts(self, shape: StepShape, chances: Sequence[Sequence[float]]) -> list[int]:
+        """How many tokens of each guess are verified. chances: for each token, that it and all before it are
+        accepted."""
+        ranked = [(chance, index) for index, each in enumerate(chances) for chance in each if chance >= LEAST_CHANCE]
+        if len(chances) > 1:  # the chances of one guess fall already, and so keep their order
+            ranked.sort(key=lambda each: -each[0])
+        del ranked[max(0, shape.room_rows) :]
+        taken = self._beside_prompts(shape, ranked) if shape.beside_prompts else self._best(shape, ranked)
+        counts = [0] * len(chances)
+        for _, index in ranked[:taken]:
+            counts[index] += 1
+        return counts
+
+    def most(self, shape: StepShape, first: float, later: float, asking_s: float, token_s: float, longest: int) -> int:
+        """How many tokens a proposer should guess for each stream that takes `asking_s` for all streams, and `token_s`
+        more for each token; 0 where asking does not pay.
+
+        first, later: how often a guess's first token comes true, and one behind another that did.
+        """
+        seconds = self.times.seconds
+        best, found = shape.streams / seconds(shape.streams, shape.position, 0) * (1 + self._margin), 0
+        tokens, chance = float(shape.streams), 1.0
+        for count in range(1, longest + 1):
+            chance *= first if count == 1 else later
+            tokens += shape.streams * chance
+            step_s = seconds(shape.streams, shape.position, count * shape.streams)
+            if step_s > shape.bound_s or (count > 1 and count * shape.streams > shape.room_rows):
+                break
+            spent_s = step_s + asking_s + count * token_s
+            if tokens / spent_s > best:
+                best, found = tokens / spent_s, count
+        return found
+
+    def token_s(self, shape: StepShape) -> float:
+        """What one token of one stream costs without guesses: what a guess that comes true is worth."""
+        return self.times.seconds(shape.streams, shape.position, 0) / shape.streams
+
+    def _best(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
+        """The number of guesses that gives the most tokens a second."""
+        seconds, streams, position = self.times.seconds, shape.streams, shape.position
+        best, taken = streams / seconds(streams, position, 0) * (1 + self._margin), 0
+        tokens = float(streams)
+        for count, (chance, _) in enumerate(ranked, 1):
+            tokens += chance
+            if count > _FINE and count % _COARSE and count < len(ranked):
+                continue
+            step_s = seconds(streams, position, count)
+            if step_s > shape.bound_s:
+                break
+            if tokens / step_s > best:
+                best, taken = tokens / step_s, count
+        return taken
+
+    def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
+        """Each guess costs a row of arithmetic and is worth its share of a later step without prompts."""
+        row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
+        worth_s = self.token_s(shape)
+        return sum(chance * worth_s > row_s for chance, _ in ranked)

@@ -1,0 +1,274 @@
+"""The guesses of a step: asks proposers, lets the limiter decide, and learns what came true.
+
+Before a proposer's guesses are verified they are tried without cost: what it would have guessed is compared with the
+tokens that then came. So finding out that a text can be guessed costs no row of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from twostroke.engine.speculate.acceptance import Acceptance, GuessRecord
+from twostroke.engine.speculate.asking import AskRecord, ProbeBudget
+from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
+from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
+from twostroke.types.request import Request
+
+LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
+"""Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
+LOST_REST = 32
+"""The rest where looking up takes longer than accepted tokens can win."""
+PROBE_TOKENS = 2
+"""How many tokens a proposer guesses where guessing does not pay, to see whether it does by now."""
+NEVER = 1 << 60
+ENOUGH_SEEN = 3
+"""A free trial of which this many tokens came true is a good one; the rest of it is not waited for."""
+
+
+class Stream(NamedTuple):
+    """A stream that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
+
+    request: Request
+    known: Sequence[int]
+    most: int
+
+
+class Guesses(NamedTuple):
+    """What a step verifies of one stream."""
+
+    token_ids: Sequence[int]
+    proposer: str
+
+
+class Totals(Struct):
+    """Since the beginning. won_s: the steps that accepted guesses spared. lost_s: what verifying took."""
+
+    guessed: int = 0
+    accepted: int = 0
+    steps: int = 0
+    won_s: float = 0.0
+    lost_s: float = 0.0
+
+    def add(self, guessed: int, accepted: int, won_s: float, lost_s: float) -> None:
+        """Count one step."""
+        self.guessed += guessed
+        self.accepted += accepted
+        self.steps += 1
+        self.won_s += won_s
+        self.lost_s += lost_s
+
+
+class _Trial(Struct):
+    """A guess of what follows the first `at` tokens. probe: it was asked for where asking does not pay. verified: this
+    many of its tokens are in the step."""
+
+    proposer: Proposer
+    guess: Guess
+    at: int
+    probe: bool = False
+    verified: int = 0
+
+
+class _State(Struct):
+    """What is remembered of a request."""
+
+    proposers: Sequence[Proposer]
+    record: GuessRecord = field(default_factory=GuessRecord)
+    trial: _Trial | None = None
+    next_rest: int = 1
+    last_true: int = 0
+    """Tokens of its last guess that came true."""
+
+
+_Asking = tuple[Stream, _State]
+
+
+class Guesser:
+    """ways: what a request may ask for by name, each a row of proposers of which the first that knows anything guesses;
+    no proposers for `off`. default: the way of requests that ask for nothing.
+
+    asleep: of requests that need not be asked for, how long their text must be until then. Only read it.
+    """
+
+    def __init__(
+        self, ways: Mapping[str, Sequence[Proposer]], default: str, limiter: GuessLimiter, acceptance: Acceptance
+    ) -> None:
+        self._ways, self._default = dict(ways), default
+        self._limiter, self._acceptance = limiter, acceptance
+        self._states: dict[str, _State] = {}
+        self._asked: dict[str, AskRecord] = {}
+        self._probes = ProbeBudget()
+        self._shape: StepShape | None = None
+        self._spent_s = 0.0  # by proposers, for the step under way
+        self.asleep: dict[str, int] = {}
+        self._most_proposers = max(map(len, ways.values()))
+        self.totals = Totals()
+
+    def offer(self, way: str, proposers: Sequence[Proposer]) -> None:
+        """Add a way to guess, for benches."""
+        self._ways[way] = proposers
+        self._most_proposers = max(self._most_proposers, len(proposers))
+
+    def guess(self, streams: Sequence[Stream], shape: StepShape) -> dict[str, Guesses]:
+        """What to verify in the next step, by request id; none of most streams, where guessing does not pay."""
+        self._shape, self._spent_s = shape, 0.0
+        awake: list[_Asking] = []
+        for stream in streams:
+            state = self._states.get(stream.request.request_id) or self._new_state(stream.request)
+            if state.proposers and self._wants_a_guess(state, stream):
+                awake.append((stream, state))
+        found = self._ask(awake, shape) if awake else ()
+        if not found:
+            return {}
+        chances = [self._acceptance.chances(each.proposer.name, each.guess, state.record) for (_, state), each in found]
+        kept: dict[str, Guesses] = {}
+        known = self._limiter.times.plain_is_known(shape.streams)
+        counts = self._limiter.counts(shape, chances) if known else [0] * len(found)
+        for ((stream, state), trial), count in zip(found, counts, strict=True):
+            state.trial, trial.verified = trial, count
+            if count:
+                kept[stream.request.request_id] = Guesses(trial.guess.token_ids[:count], trial.proposer.name)
+            if trial.probe or (known and not count):
+                self._let_rest(stream, state, trial.proposer, trial.probe)
+            elif count:
+                state.next_rest = 1
+        return kept
+
+    def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
+        """The step that `guess` was asked for last has ended. accepted: of each request that had guesses, how many.
+
+        measured_s: what it took; 0 where that says nothing of other steps.
+        """
+        shape, self._shape = self._shape, None
+        if shape is None:
+            return
+        self._probes.step(measured_s)
+        guessed = 0
+        for request_id, came_true in accepted.items():
+            state = self._states.get(request_id)
+            if state is None or state.trial is None or not state.trial.verified:
+                continue
+            trial, state.trial = state.trial, None
+            guessed += trial.verified
+            self._asked[trial.proposer.name].add(came_true)
+            state.last_true = came_true
+            self._acceptance.observe(trial.proposer.name, trial.guess.cut(trial.verified), came_true, state.record)
+        times = self._limiter.times
+        if not shape.beside_prompts and measured_s > 0:
+            times.observe(shape.streams, shape.position, guessed, measured_s - self._spent_s)
+        if guessed:
+            hits = sum(accepted.values())
+            plain_s = times.seconds(shape.streams, shape.position, 0)
+            took_s = times.seconds(shape.streams, shape.position, guessed)
+            lost_s = max(0.0, took_s - plain_s) + self._spent_s
+            self.totals.add(guessed, hits, hits * plain_s / shape.streams, lost_s)
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """A request has ended."""
+        state = self._states.pop(request.request_id, None)
+        self.asleep.pop(request.request_id, None)
+        for proposer in () if state is None else state.proposers:
+            proposer.ended(request, known)
+
+    def _new_state(self, request: Request) -> _State:
+        way = self._default if request.speculate is None else request.speculate
+        state = self._states[request.request_id] = _State(self._ways.get(way, ()))
+        if not state.proposers:
+            self.asleep[request.request_id] = NEVER
+        return state
+
+    def _ask(self, asking: Sequence[_Asking], shape: StepShape) -> list[tuple[_Asking, _Trial]]:
+        """Ask the streams' proposers in order, all streams of one proposer together, until one has a guess."""
+        found: list[tuple[_Asking, _Trial]] = []
+        for place in range(self._most_proposers):
+            groups: dict[str, tuple[Proposer, list[_Asking]]] = {}
+            for each in asking:
+                if place < len(each[1].proposers):
+                    proposer = each[1].proposers[place]
+                    groups.setdefault(proposer.name, (proposer, []))[1].append(each)
+            asking = []
+            for proposer, everybody in groups.values():
+                asked = self._asked.setdefault(proposer.name, AskRecord())
+                members, worth = self._worth_asking_for(proposer, asked, everybody, shape)
+                if not members:
+                    continue
+                asks = [
+                    GuessWanted(stream.request, stream.known, min(stream.most, count or PROBE_TOKENS))
+                    for (stream, _), count in zip(members, worth, strict=True)
+                ]
+                guesses = proposer.propose(asks)
+                self._spent_s += proposer.spent_s
+                for each, guess, count in zip(members, guesses, worth, strict=True):
+                    if guess.token_ids:
+                        found.append((each, _Trial(proposer, guess, len(each[0].known), not count)))
+                        continue
+                    asked.add(0)
+                    if place + 1 < len(each[1].proposers):
+                        asking.append(each)
+                    else:
+                        self._let_rest(*each, proposer, not count)
+        return found
+
+    def _worth_asking_for(
+        self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
+    ) -> tuple[list[_Asking], list[int]]:
+        """The streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others rest."""
+        members: list[_Asking] = []
+        worth: list[int] = []
+        for each in everybody:
+            count = self._worth_asking(proposer, asked, each[1], shape)
+            if count or self._probes.allows(proposer.ask_s + PROBE_TOKENS * proposer.token_s):
+                members.append(each)
+                worth.append(count)
+            else:
+                self._let_rest(*each, proposer, True)
+        return members, worth
+
+    def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
+        """How many tokens: those that pay where guesses are computed. What looks up gives as many as may be verified,
+        where what came true of its guesses was worth its time. 0 where asking does not pay."""
+        if not proposer.computes:
+            brought = max(asked.tokens, state.last_true)
+            return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
+        first, later = self._acceptance.rates(proposer.name, state.record)
+        asking_s = shape.streams * proposer.ask_s
+        most = self._limiter.most(shape, first, later, asking_s, proposer.token_s, proposer.longest)
+        return most if asked.is_judged else max(PROBE_TOKENS, most)
+
+    def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
+        """Whether a guess is wanted now; the outcome of a free trial is learned on the way."""
+        trial = state.trial
+        if trial is None:
+            return stream.most > 0
+        seen = len(stream.known) - trial.at
+        came_true = _agreeing(trial.guess.token_ids, stream.known, trial.at)
+        if came_true == seen < min(ENOUGH_SEEN, len(trial.guess.token_ids)):
+            return False  # true so far
+        state.trial = None
+        kind = trial.proposer.name
+        self._asked[kind].add(came_true)
+        state.last_true = came_true
+        self._acceptance.observe(kind, trial.guess, came_true, state.record, differs=came_true < seen)
+        if came_true and not trial.probe:
+            state.next_rest = 1
+        return stream.most > 0
+
+    def _let_rest(self, stream: Stream, state: _State, proposer: Proposer, lost: bool) -> None:
+        """Longer each time, so that a text that cannot be guessed costs next to nothing. lost: asking does not pay."""
+        if lost and not proposer.computes:
+            state.next_rest = LOST_REST
+        self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest
+        state.next_rest = min(LONGEST_COSTLY_REST if proposer.computes else LONGEST_REST, 2 * state.next_rest)
+
+
+def _agreeing(guess: Sequence[int], known: Sequence[int], at: int) -> int:
+    """How many tokens of a guess stand in `known` from `at` on."""
+    count = 0
+    for token_id, came in zip(guess, known[at : at + len(guess)], strict=False):
+        if token_id != came:
+            break
+        count += 1
+    return count

@@ -1,0 +1,59 @@
+"""ngram: guesses that text repeats. It proposes what followed the last tokens where they occurred before.
+
+Source: prompt lookup decoding (Saxena 2023), as in vLLM; MODELS.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
+from twostroke.engine.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
+from twostroke.engine.speculate.running_texts import RunningTexts
+from twostroke.types.request import Request
+
+MOST_MATCHED = 16
+"""Agreement beyond this many tokens says nothing more."""
+MOST_PLACES = 8
+"""The most places that are compared, the latest first, so that a token costs the same in any text."""
+
+
+class NgramProposer:
+    """Satisfies `speculate.proposer.Proposer`. Of the places that agree longest, the latest is taken.
+
+    least, most: how many tokens must agree (at least 2); agreement beyond `most` does not count.
+    """
+
+    name = "ngram"
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
+
+    def __init__(self, least: int = SHORTEST, most: int = MOST_MATCHED) -> None:
+        self._least, self._most = max(least, SHORTEST), most
+        self._seen = RunningTexts()
+
+    def propose(self, asks: Sequence[GuessWanted]) -> list[Guess]:
+        """See Proposer."""
+        return [self._guess(*ask) for ask in asks]
+
+    def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
+        seen = self._seen.grown(request.request_id, known)
+        best: Occurrence | None = None
+        for each in seen.of_end(known, self._most, MOST_PLACES):
+            if best is None or each.matched > best.matched:
+                best = each
+        if best is None or best.matched < self._least:
+            return NO_GUESS
+        return Guess(continued(known, best.place, most), best.matched)
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """See Proposer."""
+        self._seen.forget(request.request_id)
+
+
+def continued(known: Sequence[int], place: int, count: int) -> list[int]:
+    """`count` tokens from `place` on; behind the end of `known` the copy goes on with what it has copied itself."""
+    tokens = list(known[place : place + count])
+    for index in range(count - len(tokens)):
+        tokens.append(tokens[index])
+    return tokens

@@ -1,0 +1,87 @@
+"""Where the end of a text occurred before: an index over a growing list of tokens.
+
+Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place behind it, and from each place
+the one before it. Adding a token costs the same however long the text is, and so does a look-up: long runs are rare, so
+that a few places are all or most of them. It holds integers alone, nothing that a garbage collector must visit.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SHORTEST = 2
+"""Fewer tokens than this are not looked up: one token alone occurs nearly everywhere and says little."""
+_RUNS = (8, SHORTEST)  # longest first
+_NOWHERE = -1
+
+
+class Occurrence(NamedTuple):
+    """The text before `place` agrees in `matched` tokens with the end of the text that was looked up."""
+
+    place: int
+    matched: int
+
+
+class _Chains:
+    """The places behind each run of `size` tokens."""
+
+    __slots__ = ("latest", "previous", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.latest: dict[int, int] = {}  # hash of a run -> the latest place behind it
+        self.previous = array("i")  # place -> the place before it behind a run with the same hash
+
+    def add(self, tokens: Sequence[int]) -> None:
+        size, latest, previous = self.size, self.latest, self.previous
+        first, end = max(len(previous), size), len(tokens)
+        previous.extend([_NOWHERE] * (min(first, end) - len(previous)))
+        runs = zip(*(tokens[first - size + i : max(0, end - size + i)] for i in range(size)), strict=True)
+        for place, run in enumerate(map(hash, runs), first):
+            previous.append(latest.get(run, _NOWHERE))
+            latest[run] = place
+
+
+class Occurrences:
+    """Finds where a run of tokens occurred before in one list.
+
+    Tokens are added once each, in order. The caller keeps the list itself.
+    """
+
+    __slots__ = ("_chains",)
+
+    def __init__(self) -> None:
+        self._chains = tuple(_Chains(size) for size in _RUNS)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Take in those of `tokens` that were not added yet. A place is known once there is a token at it."""
+        for chains in self._chains:
+            chains.add(tokens)
+
+    def of_end(self, text: Sequence[int], tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
+        """Places of `tokens`, as added, behind what the last tokens of `text` are: at most `most`, latest first.
+
+        Each agrees in SHORTEST to `depth` tokens. Where places agree in a long run, only such places are given.
+        `text` and `tokens` may be the same list.
+        """
+        length = len(text)
+        for chains in self._chains:
+            size, previous = chains.size, chains.previous
+            if length < size:
+                continue
+            found: list[Occurrence] = []
+            place = chains.latest.get(hash(tuple(text[length - size :])), _NOWHERE)
+            for _ in range(most):
+                if place == _NOWHERE:
+                    break
+                longest, matched = min(depth, place, length), 0
+                while matched < longest and tokens[place - 1 - matched] == text[length - 1 - matched]:
+                    matched += 1
+                if matched >= min(size, depth):  # else another run has the same hash
+                    found.append(Occurrence(place, matched))
+                place = previous[place]
+            if found:
+                return found
+        return []

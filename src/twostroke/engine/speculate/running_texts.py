@@ -1,0 +1,83 @@
+"""Where the end of a running request's text stood before in it.
+
+A text is kept as a string with one character for each token, which Python searches at the speed of memory. Nothing is
+made for a token that is never looked up, so a text that cannot be guessed costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
+
+_RUNS = (8, SHORTEST)  # longest first
+_CHARACTERS = 0x110000
+"""Tokens whose ids differ by this share a character; a place counts only where the tokens themselves agree."""
+
+
+class SearchedText:
+    """The tokens of one list, which only ever grows and is kept by the caller."""
+
+    __slots__ = ("_characters",)
+
+    def __init__(self) -> None:
+        self._characters = ""
+
+    def __len__(self) -> int:
+        return len(self._characters)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Take in those of `tokens` that were not added yet."""
+        new = tokens[len(self._characters) :]
+        self._characters += "".join([chr(token_id % _CHARACTERS) for token_id in new])
+
+    def of_end(self, tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
+        """Places in `tokens`, as added, behind what their last ones are: at most `most`, latest first.
+
+        Each agrees in SHORTEST to `depth` tokens. Where places agree in a long run, only such places are given.
+        """
+        characters, length = self._characters, len(tokens)
+        for size in _RUNS:
+            if length <= size:
+                continue
+            found: list[Occurrence] = []
+            run, end = characters[length - size :], length - 1
+            for _ in range(most):
+                begin = characters.rfind(run, 0, end)
+                if begin < 0:
+                    break
+                place = begin + size
+                matched = _agreeing(tokens, place, min(depth, place))
+                if matched >= min(size, depth):
+                    found.append(Occurrence(place, matched))
+                end = place - 1
+            if found:
+                return found
+        return []
+
+
+def _agreeing(tokens: Sequence[int], place: int, longest: int) -> int:
+    """How many tokens before `place` are those at the end."""
+    matched, end = 0, len(tokens) - 1
+    while matched < longest and tokens[place - 1 - matched] == tokens[end - matched]:
+        matched += 1
+    return matched
+
+
+class RunningTexts:
+    """The text of each running request."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, SearchedText] = {}
+
+    def grown(self, request_id: str, known: Sequence[int]) -> SearchedText:
+        """This text as it is now."""
+        seen = self._seen.get(request_id)
+        if seen is None:
+            seen = self._seen[request_id] = SearchedText()
+        seen.add(known)
+        return seen
+
+    def forget(self, request_id: str) -> None:
+        """The request has ended; an unknown id changes nothing."""
+        self._seen.pop(request_id, None)

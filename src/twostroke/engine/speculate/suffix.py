@@ -1,0 +1,93 @@
+"""suffix: what followed the last tokens wherever they stood, in this request and in finished answers, most often.
+
+The places where the end of the text stood before are the node of a suffix tree that it leads to; what stands behind
+them are the node's children, and their shares are the chances. So no tree is built: the places are looked up.
+
+Source: SuffixDecoding (Oliaro et al. 2024) as Arctic Inference has it: of every length of agreement the likeliest
+path, no longer than the agreement, cut where its chance falls below `least_chance`; the path with the largest sum of
+chances is taken. MODELS.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from twostroke.engine.speculate.finished import SEPARATOR, FinishedAnswers
+from twostroke.engine.speculate.occurrences import Occurrence
+from twostroke.engine.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
+from twostroke.engine.speculate.running_texts import RunningTexts
+from twostroke.types.request import Request
+
+DEPTH = 24
+MOST_PLACES = 16
+"""How many places in each text are compared, the latest ones."""
+
+
+class SuffixProposer:
+    """Satisfies `speculate.proposer.Proposer`.
+
+    factor: a guess has at most this many tokens for each token that agrees. least_chance: of a guess's last token, that
+    of all before it included.
+    """
+
+    name = "suffix"
+    computes, longest = False, LONGEST_GUESS
+    ask_s = token_s = spent_s = 0.0
+
+    def __init__(self, finished: FinishedAnswers, factor: float = 1.0, least_chance: float = 0.1) -> None:
+        self._finished, self._factor, self._least_chance = finished, factor, least_chance
+        self._seen = RunningTexts()
+
+    def propose(self, asks: Sequence[GuessWanted]) -> list[Guess]:
+        """See Proposer."""
+        return [self._guess(*ask) for ask in asks]
+
+    def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
+        seen = self._seen.grown(request.request_id, known)
+        best = self._best(known, seen.of_end(known, DEPTH, MOST_PLACES), most, NO_GUESS)
+        for tokens, index in self._finished.texts(request.cache_salt):
+            best = self._best(tokens, index.of_end(known, tokens, DEPTH, MOST_PLACES), most, best)
+        return best
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """See Proposer. What it wrote is kept for requests with the same salt."""
+        self._seen.forget(request.request_id)
+        self._finished.add(request.cache_salt, known[len(request.prompt_token_ids) :])
+
+    def _best(self, tokens: Sequence[int], places: list[Occurrence], most: int, best: Guess) -> Guess:
+        """The better of `best` and the best path behind these places."""
+        score = expected_tokens(best.chances)
+        for matched in sorted({each.matched for each in places}, reverse=True):
+            longest = min(most, int(matched * self._factor))
+            if longest <= score:  # no path of this length or a smaller one can do better
+                break
+            path = self._path(tokens, [each.place for each in places if each.matched >= matched], longest)
+            if expected_tokens(path.chances) > score:
+                best, score = Guess(path.token_ids, matched, path.chances), expected_tokens(path.chances)
+        return best
+
+    def _path(self, tokens: Sequence[int], places: list[int], longest: int) -> Guess:
+        """The most frequent token at these places, then behind those that have it, and so on; of ties the latest."""
+        path: list[int] = []
+        chances: list[float] = []
+        chance, end = 1.0, len(tokens)
+        while len(path) < longest:
+            nexts = [tokens[place] if place < end else SEPARATOR for place in places]
+            token_id, count = Counter(nexts).most_common(1)[0]  # the first of equal counts, which is the latest
+            if token_id == SEPARATOR or chance * count / len(nexts) < self._least_chance:
+                break
+            chances.append(count / len(nexts))
+            chance *= chances[-1]
+            path.append(token_id)
+            places = [place + 1 for place, each in zip(places, nexts, strict=True) if each == token_id]
+        return Guess(path, 0, chances)
+
+
+def expected_tokens(chances: Sequence[float]) -> float:
+    """How many tokens of a guess come true on average, if each has its chance given those before it."""
+    total, chance = 0.0, 1.0
+    for each in chances:
+        chance *= each
+        total += chance
+    return total

@@ -1,0 +1,39 @@
+"""A proposer that looks guesses up, with its time. It is not asked where that takes longer than guesses can win."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
+from twostroke.types.request import Request
+
+TIMED_CALLS = 15
+
+
+class TimedProposer:
+    """Satisfies `speculate.proposer.Proposer`: says what `inner` says."""
+
+    computes = False
+    token_s = 0.0
+
+    def __init__(self, inner: Proposer, clock: Callable[[], float]) -> None:
+        self._inner, self._clock = inner, clock
+        self.name, self.longest = inner.name, inner.longest
+        self.ask_s = self.spent_s = 0.0
+        self._times: deque[float] = deque(maxlen=TIMED_CALLS)
+
+    def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
+        """See Proposer."""
+        begin_s = self._clock()
+        found = self._inner.propose(asks)
+        self.spent_s = self._clock() - begin_s
+        if asks:
+            self._times.append(self.spent_s / len(asks))
+            self.ask_s = statistics.median(self._times)
+        return found
+
+    def ended(self, request: Request, known: Sequence[int]) -> None:
+        """See Proposer."""
+        self._inner.ended(request, known)

@@ -1,0 +1,1 @@
+"""Measurements: synthetic checkpoints, the two phases."""

@@ -1,0 +1,166 @@
+"""What is compared, and what the machine's limit for it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twostroke.backends.cpu.limits import Limits
+from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work import Work
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import StoredFormats
+from twostroke.ops.program.work_table import work_table
+from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
+
+INTEGER_WEIGHTS = ("int8", "int4")
+"""Weights that each engine makes from the checkpoint; all others are types of GGUF files."""
+SHORT_PROMPT = 128
+"""Tokens of a prompt that is read within some tenths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command of a driver. higher: more is better (tokens a second); else seconds or bytes. times: asked so often
+    in a turn, and the median counts, where one answer is over before the machine changes its pace. busy: programs that
+    use a core all the while and never rest."""
+
+    name: str
+    command: str
+    arguments: dict[str, int]
+    unit: str = "tok/s"
+    higher: bool = True
+    times: int = 1
+    busy: int = 0
+
+
+def prefill(tokens: int) -> Case:
+    """One prompt of `tokens` tokens."""
+    return Case(f"prefill {tokens}", "prefill", {"tokens": tokens}, times=5 if tokens <= SHORT_PROMPT else 1)
+
+
+def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
+    """`batch` streams that begin at the same context."""
+    name = f"decode {batch} x {context}"
+    return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
+
+
+def beside_busy(case: Case, programs: int = 1) -> Case:
+    """The case while other programs use the cores, too. The limit stays that of the machine alone."""
+    beside = "a busy program" if programs == 1 else f"{programs} busy programs"
+    return replace(case, name=f"{case.name} beside {beside}", busy=programs)
+
+
+def gap(context: int, new_tokens: int = 32) -> Case:
+    """The gap between two tokens of one stream that 95% of its gaps do not exceed."""
+    arguments = {"context": context, "new_tokens": new_tokens}
+    return Case(f"p95 of gaps 1 x {context}", "gap", arguments, "s", higher=False)
+
+
+BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
+"""It has fewer tokens than other cases: an engine whose threads wait for each other takes seconds for one."""
+GAP_BESIDE_BUSY = beside_busy(gap(512))
+CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
+START = Case("start to first token", "start", {}, "s", higher=False)
+COLD_START = Case("the same, files not in memory", "start", {}, "s", higher=False)
+MEMORY = Case("peak memory", "memory", {}, "bytes", higher=False)
+ERROR = Case("error beside float32", "logprobs", {}, "nats", higher=False)
+KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
+SAME = Case("same best token as float32", "logprobs", {}, "share")
+FIDELITY = (ERROR, KL, SAME)
+"""What a published checkpoint is asked besides its speed; fidelity.py says what each figure is."""
+STANDARD: tuple[Case, ...] = (
+    *(prefill(tokens) for tokens in (128, 512, 2048)),
+    *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
+    decode(1, 4096),
+    BESIDE_BUSY,
+    GAP_BESIDE_BUSY,
+    CACHED,
+)
+NARROW: tuple[Case, ...] = (decode(16, 512), decode(32, 512), decode(1, 4096))
+"""Where K and V are much of what is read: this engine is measured once more with them in int8."""
+QUICK: tuple[Case, ...] = (
+    prefill(128),
+    prefill(512),
+    decode(1, 512),
+    decode(8, 512),
+    decode(16, 512),
+    BESIDE_BUSY,
+    GAP_BESIDE_BUSY,
+    CACHED,
+)
+
+
+def narrow(case: Case) -> Case:
+    """The case as it is called where this engine keeps K and V in int8, the others as they do."""
+    return replace(case, name=f"{case.name}, K and V int8")
+
+
+def is_file(weights: str) -> bool:
+    """Do all engines read the same GGUF file?"""
+    return weights not in INTEGER_WEIGHTS
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The rate that the machine could reach at most, and which of its limits that is."""
+
+    tokens_per_s: float
+    words: str
+
+
+def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limits: Limits) -> Bound | None:
+    """The roofline of a case with weights and K and V in these formats; None for cases that have none.
+
+    chosen: None for weights as a file has them.
+    """
+    stored = format_choice(STORED)
+    counter = WorkCounter(work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv)))
+    rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
+    if chosen is None or chosen.kind in (WeightKind.INT8, WeightKind.INT4):
+        rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
+    if case.command == "prefill":
+        tokens = case.arguments["tokens"]
+        return Bound(tokens * rate / _products(counter, tokens, 1).flops, words)
+    if case.command != "decode":
+        return None
+    batch, middle = case.arguments["batch"], case.arguments["context"] + case.arguments["new_tokens"] // 2
+    products = _products(counter, batch, batch)
+    kv_bytes = counter.attention(next(counter.decode_counts([middle] * batch, 1))).kv_bytes
+    has_states, has_experts = counter.table.sequence.kv_bytes > 0, bool(counter.table.banks)
+    what = ("weights, chosen experts" if has_experts else "weights") + " and K and V" + " and states" * has_states
+    memory_s = (products.weight_bytes + kv_bytes) / limits.read_bytes_per_s
+    products_s = products.flops / rate
+    if products_s > memory_s:
+        return Bound(batch / products_s, words)
+    return Bound(batch / memory_s, f"reading {what}, {limits.read_bytes_per_s / 1e9:.1f} GB/s")
+
+
+def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
+    """The products of a step. Of experts, those that as many rows choose on average are read."""
+    return counter.weights(rows) + counter.head(logit_rows)
+
+
+def shown(value: float, unit: str) -> str:
+    """A figure with its unit, short."""
+    if unit == "share":
+        return f"{value:.1%}"
+    if unit == "nats":
+        return f"{value:.4f}"
+    if unit == "bytes":
+        return f"{value / 1e9:.2f} GB"
+    if unit == "s":
+        return f"{1e3 * value:,.1f} ms" if value < 1 else f"{value:.2f} s"
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def as_json(case: Case) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "name": case.name,
+        "command": case.command,
+        "arguments": case.arguments,
+        "unit": case.unit,
+        "busy": case.busy,
+    }

@@ -1,0 +1,291 @@
+"""This engine and its peers, side by side: the same checkpoint, the same prompts, in turn, medians, ratios.
+
+In each round every engine that takes part is asked every case before the next engine's turn. An engine's process runs
+for one turn only, so that nothing else holds memory or a core while it is measured. Its start is timed.
+A shared machine's limits change within minutes, so they are measured again around each of this engine's cases.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from twostroke.backends.cpu.limits import Limits, highest_limits, median_limits
+from twostroke.lab.bench.busy import busy_programs
+from twostroke.lab.bench.cases import COLD_START, ERROR, FIDELITY, KL, MEMORY, NARROW, SAME, START, Bound, Case, narrow
+from twostroke.lab.bench.evict import evict
+from twostroke.lab.bench.fidelity import TOP
+from twostroke.lab.bench.peers.peer import OURS, Peer
+from twostroke.lab.bench.peers.session import Missing, PeerFault, Session
+from twostroke.lab.bench.truth import Truth
+from twostroke.types.spec.formats import KVKind
+
+Note = Callable[[str], None]
+WARM_TOKENS = 16
+TOLERANCE = 0.05
+"""A figure may be above the limit around it by this share: the machine changes its pace between the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """An engine, the Python that runs it, its weights in this comparison: int8, int4, or a type of GGUF files, of which
+    all engines read the same file. kv: of ours; in int8 it is asked
+    the cases alone that are about K and V."""
+
+    peer: Peer
+    python: Path
+    weights: str
+    kv: KVKind = KVKind.BF16
+
+    @property
+    def key(self) -> str:
+        """The engine's name with its formats, which is unique in a run."""
+        return f"{self.peer.name} {self.weights}" + (", K and V int8" if self.is_narrow else "")
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether K and V are in fewer bits than elsewhere."""
+        return self.kv is not KVKind.BF16
+
+    def asked(self, cases: Sequence[Case]) -> list[Case]:
+        """The cases that this engine is asked."""
+        return [case for case in cases if case in NARROW or not self.is_narrow]
+
+
+@dataclass(slots=True)
+class Column:
+    """What one contestant reached. values: by case name, one for each round; limits: the machine's around each of them,
+    for this engine alone. faults: why a case has none."""
+
+    contestant: Contestant
+    values: dict[str, list[float]] = field(default_factory=dict)
+    limits: dict[str, list[Limits]] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def turns(self) -> int:
+        """The most rounds that any case had."""
+        return max((len(found) for found in self.values.values()), default=0)
+
+    def median(self, case: Case) -> float | None:
+        """The median of the rounds, or None."""
+        found = self.values.get(case.name)
+        return statistics.median(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every contestant is given. model: a folder, or a GGUF file. vocabulary: random ids lie below it."""
+
+    model: str
+    threads: int
+    context: int
+    sequences: int
+    variables: Mapping[str, str]
+    log_folder: Path
+    vocabulary: int = 50_000
+
+
+class Comparison:
+    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: what a published checkpoint says in
+    float32; None for random weights, of which no text is likely."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        cases: Sequence[Case],
+        clock: Callable[[], float],
+        note: Note,
+        measure: Callable[[], Limits],
+        truth: Truth | None = None,
+    ) -> None:
+        self._setup, self._cases, self._clock, self._note, self._measure_limits = setup, cases, clock, note, measure
+        self._truth = truth
+
+    def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
+        """`rounds` turns of each contestant, in turn: what was found so far, after each of them. A fault of one case or
+        engine ends that alone."""
+        columns = [Column(contestant) for contestant in contestants]
+        for round_index in range(1, rounds + 1):
+            for column in columns:
+                self._note(f"round {round_index} of {rounds}: {column.contestant.key}")
+                try:
+                    self._turn(column)
+                except PeerFault as fault:
+                    column.faults.setdefault("all", str(fault))
+                    self._note(f"  {fault}")
+                yield columns
+
+    def _turn(self, column: Column) -> None:
+        contestant = column.contestant
+        log = self._setup.log_folder / f"{contestant.peer.name}.log"
+        self._prepare(contestant, log)
+        if not contestant.is_narrow:
+            self._cold_start(column, log)
+        began_s = self._clock()
+        with self._session(contestant, log) as session:
+            self._first_token(session, contestant)
+            column.values.setdefault(START.name, []).append(self._clock() - began_s)
+            session.ask("prefill", tokens=WARM_TOKENS)
+            for case in contestant.asked(self._cases):
+                self._measure(session, column, case)
+            column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
+            if self._truth is not None and ERROR.name not in column.values:
+                self._compare(session, column, self._truth)
+
+    def _compare(self, session: Session, column: Column, truth: Truth) -> None:
+        """Once: an engine's arithmetic is the same in each round."""
+        try:
+            heard = session.ask(ERROR.command, texts=truth.texts, top=TOP)
+        except Missing:
+            column.faults[ERROR.name] = "not offered"
+            return
+        found = truth.fidelity(heard)
+        for case, value in ((ERROR, found.error), (KL, found.kl), (SAME, found.same)):
+            column.values[case.name] = [value]
+        self._note(f"  {ERROR.name}: {found.error:.4f}, 99% within {found.p99:.3f}, of {found.positions} positions")
+
+    def _session(self, contestant: Contestant, log: Path) -> Session:
+        return Session(contestant.peer, contestant.python, self._setup.variables, log)
+
+    def _first_token(self, session: Session, contestant: Contestant) -> None:
+        setup = self._setup
+        sizes: dict[str, Any] = {"threads": setup.threads, "context": setup.context, "sequences": setup.sequences}
+        sizes["vocabulary"] = setup.vocabulary
+        if contestant.is_narrow:
+            sizes["kv"] = contestant.kv.name.lower()
+        session.ask("load", model=setup.model, weights=contestant.weights, **sizes)
+        session.ask("prefill", tokens=WARM_TOKENS)
+
+    def _cold_start(self, column: Column, log: Path) -> None:
+        """A start of its own, after the files that the engine reads were dropped from memory."""
+        contestant = column.contestant
+        try:
+            with self._session(contestant, log) as session:
+                files = session.ask("files", model=self._setup.model, weights=contestant.weights)
+        except Missing:
+            column.faults.setdefault(COLD_START.name, "not offered")
+            return
+        evict(files)
+        began_s = self._clock()
+        with self._session(contestant, log) as session:
+            self._first_token(session, contestant)
+        column.values.setdefault(COLD_START.name, []).append(self._clock() - began_s)
+
+    def _prepare(self, contestant: Contestant, log: Path) -> None:
+        """Exports happen outside the timed start."""
+        with self._session(contestant, log) as session:
+            try:
+                session.ask("prepare", model=self._setup.model, weights=contestant.weights)
+            except Missing:
+                return
+
+    def _measure(self, session: Session, column: Column, case: Case) -> None:
+        if case.name in column.faults:
+            return
+        ours = column.contestant.peer.name == OURS.name
+        before = self._measure_limits() if ours else None
+        try:
+            with busy_programs(case.busy):
+                found = [float(session.ask(case.command, **case.arguments)) for _ in range(case.times)]
+        except Missing:
+            column.faults[case.name] = "not offered"
+            return
+        value = statistics.median(found)
+        column.values.setdefault(case.name, []).append(value)
+        if before is not None:
+            limits = highest_limits((before, self._measure_limits()))
+            column.limits.setdefault(case.name, []).append(limits)
+        self._note(f"  {case.name}: {value:,.2f}")
+
+
+def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | None:
+    """How many times better than the best of the others; None without others, and where nothing is to be divided."""
+    if not others or not ours or not min(others):
+        return None
+    return ours / max(others) if case.higher else min(others) / ours
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case with one kind of weights. values: by peer name."""
+
+    case: Case
+    weights: str
+    values: dict[str, float | None]
+    bound: Bound | None
+
+    @property
+    def ours(self) -> float | None:
+        """Our figure."""
+        return self.values.get(OURS.name)
+
+    @property
+    def share_of_limit(self) -> float | None:
+        """Our figure over the limit."""
+        return self.ours / self.bound.tokens_per_s if self.ours is not None and self.bound is not None else None
+
+    @property
+    def contradiction(self) -> str | None:
+        """What is wrong where our figure is above the limit: one of the two was measured badly."""
+        if self.ours is None or self.bound is None or self.ours <= self.bound.tokens_per_s * (1 + TOLERANCE):
+            return None
+        return (
+            f"{self.weights} {self.case.name}: {self.ours:,.1f} tok/s were measured, and the limit is "
+            f"{self.bound.tokens_per_s:,.1f} tok/s ({self.bound.words})"
+        )
+
+    @property
+    def times_best(self) -> float | None:
+        """Our figure against the best peer's."""
+        others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
+        return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "case": self.case.name,
+            "unit": self.case.unit,
+            "weights": self.weights,
+            "values": self.values,
+            "limit": None if self.bound is None else self.bound.tokens_per_s,
+            "limit_words": None if self.bound is None else self.bound.words,
+            "share_of_limit": self.share_of_limit,
+            "times_best_peer": self.times_best,
+        }
+
+
+def rows(
+    columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
+) -> list[Row]:
+    """The table, one kind of weights after the other. Cases with K and V in int8 come last, beside the same
+    figures of the others."""
+    made = []
+    for weights in dict.fromkeys(column.contestant.weights for column in columns):
+        plain = [
+            column for column in columns if column.contestant.weights == weights and not column.contestant.is_narrow
+        ]
+        asked_of_all = (*cases, START, COLD_START, MEMORY, *(case for case in FIDELITY if _has(plain, case)))
+        made += [_row(case, plain, bounds) for case in asked_of_all]
+        for own in (
+            column for column in columns if column.contestant.weights == weights and column.contestant.is_narrow
+        ):
+            beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
+            asked = [*own.contestant.asked(cases), *(case for case in FIDELITY if _has([own], case))]
+            made += [replace(_row(case, beside, bounds), case=narrow(case)) for case in asked]
+    return made
+
+
+def _has(columns: Sequence[Column], case: Case) -> bool:
+    return any(case.name in column.values for column in columns)
+
+
+def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:
+    """columns: of the same weights, this engine's first."""
+    contestant = columns[0].contestant
+    values = {column.contestant.peer.name: column.median(case) for column in columns}
+    found = [limits for column in columns for limits in column.limits.get(case.name, ())]
+    return Row(case, contestant.weights, values, bounds(case, contestant, median_limits(found)) if found else None)

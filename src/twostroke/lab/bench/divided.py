@@ -1,0 +1,113 @@
+"""Ranks or stages of a model beside one process with as many threads as all of them together.
+
+Both are loaded at once and take turns in each round, so that what else the machine does meets both alike. The figure is
+the ratio of a round, of which the median over the rounds counts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from twostroke.lab.bench.phases import Note, PhaseBench, PhaseCase, PhasesAsked
+from twostroke.llm import LLM
+
+GOAL = 0.9
+"""Asked of two ranks of one thread: this share of the rate of one process with two threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class DividedFigures:
+    """One case. whole, divided: tokens a second of one process and of all together, medians over the rounds.
+
+    ratio: divided by whole in the same round, its median; least_ratio, most_ratio: of the rounds. exchange_share: of
+    the leader's time in the steps of the case, how much it spent in the exchange. waited_share: of that time, how
+    much of it was waits for other processes.
+    """
+
+    phase: str
+    streams: int
+    tokens: int
+    whole: float
+    divided: float
+    ratio: float
+    least_ratio: float
+    most_ratio: float
+    exchange_share: float
+    waited_share: float
+
+    @property
+    def good(self) -> bool:
+        """Whether the ratio is at least GOAL."""
+        return self.ratio >= GOAL
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "good": self.good}
+
+
+@dataclass(eq=False)
+class _Turns:
+    """What one case has given so far, a value for each round."""
+
+    whole: list[float]
+    divided: list[float]
+    exchange: list[float]
+    waited: list[float]
+
+
+class DividedBench:
+    """whole: one process. divided: several, of the same model and formats. clock: in seconds."""
+
+    def __init__(self, whole: LLM, divided: LLM, clock: Callable[[], float]) -> None:
+        self._whole, self._divided, self._clock = whole, divided, clock
+        self._benches = (PhaseBench(whole, clock), PhaseBench(divided, clock))
+
+    def run(self, asked: PhasesAsked, note: Note) -> list[DividedFigures]:
+        """Every case. A warm-up round is thrown away. Raises ConfigError where a case is longer than the context."""
+        found = {case: _Turns([], [], [], []) for case in self._benches[0].cases(asked)}
+        self._whole.settle()
+        self._divided.settle()
+        for number in range(asked.rounds + 1):
+            for case, turns in found.items():
+                note(f"round {number} of {asked.rounds}: {case[0]}, {case[1]} x {case[2]} tokens")
+                kept = turns if number else _Turns([], [], [], [])
+                self._turn(case, kept, asked.new_tokens, divided_first=number % 2 == 1)
+        return [_figures(case, turns) for case, turns in found.items()]
+
+    def _turn(self, case: PhaseCase, turns: _Turns, new_tokens: int, divided_first: bool) -> None:
+        for divided in (divided_first, not divided_first):
+            if not divided:
+                turns.whole.append(self._benches[0].speed(case, new_tokens))
+                continue
+            before, began_s = self._divided.exchanged, self._clock()
+            turns.divided.append(self._benches[1].speed(case, new_tokens))
+            passed_s, after = self._clock() - began_s, self._divided.exchanged
+            spent = after - before
+            turns.exchange.append(spent.seconds / passed_s)
+            turns.waited.append(spent.waited_s / max(spent.seconds, 1e-9))
+
+
+def _figures(case: PhaseCase, turns: _Turns) -> DividedFigures:
+    ratios = [divided / whole for whole, divided in zip(turns.whole, turns.divided, strict=True)]
+    rates = (statistics.median(turns.whole), statistics.median(turns.divided))
+    spread = (statistics.median(ratios), min(ratios), max(ratios))
+    return DividedFigures(*case, *rates, *spread, statistics.median(turns.exchange), statistics.median(turns.waited))
+
+
+def table(found: Sequence[DividedFigures]) -> list[str]:
+    """Lines of text."""
+    lines = [
+        f"{'phase':<8} {'streams':>7} {'tokens':>7} {'one':>10} {'divided':>10} {'ratio':>6}   least .. most;"
+        " of the leader's time"
+    ]
+    for each in found:
+        sign = "" if each.good else f"   less than {GOAL:.0%}"
+        lines.append(
+            f"{each.phase:<8} {each.streams:>7} {each.tokens:>7,} {each.whole:>10,.1f} {each.divided:>10,.1f} "
+            f"{each.ratio:>6.2f}   {each.least_ratio:.2f} .. {each.most_ratio:.2f}; {each.exchange_share:.0%} "
+            f"exchange, {each.waited_share:.0%} of it waits{sign}"
+        )
+    return lines

@@ -1,0 +1,74 @@
+"""How far an engine is from float32 on a text: three figures of its likeliest tokens.
+
+The error of a position is the mean, weighted by float32's probabilities, of |log p(engine) - log p(float32)| over the
+engine's TOP likeliest tokens. It is 0 where nothing is rounded, and a tenth says that probabilities are wrong by a
+tenth. The KL divergence, in nats, takes all other tokens as one. A best token is the same where both engines have the
+same likeliest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twostroke.ops.operands import F32Array
+
+TOP = 20
+"""As many tokens of a position as the OpenAI API gives log probabilities of."""
+TINY = 1e-12
+Heard = tuple[Sequence[int], Sequence[float]]
+"""The likeliest tokens of a position, the first likeliest, and their log probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """error, kl: means of all positions; p99: what 99% of the errors do not exceed. same: the share of positions."""
+
+    error: float
+    p99: float
+    kl: float
+    same: float
+    positions: int
+
+
+def error_of(truth: F32Array, heard: Heard) -> float:
+    """truth: float32's log probabilities of all tokens, (V,)."""
+    exact, found = _pair(truth, heard)
+    weights = np.exp(exact)
+    return float(np.sum(weights * np.abs(exact - found)) / max(TINY, float(weights.sum())))
+
+
+def kl_of(truth: F32Array, heard: Heard) -> float:
+    """KL(float32 || engine) of the tokens that were heard of, and of all others as one."""
+    exact, found = _pair(truth, heard)
+    rest, own_rest = (max(TINY, 1.0 - float(np.exp(each).sum())) for each in (exact, found))
+    return float(np.sum(np.exp(exact) * (exact - found)) + rest * np.log(rest / own_rest))
+
+
+def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
+    """The means over all positions, of which there is at least one."""
+    rows = [
+        (error_of(truth, heard), kl_of(truth, heard), int(truth.argmax()) == heard[0][0]) for truth, heard in positions
+    ]
+    errors, divergences, same = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    return Fidelity(
+        float(errors.mean()),
+        float(np.quantile(errors, 0.99)),
+        float(divergences.mean()),
+        float(same.mean()),
+        len(rows),
+    )
+
+
+def log_softmax(logits: F32Array) -> F32Array:
+    """The logarithms of the softmax of each row, (n, V)."""
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    found: F32Array = (shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))).astype(np.float32)
+    return found
+
+
+def _pair(truth: F32Array, heard: Heard) -> tuple[np.ndarray, np.ndarray]:
+    ids, logprobs = heard
+    return truth[np.array(ids, np.int64)].astype(np.float64), np.array(logprobs, np.float64)

@@ -1,0 +1,48 @@
+"""Which words make exact prompts: counted by a tokenizer where one is given, else by the server's usage."""
+
+from __future__ import annotations
+
+from twostroke.lab.bench.load.client import LoadClient
+from twostroke.lab.bench.load.server import not_there, refused
+from twostroke.lab.bench.load.words import OPENING, WordList, find_words
+from twostroke.lab.workload.observation import Observation
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.errors import ConfigError
+
+
+async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | None) -> WordList:
+    """Raises ConfigError where the server answers no probe, or nothing counts its tokens."""
+
+    async def by_usage(text: str) -> int:
+        seen = await client.ask(text, 1, client.now_s())
+        require_answer(seen, address)
+        if seen.prompt_tokens is None:
+            raise ConfigError(
+                "The server does not say how many tokens a prompt has.",
+                why="Its stream holds no usage, though stream_options.include_usage asked for it.",
+                fix="Give the model's tokenizer: --tokenizer FOLDER.",
+            )
+        return seen.prompt_tokens
+
+    if tokenizer is None:
+        return await find_words(by_usage)
+
+    async def by_tokenizer(text: str) -> int:
+        return len(tokenizer.encode_prompt(text))
+
+    found = await find_words(by_tokenizer)
+    try:
+        fixed = await by_usage(OPENING)
+    except ConfigError:
+        # No usage: what the server puts around a prompt stays unknown, and the report says so.
+        return found
+    return WordList(found.words, fixed)
+
+
+def require_answer(seen: Observation, address: str) -> None:
+    """Raises ConfigError for a failed one: no server there, or what the server says."""
+    if seen.whole:
+        return
+    if seen.status == 0:
+        raise not_there(address, ConnectionError(seen.error))
+    raise refused(address, seen.status, seen.error)

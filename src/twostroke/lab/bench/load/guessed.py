@@ -1,0 +1,77 @@
+"""What guessing tokens did during a run, by the server's own counters: ours, or any with vLLM's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from twostroke.cost.explain.explanation import duration
+
+GUESSED, ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
+WON, LOST = "twostroke_draft_won_seconds_total", "twostroke_draft_lost_seconds_total"
+MAX_METRICS_BYTES = 4 << 20
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuessTotals:
+    """Tokens guessed and accepted. won_s, lost_s: predicted seconds of steps spared, and of verifying; None where the
+    server gives no figure."""
+
+    guessed: float
+    accepted: float
+    won_s: float | None
+    lost_s: float | None
+
+    def since(self, before: GuessTotals) -> GuessTotals:
+        """The difference to earlier totals."""
+        won_s = None if self.won_s is None or before.won_s is None else self.won_s - before.won_s
+        lost_s = None if self.lost_s is None or before.lost_s is None else self.lost_s - before.lost_s
+        return GuessTotals(self.guessed - before.guessed, self.accepted - before.accepted, won_s, lost_s)
+
+    def text(self) -> str:
+        """The totals as one line of text."""
+        share = self.accepted / self.guessed
+        line = f"{self.accepted:,.0f} of {self.guessed:,.0f} guessed tokens were accepted ({share:.0%})"
+        if self.won_s is None or self.lost_s is None:
+            return line
+        won, lost = duration(self.won_s), duration(self.lost_s)
+        return f"{line}: about {won} of steps spared, {lost} for verifying, as the server predicts"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals | None:
+    """What the server at this address has counted so far; None where it has no such counters, or no metrics."""
+    parts = urlsplit(base_url)
+    try:
+        reply = await client.get(f"{parts.scheme}://{parts.netloc}/metrics", timeout=TIMEOUT_S)
+    except httpx2.RequestError:
+        return None
+    if reply.status_code != 200:
+        return None
+    found = _sums(reply.content[:MAX_METRICS_BYTES].decode("utf-8", "replace"))
+    if GUESSED not in found:
+        return None
+    return GuessTotals(found[GUESSED], found.get(ACCEPTED, 0.0), found.get(WON), found.get(LOST))
+
+
+def _sums(text: str) -> Mapping[str, float]:
+    """The value of each counter above, summed over all its labels."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        name = line.split("{")[0].split(" ")[0]
+        if name not in (GUESSED, ACCEPTED, WON, LOST):
+            continue
+        try:
+            value = float(line[len(name) :].rsplit("}", 1)[-1].split()[0])
+        except (ValueError, IndexError):
+            continue
+        found[name] = found.get(name, 0.0) + value
+    return found

@@ -1,0 +1,139 @@
+"""A session with one server: found, counted, warmed up; then measured, once or many times."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from twostroke.lab.bench.load.client import CHAT, COMPLETIONS, Asking, LoadClient
+from twostroke.lab.bench.load.connections import Connections, open_connections
+from twostroke.lab.bench.load.counting import require_answer, word_list
+from twostroke.lab.bench.load.drive import Drive, Progress
+from twostroke.lab.bench.load.guessed import GuessTotals, guess_totals
+from twostroke.lab.bench.load.interrupt import stopped_by_interrupt
+from twostroke.lab.bench.load.server import Facts, base_url, find_model
+from twostroke.lab.bench.load.words import OPENING, WordList
+from twostroke.lab.workload.arrange import Arrangement, arranged
+from twostroke.lab.workload.observation import Observation
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.text.tokenizer import Tokenizer
+
+TICK_S = 0.5
+WARMUP_STREAM = 0x5EED
+PREPARED_TOKENS = 20_000_000
+"""Up to this many tokens, all prompts are written before the run; of more, each before it is sent (a millisecond)."""
+
+Watch = Callable[[Progress], None]
+"""Called twice a second while a run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The server to ask, and how. route: None for chat, or completions where the server says that the model has no chat
+    template. silence_s: how long it may send nothing. tokenizer: of the model, or None."""
+
+    url: str
+    model: str | None = None
+    api_key: str | None = None
+    route: str | None = None
+    exact: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    silence_s: float = 600.0
+    tokenizer: Tokenizer | None = None
+
+
+@dataclass(slots=True)
+class Measured:
+    """One run. asked: the workload as it was sent, by the index of each observation's request (`indexes`). guesses:
+    what the server counted of them meanwhile; None where it counts none."""
+
+    seen: list[Observation]
+    indexes: list[int]
+    asked: list[WorkloadRequest]
+    clipped: int
+    cut: int
+    interrupted: bool
+    guesses: GuessTotals | None = None
+
+
+class Session:
+    """Made by `open_session`. words: None where every prompt brings its text."""
+
+    def __init__(
+        self, connections: Connections, asking: Asking, facts: Facts, words: WordList, clock: Callable[[], float]
+    ) -> None:
+        self._connections, self._asking, self._clock = connections, asking, clock
+        self.facts, self.words = facts, words
+
+    async def warm_up(self, requests: Sequence[WorkloadRequest], count: int, seed: int) -> None:
+        """The first `count` requests with other words, one after the other. Raises ConfigError for a failed one."""
+        client = LoadClient(self._connections, self._asking, self._clock)
+        for index, request in enumerate(self._fitting(requests[:count])):
+            text = self.words.text(request, seed ^ WARMUP_STREAM, index)
+            require_answer(await client.ask(text, request.output_tokens, client.now_s()), self.facts.base_url)
+
+    async def measure(
+        self,
+        requests: Sequence[WorkloadRequest],
+        users: int | None,
+        seed: int,
+        until_s: float | None = None,
+        watch: Watch = lambda progress: None,
+    ) -> Measured:
+        """A closed loop of `users`, or each request at its time (None). The first interrupt ends it early."""
+        asked = self._fitting(requests)
+        clipped = sum(fit != was for fit, was in zip(asked, requests, strict=True))
+        early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
+        texts = [self.words.text(request, seed, index) for index, request in enumerate(asked)] if early else None
+        progress, stop, indexes = Progress(len(asked)), asyncio.Event(), []
+        client = LoadClient(self._connections, self._asking, self._clock)
+
+        async def ask(index: int, request: WorkloadRequest, intended_s: float) -> Observation:
+            text = texts[index] if texts is not None else self.words.text(request, seed, index)
+            seen = await client.ask(text, request.output_tokens, intended_s, request.priority)
+            indexes.append(index)
+            return seen
+
+        before = await guess_totals(self._connections.fresh, self.facts.base_url)
+        drive = Drive(ask, client.now_s, progress, stop)
+        ticker = asyncio.create_task(_tick(progress, watch))
+        try:
+            with stopped_by_interrupt(stop):
+                if users is None:
+                    await drive.timetable(asked, until_s)
+                else:
+                    await drive.users(asked, users, until_s)
+        finally:
+            ticker.cancel()
+            await asyncio.gather(ticker, return_exceptions=True)
+        watch(progress)
+        after = await guess_totals(self._connections.fresh, self.facts.base_url) if before is not None else None
+        guesses = after.since(before) if after is not None and before is not None else None
+        return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set(), guesses)
+
+    def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
+        """None longer than the server's context, where the server reports one."""
+        return arranged(requests, Arrangement(max_context_tokens=self.facts.context_tokens))
+
+
+@contextlib.asynccontextmanager
+async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
+    """Find the server and its model. count_words: some prompts have no text. Raises ConfigError for what is not so."""
+    address = base_url(target.url)
+    async with open_connections(target.api_key, target.silence_s) as connections:
+        facts = await find_model(connections.kept, address, target.model)
+        route = target.route or (COMPLETIONS if facts.base else CHAT)
+        asking = Asking(address, facts.model, route, target.exact, target.extra)
+        words = WordList((OPENING,), 0)
+        if count_words:
+            words = await word_list(LoadClient(connections, asking, clock), address, target.tokenizer)
+        yield Session(connections, asking, facts, words, clock)
+
+
+async def _tick(progress: Progress, watch: Watch) -> None:
+    while True:
+        watch(progress)
+        await asyncio.sleep(TICK_S)

@@ -1,0 +1,82 @@
+"""Prompts of an exact number of tokens, from words of one token each.
+
+A tokenizer splits text at spaces before it merges, so words that are one token each after a space make as many tokens
+as there are words, in any order. Which words those are is asked: of a tokenizer, or of the server, whose usage counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from twostroke.lab.workload.draws import Draws, mix
+from twostroke.lab.workload.request import WorkloadRequest
+from twostroke.types.errors import ConfigError
+
+CANDIDATES = (
+    "the of and to in is that for it as with on be by at this from or an are not have one all new time may more when "
+    "out up no so if what about which can only other some into them then like over also back after use two how our "
+    "work first well way even because any most us good part line place small large still world point side hand state "
+    "head number name read long down made own under high every end home right word form life light table"
+).split()
+LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
+OPENING = "Read"
+REPEATS, ENOUGH_WORDS, RANDOM_WORDS = 8, 12, 16
+
+Count = Callable[[str], Awaitable[int]]
+"""Tokens of a whole prompt with this text, whatever is put around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordList:
+    """words: one token each, each with `before` in front of it. fixed_tokens: of the opening and of what the server
+    puts around a prompt.
+    """
+
+    words: tuple[str, ...]
+    fixed_tokens: int
+    before: str = " "
+
+    def text(self, request: WorkloadRequest, seed: int, index: int) -> str:
+        """A prompt of request.prompt_tokens (at least one word beside what is fixed), equal blocks made of equal text.
+
+        index: of the request, so that no two prompts without common blocks begin alike. A real text stays as it is.
+        """
+        if request.text is not None:
+            return request.text
+        count = max(1, request.prompt_tokens - self.fixed_tokens)
+        chosen: list[str] = []
+        for block in request.block_ids:
+            # What is fixed stands at the beginning, so the words of a block begin that much earlier than its tokens.
+            chosen += self._draw(Draws(mix(seed) ^ block, "block"), request.block_tokens)
+        chosen += self._draw(Draws(seed, f"prompt {index}"), count - len(chosen))
+        return self.before.join([OPENING, *chosen[:count]])
+
+    def _draw(self, draws: Draws, count: int) -> list[str]:
+        """Random words at the beginning, where prompts are told apart; then the list in a circle, which is quick."""
+        size = len(self.words)
+        head = [self.words[draws.below(size)] for _ in range(min(count, RANDOM_WORDS))]
+        left, start = count - len(head), draws.below(size)
+        return head + list((self.words * (left // size + 2))[start : start + left])
+
+
+async def find_words(count: Count, candidates: Sequence[str] = CANDIDATES) -> WordList:
+    """Which candidates are one token each. Raises ConfigError where too few are."""
+    fixed = await count(OPENING)
+    if await count(" ".join([OPENING, *candidates])) == fixed + len(candidates):
+        return WordList(tuple(candidates), fixed)
+    found: list[str] = []
+    for word in candidates:
+        if await count(" ".join([OPENING, *[word] * REPEATS])) == fixed + REPEATS:
+            found.append(word)
+        if len(found) == ENOUGH_WORDS:
+            break
+    if len(found) < ENOUGH_WORDS // 2:
+        if await count(OPENING + LETTERS + LETTERS[::-1]) == fixed + 2 * len(LETTERS):
+            return WordList(tuple(LETTERS), fixed, "")  # a tokenizer without merges
+        raise ConfigError(
+            "No prompts of an exact length can be made for this server.",
+            why=f"Only {len(found)} of {len(candidates)} common English words are one token each by its counts.",
+            fix="Give the model's tokenizer (--tokenizer), or a trace that holds text.",
+        )
+    return WordList(tuple(found), fixed)

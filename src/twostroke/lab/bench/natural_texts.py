@@ -1,0 +1,32 @@
+"""Texts on which engines are compared with float32: prose in three languages, code, data, a table, a dialogue."""
+
+from __future__ import annotations
+
+TEXTS = (
+    "The orchard had been planted by her grandfather, row after row of apples whose names nobody used any more. In "
+    "spring the bees came before the leaves did, and for two weeks the whole hill hummed. She kept a notebook of "
+    "the harvests; the worst year had been 1997, when hail came in June, and the best was the one before her "
+    "daughter was born.",
+    "If the washing machine does not drain, switch it off and pull the plug. Open the small door at the bottom, put "
+    "a flat bowl under it and turn the filter slowly to the left. Most often a coin or a button blocks the pump. "
+    "Rinse the filter, screw it in again until it stops, and run the shortest programme without laundry.",
+    "def moving_average(values, width):\n    if width < 1:\n        raise ValueError('width must be positive')\n    "
+    "total, result = 0.0, []\n    for index, value in enumerate(values):\n        total += value\n        if index "
+    ">= width:\n            total -= values[index - width]\n        result.append(total / min(index + 1, "
+    "width))\n    return result\n",
+    '{"station": "Lindau", "readings": [{"time": "2024-03-01T06:00:00Z", "celsius": 4.5, "humidity": 81}, {"time": '
+    '"2024-03-01T12:00:00Z", "celsius": 11.25, "humidity": 56}], "battery": "ok", "next_service": null}',
+    "Der alte Müller öffnete jeden Morgen um fünf die Tür seiner Bäckerei. Zuerst kamen die Fahrer der Milchwagen, "
+    "dann die Kinder auf dem Weg zur Schule, und wenn um neun die Rentner ihre Brötchen holten, war das Beste schon "
+    "verkauft.",
+    "Au fond du jardin se trouvait un puits que personne n'utilisait plus. Les enfants y jetaient des cailloux pour "
+    "entendre combien de temps ils mettaient à tomber, et leur grand-mère disait toujours qu'il menait jusqu'à la "
+    "mer.",
+    "| city | founded | bridges |\n| --- | --- | --- |\n| Porto | 1123 | 6 |\n| Bristol | 1155 | 4 |\n| Ghent | "
+    "1100 | 29 |\n\nGhent has the most bridges of the three, and it is the oldest of them.\n",
+    "User: My bicycle makes a clicking noise when I pedal uphill. What could it be?\nAssistant: Most often it is "
+    "the chain or a pedal. Check first whether the noise comes once in each turn of the pedals. If it does, tighten "
+    "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
+)
+MOST_TOKENS = 160
+"""The length at which each text is cut."""

@@ -1,0 +1,202 @@
+"""What guessing costs where it cannot win: the same requests with it and without, by turns in one engine.
+
+Of each round both ways answer the same requests, in turns that begin now with the one and now with the other. Their
+times make one ratio, which a slow moment of the machine changes less than either time. Of the ratios the median counts,
+and the interval that holds the true median in 95 of 100 measurements, whatever the noise looks like (the order of n
+independent numbers around their median is that of n coins). The verdict goes by the interval, so that noise is called
+noise. Every answer is compared with that of the other way.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from twostroke.llm import LLM
+from twostroke.types.errors import TwostrokeError
+from twostroke.types.output import Prompt
+from twostroke.types.sampling_params import SamplingParams
+
+BOUND = 0.98
+"""The share of the speed without guesses that must remain with guesses."""
+CONFIDENCE = 0.95
+RANDOM_TEXT = SamplingParams(temperature=2.0, ignore_eos=True)
+OWN_TEXT = SamplingParams(temperature=0.0, ignore_eos=True)
+Note = Callable[[str], None]
+MakeLLM = Callable[..., LLM]
+PROMISED = {"ttft": "20s", "itl": "1s"}
+"""Objectives that are always kept: what is measured is their bookkeeping."""
+QUESTION = "how does prefill differ from decode"
+
+
+class BoundVerdict(StrEnum):
+    """HOLDS: the interval lies above the bound. LOSES: below it. OPEN: the bound lies within it."""
+
+    HOLDS = "holds"
+    LOSES = "loses"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Requests of one measurement. lengths: of their prompts, random tokens; empty for one request with a question.
+    promised: objectives are on."""
+
+    name: str
+    lengths: tuple[int, ...]
+    tokens: int
+    params: SamplingParams = RANDOM_TEXT
+    promised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times as fast the guessing way was. low, high: the interval around the median."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> BoundVerdict:
+        """See BoundVerdict."""
+        if self.low >= BOUND:
+            return BoundVerdict.HOLDS
+        return BoundVerdict.LOSES if self.high < BOUND else BoundVerdict.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class SituationFigures:
+    """One situation. wall: by the clock. processor: by the processor time of all threads of this process, which other
+    programs disturb less. off_ms: a token without guesses, by the clock."""
+
+    name: str
+    wall: Ratio
+    processor: Ratio
+    off_ms: float
+    guessed: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeverLose:
+    """All situations. bound: see BOUND."""
+
+    model: str
+    way: str
+    rounds: int
+    settings: dict[str, Any]
+    rows: tuple[SituationFigures, ...]
+    bound: float = BOUND
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, with the verdicts."""
+        rows = [
+            {**asdict(row), "verdict": row.wall.verdict, "processor_verdict": row.processor.verdict}
+            for row in self.rows
+        ]
+        return {**asdict(self), "rows": rows}
+
+
+def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
+    """tokens: of one stream; many streams write a quarter of them each."""
+    few = max(8, tokens // 4)
+    mixed = tuple(300 if index % 2 else 16 for index in range(6))
+    return (
+        Situation("random text, one stream", (64,), tokens),
+        Situation("the model's own text, one stream", (), tokens, OWN_TEXT),
+        Situation(f"random text, {streams} streams", (16,) * streams, few),
+        Situation("random text, prompts read beside", mixed, few),
+        Situation(f"random text, {streams} streams, objectives on", (16,) * streams, few, promised=True),
+    )
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Two of the values, between which their distribution's median lies with CONFIDENCE; the least and the largest
+    where there are too few for that."""
+    ordered, count = sorted(values), len(values)
+    outside, cut = 0.0, 0
+    for index in range(count // 2):
+        outside += 2 * math.comb(count, index) / 2**count
+        if outside > 1 - CONFIDENCE:
+            break
+        cut = index
+    return ordered[cut], ordered[count - 1 - cut]
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Seconds of each round, by both clocks, by way."""
+
+    wall: dict[str, list[float]] = field(default_factory=dict)
+    processor: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, way: str, wall_s: float, processor_s: float) -> None:
+        self.wall.setdefault(way, []).append(wall_s)
+        self.processor.setdefault(way, []).append(processor_s)
+
+
+class NeverLoseBench:
+    """Runs the situations. clock, processor_clock: seconds."""
+
+    def __init__(self, way: str, rounds: int, clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
+        self._way, self._rounds = way, rounds
+        self._clock, self._processor_clock = clock, processor_clock
+        self._random = random.Random(0)
+
+    def run(self, llm: LLM, situation: Situation) -> SituationFigures:
+        """One round more is run first and not counted. Raises TwostrokeError where an answer differs."""
+        totals = llm._built.guesser.totals
+        guessed, accepted = totals.guessed, totals.accepted
+        taken = _Taken()
+        for index in range(self._rounds + 1):
+            asked = self._requests(llm, situation, index)
+            ways = ("off", self._way) if index % 2 else (self._way, "off")
+            answers = [self._answers(llm, asked, way, taken if index else _Taken()) for way in ways]
+            if answers[0] != answers[1]:
+                raise TwostrokeError(
+                    f"{situation.name}: {self._way} changed an answer.", fix="Report it: this must never happen."
+                )
+        wall, processor = (self._ratio(each) for each in (taken.wall, taken.processor))
+        off_ms = 1e3 * statistics.median(taken.wall["off"]) / situation.tokens
+        return SituationFigures(
+            situation.name, wall, processor, off_ms, totals.guessed - guessed, totals.accepted - accepted
+        )
+
+    def _requests(self, llm: LLM, situation: Situation, index: int) -> list[Prompt]:
+        """New ones in each round: finished answers would help the guessing way."""
+        params = replace(situation.params, max_tokens=situation.tokens)
+        if not situation.lengths:
+            return [Prompt(tuple(llm.chat_tokens(f"{QUESTION} {index}")), params)]
+        params = replace(params, seed=index + 1)
+        draw = self._random.randrange
+        return [Prompt(tuple(draw(llm.vocab_size) for _ in range(length)), params) for length in situation.lengths]
+
+    def _answers(self, llm: LLM, asked: Sequence[Prompt], way: str, taken: _Taken) -> list[tuple[int, ...]]:
+        begin_s, processor_begin_s = self._clock(), self._processor_clock()
+        outputs = llm.engine.generate([replace(prompt, speculate=way) for prompt in asked])
+        taken.add(way, self._clock() - begin_s, self._processor_clock() - processor_begin_s)
+        return [tuple(output.completions[0].token_ids) for output in outputs]
+
+    def _ratio(self, taken: dict[str, list[float]]) -> Ratio:
+        ratios = [off / max(own, 1e-9) for off, own in zip(taken["off"], taken[self._way], strict=True)]
+        return Ratio(statistics.median(ratios), *interval(ratios))
+
+
+def never_lose(make: MakeLLM, bench: NeverLoseBench, asked: Sequence[Situation], note: Note) -> list[SituationFigures]:
+    """make: an LLM, with objectives as further options; it is loaded once with them and once without."""
+    rows: list[SituationFigures] = []
+    for promised in (False, True):
+        some = [each for each in asked if each.promised is promised]
+        if not some:
+            continue
+        with make(**(PROMISED if promised else {})) as llm:
+            for each in some:
+                note(f"measuring: {each.name}")
+                rows.append(bench.run(llm, each))
+    return rows

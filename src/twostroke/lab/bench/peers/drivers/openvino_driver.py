@@ -1,0 +1,88 @@
+"""OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
+
+The checkpoint is exported by optimum-intel once for each number of bits (int4: symmetric, groups of 128) and kept
+beside it.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+from protocol import bits_of, random_ids, serve
+
+
+class Driver:
+    """See protocol.py."""
+
+    def prepare(self, model, weights):
+        """Export; returns the folder."""
+        bits = bits_of(weights)
+        folder = f"{model.rstrip('/')}-openvino-int{bits}"
+        if not os.path.exists(os.path.join(folder, "openvino_model.bin")):
+            extra = ["--group-size", "128", "--sym", "--ratio", "1.0"] if bits == 4 else []
+            command = [os.path.join(os.path.dirname(sys.executable), "optimum-cli"), "export", "openvino", "-m", model]
+            command += ["--task", "text-generation-with-past", "--weight-format", f"int{bits}", *extra, folder]
+            subprocess.run(command, check=True, stdout=2)
+        return folder
+
+    def files(self, model, weights):
+        """What it reads at its start."""
+        return [self.prepare(model, weights)]
+
+    def load(self, model, weights, threads, context, sequences):
+        """Returns the seconds that it took."""
+        import openvino_genai
+
+        self.genai, self.folder, self.seed, self.batcher = openvino_genai, self.prepare(model, weights), 0, None
+        self.settings = {"INFERENCE_NUM_THREADS": threads}
+        began = time.perf_counter()
+        self.pipeline = openvino_genai.LLMPipeline(self.folder, "CPU", **self.settings)
+        return time.perf_counter() - began
+
+    def _inputs(self, rows):
+        import numpy as np
+        import openvino
+
+        ids = np.array(rows, dtype=np.int64)
+        return self.genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(np.ones_like(ids)))
+
+    def _config(self, new_tokens):
+        config = self.genai.GenerationConfig()
+        config.max_new_tokens, config.ignore_eos, config.do_sample = new_tokens, True, False
+        return config
+
+    def _ids(self, tokens):
+        self.seed += 1
+        return random_ids(tokens, self.seed)
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first token."""
+        inputs, config = self._inputs([self._ids(tokens)]), self._config(1)
+        began = time.perf_counter()
+        self.pipeline.generate(inputs, config)
+        return tokens / (time.perf_counter() - began)
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams: to one token and to new_tokens + 1, and the difference.
+
+        A call before both puts the prompts into its prefix cache, where it has one.
+        """
+        inputs = self._inputs([self._ids(context) for _ in range(batch)])
+        took = []
+        for count in (1, 1, new_tokens + 1):
+            began = time.perf_counter()
+            self.pipeline.generate(inputs, self._config(count))
+            took.append(time.perf_counter() - began)
+        return batch * new_tokens / (took[2] - took[1])
+
+    def cached(self, tokens):
+        """Seconds to the first token of a prompt that was read before."""
+        inputs = self._inputs([self._ids(tokens)])
+        self.pipeline.generate(inputs, self._config(1))
+        began = time.perf_counter()
+        self.pipeline.generate(inputs, self._config(1))
+        return time.perf_counter() - began
+
+
+serve(Driver())

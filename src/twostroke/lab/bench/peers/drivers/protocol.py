@@ -1,0 +1,109 @@
+"""How a driver talks: one JSON object a line in, one a line out. Runs under the peer's own Python.
+
+A driver is an object with load(model, weights, threads, context, sequences) and a method for each case it can do:
+prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
+tokens a second, as its command says. logprobs(texts, top) returns, of each text (token ids), of each token but the
+last, the ids of the `top` likeliest next tokens and their log probabilities. prepare(model, weights), where there is
+one, exports the checkpoint; files(model, weights) are the paths that a start reads. weights: int8, int4, or a type of
+GGUF files such as Q4_K_M: then the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
+"""
+
+import json
+import os
+import sys
+import time
+
+
+class Answers:
+    """The real standard output, kept apart: what an engine prints goes to standard error."""
+
+    def __init__(self):
+        self.file = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def say(self, value):
+        """One line."""
+        self.file.write(json.dumps(value) + "\n")
+        self.file.flush()
+
+
+class Unable(Exception):
+    """The engine has no such thing; the text says why."""
+
+
+def gguf_path(model, weights):
+    """The file of a type of weights beside a checkpoint's folder. A model that is a file is that file."""
+    if model.endswith(".gguf"):
+        return model
+    return f"{model.rstrip('/')}-{weights}.gguf"
+
+
+def bits_of(weights):
+    """8 or 4. Raises Unable for types of GGUF files."""
+    if weights not in ("int8", "int4"):
+        raise Unable(f"its driver reads no {weights} files")
+    return int(weights[3:])
+
+
+class Prompts:
+    """Random ids lie below the size of the vocabulary, which `load` is told; and below 50,000."""
+
+    vocabulary = 50_000
+
+
+def random_ids(count, seed):
+    """Random token ids: the same for the same seed under every Python."""
+    state, made = seed * 2654435761 % 2**32, []
+    first = min(1000, Prompts.vocabulary // 2)
+    for _ in range(count):
+        state = (1664525 * state + 1013904223) % 2**32
+        made.append(first + (state >> 8) % (Prompts.vocabulary - first))
+    return made
+
+
+def likeliest(logits, top):
+    """A row of logits -> the ids of the `top` largest, the largest first, and their log probabilities."""
+    import numpy
+
+    row = numpy.asarray(logits, dtype=numpy.float64)
+    row = row - row.max()
+    row -= numpy.log(numpy.exp(row).sum())
+    ids = numpy.argsort(-row)[:top]
+    return [ids.tolist(), row[ids].tolist()]
+
+
+def steady_rate(arrivals):
+    """arrivals: (seconds, stream). Tokens a second while every stream was decoding."""
+    first, last = {}, {}
+    for at, stream in arrivals:
+        first.setdefault(stream, at)
+        last[stream] = at
+    begin, end = max(first.values()), min(last.values())
+    return sum(begin < at <= end for at, _ in arrivals) / (end - begin)
+
+
+def long_gap(arrivals):
+    """arrivals: seconds of one stream's tokens. The gap between two of them that 95% do not exceed."""
+    gaps = sorted(after - before for before, after in zip(arrivals[:-1], arrivals[1:], strict=True))
+    return gaps[min(len(gaps) - 1, len(gaps) * 95 // 100)]
+
+
+def serve(driver):
+    """Answer until standard input ends."""
+    answers = Answers()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        command = asked.pop("command")
+        Prompts.vocabulary = min(Prompts.vocabulary, asked.pop("vocabulary", Prompts.vocabulary))
+        act = getattr(driver, command, None)
+        if act is None:
+            answers.say({"missing": f"it has no {command} here"})
+            continue
+        try:
+            began = time.perf_counter()
+            value = act(**asked)
+            answers.say({"value": value, "seconds": time.perf_counter() - began})
+        except Unable as reason:
+            answers.say({"missing": str(reason)})
+        except Exception as error:  # every fault of an engine is an answer: the run goes on without that case
+            answers.say({"error": f"{type(error).__name__}: {error}"[:500]})

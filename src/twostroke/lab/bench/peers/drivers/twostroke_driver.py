@@ -1,0 +1,90 @@
+"""Twostroke itself, driven like a peer."""
+
+import time
+
+from protocol import gguf_path, long_gap, random_ids, serve, steady_rate
+
+
+def _source(model, weights):
+    """The checkpoint, or its GGUF file where the weights have a type of these."""
+    return model if weights.startswith("int") else gguf_path(model, weights)
+
+
+class Driver:
+    """See protocol.py."""
+
+    def files(self, model, weights):
+        """What it reads at its start: the cache of packed weights, if there is one yet."""
+        from twostroke.assembly.settings.env import read_machine
+
+        return [_source(model, weights), str(read_machine().cache_folder / "packed")]
+
+    def load(self, model, weights, threads, context, sequences, kv="bf16"):
+        """Returns the seconds that it took. kv: the format of K and V."""
+        from twostroke import LLM
+
+        began = time.perf_counter()
+        settings = {
+            "context": context,
+            "max_sequences": sequences,
+            "threads": threads,
+            "kv_memory": "2GB",
+            "kv_format": kv,
+            "speculate": "off",
+        }
+        if weights.startswith("int"):
+            settings["weights"] = weights
+        self.llm = LLM(_source(model, weights), **settings)
+        self.seed, self.started = 0, False
+        return time.perf_counter() - began
+
+    def _prompt(self, tokens, new_tokens, seed=None):
+        from twostroke import SamplingParams
+        from twostroke.types.output import Prompt
+
+        self.seed += 1
+        ids = tuple(random_ids(tokens, self.seed if seed is None else seed))
+        return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
+
+    def prefill(self, tokens):
+        """Tokens a second, from the call to the first token. The first call is the start's and waits for nothing."""
+        if self.started:
+            self.llm.settle()
+        self.started = True
+        began = time.perf_counter()
+        self.llm.engine.generate([self._prompt(tokens, 1)])
+        return tokens / (time.perf_counter() - began)
+
+    def cached(self, tokens):
+        """Seconds to the first token of a prompt that was read before."""
+        self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
+        began = time.perf_counter()
+        self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
+        return time.perf_counter() - began
+
+    def decode(self, batch, context, new_tokens):
+        """Tokens a second of all streams, whose prompts were read before, so that they begin together."""
+        seeds = range(self.seed + 1, self.seed + 1 + batch)
+        self.llm.engine.generate([self._prompt(context, 1, seed) for seed in seeds])
+        prompts = [self._prompt(context, new_tokens, seed) for seed in seeds]
+        arrivals = []
+        for delta in self.llm.engine.stream(prompts):
+            arrivals += [(time.perf_counter(), delta.request_id)] * len(delta.token_ids)
+        return steady_rate(arrivals)
+
+    def logprobs(self, texts, top):
+        """See protocol.py."""
+        from twostroke import SamplingParams
+        from twostroke.types.output import Prompt
+
+        params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=top)
+        outputs = self.llm.engine.generate([Prompt(tuple(ids), params) for ids in texts])
+        return [[list(zip(*each.top, strict=True)) for each in output.prompt_logprobs] for output in outputs]
+
+    def gap(self, context, new_tokens):
+        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        stream = self.llm.engine.stream([self._prompt(context, new_tokens)])
+        return long_gap([time.perf_counter() for delta in stream for _ in delta.token_ids])
+
+
+serve(Driver())

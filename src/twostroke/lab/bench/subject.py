@@ -1,0 +1,82 @@
+"""What is compared: random weights of a shape, a published checkpoint's folder, or a GGUF file as it is."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from twostroke.lab.bench.cases import INTEGER_WEIGHTS
+from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
+from twostroke.lab.bench.random_tensors import Progress
+from twostroke.quantize.driver.calibrate import no_progress
+from twostroke.quantize.gguf.write import GgufMix, write_folder
+from twostroke.types.errors import ConfigError, TwostrokeError
+from twostroke.weights.gguf.file_names import quant_of
+from twostroke.weights.gguf.unfold import unfold
+from twostroke.weights.hub.hub import resolve_model
+
+EXACT = GgufMix("F32", 0, "F32", "F32")
+"""Weights of a file that are not rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """model: what engines are given, a folder or a file. folder: with config.json and the tokenizer. weights: the
+    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely."""
+
+    model: Path
+    folder: Path
+    weights: tuple[str, ...]
+    is_published: bool
+
+    @property
+    def is_file(self) -> bool:
+        """A GGUF file, which engines read as it is."""
+        return self.model != self.folder
+
+    @property
+    def name(self) -> str:
+        """For the head of the report."""
+        return self.model.name
+
+    @property
+    def has_texts(self) -> bool:
+        """Can it be held against float32 on texts?"""
+        return self.is_published and (self.folder / "tokenizer.json").is_file()
+
+
+def find_subject(
+    model: Path | None, shape: str, weights: Sequence[str], cache: Path, progress: Progress | None
+) -> Subject:
+    """model: a folder or a file; None for random weights of `shape`, which are written. weights: as they were asked
+    for; nothing for the usual. Raises ConfigError, ModelError."""
+    usual = tuple(weights) or INTEGER_WEIGHTS
+    if model is None:
+        folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()
+        return Subject(folder, folder, usual, is_published=False)
+    found = resolve_model(str(model), offline=True).path.resolve()
+    if not found.is_file():
+        return Subject(found, found, usual, is_published=True)
+    if weights:
+        raise ConfigError(
+            f"--weights {','.join(weights)} was given for the file {found.name}.",
+            why="All engines read a GGUF file as it is.",
+            fix="Leave --weights out, or name a folder.",
+        )
+    return Subject(found, unfold(found, cache), (quant_of(found.name),), is_published=True)
+
+
+def write_exact_file(subject: Subject) -> str | None:
+    """The folder's weights as a GGUF file next to it, for engines that read no folders. -> why there is none."""
+    target = Path(f"{subject.model}-exact.gguf")
+    if target.exists():
+        return None
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{subject.name}-exact-") as place:
+            os.replace(write_folder(subject.model, Path(place) / "made", EXACT, "exact", no_progress), target)
+    except (TwostrokeError, OSError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,70 @@
+"""What a checkpoint says of texts in float32, against which the engines of a comparison are held.
+
+Weights, K, V and activations are float32 here. tests/real hold such logits of published checkpoints to those of
+transformers within 1e-4 of their range, so that no other engine is needed for the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import numpy as np
+
+from twostroke.lab.bench.fidelity import Fidelity, Heard, fidelity, log_softmax
+from twostroke.lab.bench.natural_texts import MOST_TOKENS, TEXTS
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.quantize.driver.loaded_model import staged_folder
+from twostroke.quantize.driver.stages import StagedModel
+from twostroke.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Truth:
+    """texts: as token ids. rows: log probabilities of what follows each token but the last, text by text, (n, V)."""
+
+    texts: list[list[int]]
+    rows: F32Array
+
+    def fidelity(self, heard: Sequence[Sequence[Heard]]) -> Fidelity:
+        """heard: of each text, of each token but the last."""
+        positions = [each for text in heard for each in text]
+        return fidelity(zip(self.rows, positions, strict=True))
+
+
+def token_ids(folder: Path) -> list[list[int]]:
+    """The texts, as the checkpoint's tokenizer writes them."""
+    tokenizer = Tokenizer.from_folder(folder)
+    return [tokenizer.encode_prompt(text)[:MOST_TOKENS] for text in TEXTS]
+
+
+@contextmanager
+def exact_truth(folder: Path, threads: int) -> Iterator[Truth]:
+    """The truth of a folder's checkpoint. It lies in a file without a name: rows of a large vocabulary take hundreds of
+    megabytes, which no engine should miss while it is measured. Raises ModelError."""
+    texts = token_ids(folder)
+    count = sum(len(ids) - 1 for ids in texts)
+    with staged_folder(folder, threads) as staged, TemporaryFile() as file:
+        rows = np.memmap(file, np.float32, "w+", shape=(count, staged.model.vocab_size))
+        first = 0
+        for found in _logits(staged, [np.array(ids, np.int32) for ids in texts]):
+            rows[first : first + len(found)] = log_softmax(found)
+            first += len(found)
+        yield Truth(texts, rows)
+
+
+def _logits(staged: StagedModel, runs: Sequence[I32Array]) -> Iterator[F32Array]:
+    """Some rows at a time, all but the last of each run."""
+    given: list[F32Array] = []
+    last = len(staged.stages) - 1
+    for index in range(last):
+        given = staged.run(index, staged.weights(index), runs, given)
+    weights = staged.weights(last)
+    for at, ids in enumerate(runs):
+        left = len(ids) - 1
+        for found in staged.logits(weights, ids, given[at] if given else None):
+            yield found[:left]
+            left -= min(left, len(found))

@@ -1,0 +1,1 @@
+"""What a model will cost on a machine, before anything but its config.json is read."""

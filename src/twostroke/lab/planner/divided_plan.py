@@ -1,0 +1,218 @@
+"""The plan of a model that several processes hold together: what each needs, what fits, what steps cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twostroke.cost.memory import KEPT_FREE_SHARE, MemoryNeeds
+from twostroke.cost.pipeline import RoundCost, StageTimes
+from twostroke.cost.shape import Segment, StepCost, StepPrediction
+from twostroke.lab.planner.ask import Ask
+from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding
+from twostroke.lab.planner.target import Target
+from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.needs import EngineSizes, memory_needs
+from twostroke.ops.passes.division import MOST_RANKS, PIPELINE, TENSOR, Division
+from twostroke.ops.program.model import Model
+from twostroke.ops.quant.formats import format_choice
+from twostroke.types.errors import ConfigError, OutOfMemory
+
+MOST_LISTED = 8
+"""Ranks whose parts are computed one by one; of more, the leader's, which is as large as any."""
+MOST_TRIED = 6
+"""Counts that are tried of each way, from the least that weights alone allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlan:
+    """One rank's or stage's part, in bytes. kv_bytes_per_token: of layers that keep every position.
+
+    sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: that it sends
+    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: in the steps of the plan.
+    """
+
+    name: str
+    weight_bytes: int
+    kv_bytes_per_token: int
+    window_bytes_per_sequence: int
+    state_bytes: int
+    sequence_bytes: int
+    activation_bytes: int
+    table_bytes: int
+    process_bytes: int
+    meetings: int
+    row_bytes: int
+    logit_row_bytes: int
+    decode_sent_bytes: int
+    prefill_sent_bytes: int
+
+    @property
+    def needed_bytes(self) -> int:
+        """The bytes that the process needs with one sequence."""
+        fixed = self.weight_bytes + self.activation_bytes + self.table_bytes + self.process_bytes
+        return fixed + self.sequence_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DividedStep:
+    """A step, predicted. exchange_s: of its seconds, those of the exchange."""
+
+    name: str
+    rows: int
+    seconds: float
+    exchange_s: float
+
+    @classmethod
+    def of(cls, name: str, rows: int, found: StepPrediction) -> DividedStep:
+        """The step that a DividedCost predicts."""
+        return cls(name, rows, found.seconds, sum(part.seconds for part in found.parts if part.name == "exchange"))
+
+
+@dataclass(frozen=True, slots=True)
+class DividedPlan:
+    """target: of each process. sequences: of the asked context that fit. whole_sequences: that fit where one process
+    with this memory has the whole model."""
+
+    source: str
+    ask: Ask
+    target: Target
+    divided: Divided
+    parts: tuple[PartPlan, ...]
+    steps: tuple[DividedStep, ...]
+    load: Load
+    sequences: int
+    whole_sequences: int
+    assumptions: tuple[str, ...]
+
+
+def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: Divided) -> DividedPlan:
+    """target: of each process. Raises ConfigError where the model cannot be divided so, OutOfMemory where not one
+    sequence fits, with the counts that would do."""
+    division, step_tokens = divided.division, max(target.step_tokens, ask.concurrency)
+    sizes = EngineSizes(ask.weights, ask.kv_kind, ask.context_tokens, ask.concurrency, step_tokens)
+    needs = memory_needs(spec, division.parts(spec), sizes)
+    sequences = _sequences(needs, target.memory_bytes)
+    if not sequences:
+        raise _too_big(spec, needs, sizes, target.memory_bytes, division)
+    chunk, streams = min(ask.prompt_tokens, step_tokens), max(1, min(ask.concurrency, sequences))
+    cost = cost_of(spec, ask.weights, ask.kv_kind, target.machine, divided)
+    prompt = cost.predict([Segment.prefill(0, chunk, chunk == ask.prompt_tokens, ask.one_adapter)])
+    steps = [DividedStep.of("prefill", chunk, prompt)]
+    steps += [DividedStep.of("decode", n, cost.predict(decoding(ask, n))) for n in sorted({1, streams})]
+    parts = [
+        _part_plan(spec, name, part, division, sizes, (streams, chunk)) for name, part in _named_parts(spec, division)
+    ]
+    return DividedPlan(
+        source,
+        ask,
+        target,
+        divided,
+        tuple(parts),
+        tuple(steps),
+        closed_loop(ask, _loop_cost(spec, ask, target, divided, cost), step_tokens, streams),
+        sequences,
+        whole_sequences=_sequences(memory_needs(spec, [spec], sizes), target.memory_bytes),
+        assumptions=(*_assumptions(divided, ask), *target.assumptions),
+    )
+
+
+def _loop_cost(spec: Model, ask: Ask, target: Target, divided: Divided, cost: StepCost) -> StepCost:
+    """What streams wait for, from one token to the next."""
+    stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
+    return RoundCost(cost, StageTimes(stages)) if stages else cost
+
+
+def _named_parts(spec: Model, division: Division) -> Iterator[tuple[str, Model]]:
+    if division.way == TENSOR and division.count > MOST_LISTED:
+        yield f"each {division.noun}", division.own(spec)
+        return
+    for rank in range(division.count):
+        yield f"{division.noun} {rank}", division.part(spec, rank)
+
+
+def _part_plan(
+    spec: Model, name: str, part: Model, division: Division, sizes: EngineSizes, rows: tuple[int, int]
+) -> PartPlan:
+    needs, exchange = memory_needs(spec, [part], sizes), division.exchange_of(part, format_choice(sizes.weights))
+    caches, (streams, chunk) = needs.caches, rows
+    return PartPlan(
+        name=name,
+        weight_bytes=needs.weight_bytes,
+        kv_bytes_per_token=caches.growing_bytes,
+        window_bytes_per_sequence=caches.window_bytes(sizes.context_tokens),
+        state_bytes=caches.state_bytes,
+        sequence_bytes=caches.sequence_bytes(sizes.context_tokens),
+        activation_bytes=needs.buffer_bytes,
+        table_bytes=needs.table_bytes,
+        process_bytes=needs.process_bytes,
+        meetings=exchange.meetings_of(1),
+        row_bytes=exchange.row_bytes,
+        logit_row_bytes=exchange.logit_row_bytes,
+        decode_sent_bytes=exchange.bytes_of(streams, streams),
+        prefill_sent_bytes=exchange.bytes_of(chunk, 1),
+    )
+
+
+def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
+    """How many sequences of the asked context fit into the process that needs the most memory."""
+    left = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - needs.fixed_bytes
+    return max(0, left // needs.caches.sequence_bytes(needs.caches.context_tokens))
+
+
+def _too_big(spec: Model, needs: MemoryNeeds, sizes: EngineSizes, memory_bytes: int, division: Division) -> OutOfMemory:
+    caches = needs.caches
+    sequence = caches.sequence_bytes(caches.context_tokens)
+    would_do = [each.option for way in (TENSOR, PIPELINE) for each in _smallest(spec, way, sizes, memory_bytes)]
+    return OutOfMemory(
+        f"The model does not fit with {division.option}: the largest {division.noun} needs "
+        f"{_gb(needs.fixed_bytes + sequence)} with one sequence, and may take {_gb(memory_bytes)} less "
+        f"{KEPT_FREE_SHARE:.0%}.",
+        why=f"weights {_gb(needs.weight_bytes)}, activations {_gb(needs.buffer_bytes)}, tables "
+        f"{_gb(needs.table_bytes)}, the process itself {_gb(needs.process_bytes)}, a sequence {_gb(sequence)}.",
+        fix=f"These counts would do: {' or '.join(would_do)}."
+        if would_do
+        else "No count of ranks or stages would do: use smaller weights, a shorter --context or more memory.",
+    )
+
+
+def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> Iterator[Division]:
+    """The smallest division of this way whose parts fit; none where there is none among those tried."""
+    whole = memory_needs(spec, [spec], sizes)
+    room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
+    if room <= 0:
+        return
+    tried = 0
+    for count in range(max(2, -(-whole.weight_bytes // room)), MOST_RANKS + 1):
+        division = Division(way, count)
+        try:
+            parts = division.parts(spec)
+        except ConfigError:
+            continue
+        tried += 1
+        if _sequences(memory_needs(spec, parts, sizes), memory_bytes):
+            yield division
+            return
+        if tried == MOST_TRIED:
+            return
+
+
+def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
+    count, link = divided.division.count, divided.link
+    sent = "float32 numbers, and int8 codes where nothing but a product with an integer matrix reads them"
+    yield f"weights {ask.weights}, K and V {ask.kv_words}; what processes exchange are {sent}"
+    yield (
+        f"a meeting takes {1e6 * link.meeting_s:,.3g} us, and each process sends {link.bytes_per_s / 1e9:,.4g} GB/s: "
+        f"{link.source}; sending a plan to the others is not counted"
+    )
+    if divided.division.way == PIPELINE:
+        yield (
+            f"a step passes through the stages one after the other, and {count} are under way at a time; that chunks "
+            "of one prompt may follow one another is not counted"
+        )
+    else:
+        yield "ranks compute at the same time; that those of one machine share its bandwidth is not counted"
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 1e7 else f"{num_bytes / 1e6:.2f} MB"

@@ -1,0 +1,219 @@
+"""The whole examination: limits, kernels, host; one Calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from twostroke.assembly.settings.env import Moment, others_share, read_moment
+from twostroke.backends.cpu import CpuOps, best_level
+from twostroke.backends.cpu.limits import LimitMeter, Limits
+from twostroke.cost.calibration import DISTURBED_SHARE, Calibration, HostRates
+from twostroke.lab.planner.doctor.meaning import contradictions
+from twostroke.lab.planner.doctor.measure_exchange import measure_exchange
+from twostroke.lab.planner.doctor.measure_host import measure_host
+from twostroke.lab.planner.doctor.measure_ops import COLD_BYTES, FEW_ROWS, LAYER_OPS, ROUNDS, ROWS, WARM_BYTES, OpTimer
+from twostroke.lab.planner.doctor.stopwatch import LEAST_S, Stopwatch
+from twostroke.lab.planner.doctor.synthetic import random_memory
+from twostroke.ops.operands import U8Array
+from twostroke.ops.quant.formats import FORMATS
+from twostroke.types.errors import OutOfMemory, TwostrokeError
+from twostroke.types.spec.formats import KVKind
+
+MEMORY_SHARE = 0.3
+"""The largest share of the available memory that measuring may take."""
+
+LEAST_RING_SHARE = 0.25
+"""The smallest share of the wanted ring. In a smaller ring a cache could hold everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """ring_bytes: of weights that pass by; more than any cache that a few cores share. rows: of integer weights.
+
+    few_rows: of float weights. least_s: of one timing.
+    """
+
+    ring_bytes: int = 1100 << 20
+    rounds: int = ROUNDS
+    rows: tuple[int, ...] = ROWS
+    few_rows: tuple[int, ...] = FEW_ROWS
+    least_s: float = LEAST_S
+
+
+FULL = Effort()
+
+TRIES = 3
+"""How often each part is measured where other programs take part of the cores."""
+
+AGAIN_S, MOST_S = 15.0, 45.0
+
+Found = TypeVar("Found")
+Note = Callable[[int, int, str], None]
+"""(done, of, what)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """fingerprint: of processor, threads and version. title: the processor's name."""
+
+    fingerprint: str
+    title: str
+    threads: int
+    available_bytes: int
+
+
+class MachineBusy(TwostrokeError):
+    """Other programs take so much of this machine that it cannot be measured."""
+
+
+def machine_busy(share: float) -> MachineBusy:
+    """share: of the cores, what other programs took."""
+    return MachineBusy(
+        "The machine is busy: figures not kept.",
+        why=f"Other programs took {share:.0%} of its cores while it was measured.",
+        fix="Measure again when they leave it alone: twostroke doctor --fresh",
+    )
+
+
+class Quiet:
+    """Measures again what other programs disturbed, TRIES times at most, and keeps the quietest.
+
+    clock: seconds; None for no bound. After AGAIN_S nothing is measured again, and after MOST_S a machine that was
+    disturbed is given up (MachineBusy).
+    """
+
+    def __init__(
+        self,
+        moment: Callable[[], Moment | None],
+        tell: Callable[[str], None],
+        clock: Callable[[], float] | None = None,
+        tell_again: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        self._moment, self._tell, self._tell_again = moment, tell, tell_again
+        self._clock = clock or (lambda: 0.0)
+        self._began_s = self._clock()
+        self.others_share = 0.0
+
+    @property
+    def _lasts_s(self) -> float:
+        return self._clock() - self._began_s
+
+    def measure(self, what: str, work: Callable[[], Found]) -> Found:
+        """What `work` finds. others_share is the most of all that was kept so far. Raises MachineBusy."""
+        if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
+            raise machine_busy(self.others_share)
+        self._tell(what)
+        tried: list[tuple[float, Found]] = []
+        while len(tried) < TRIES and not (tried and tried[-1][0] <= DISTURBED_SHARE):
+            if tried and self._lasts_s > AGAIN_S:
+                break
+            if tried:
+                self._tell_again(f"{what}, again: others took {tried[-1][0]:.0%} of the cores")
+            before = self._moment()
+            found = work()
+            tried.append((others_share(before, self._moment()), found))
+        share, best = min(tried, key=lambda each: each[0])
+        self.others_share = max(self.others_share, share)
+        return best
+
+
+def examine(
+    patient: Patient,
+    clock: Callable[[], float],
+    note: Note,
+    effort: Effort = FULL,
+    moment: Callable[[], Moment | None] = read_moment,
+) -> Calibration:
+    """Measure everything; some ten seconds, at most about a minute where others disturb.
+
+    Raises OutOfMemory, BackendError, MachineBusy.
+    """
+    room = int(min(effort.ring_bytes, patient.available_bytes * MEMORY_SHARE))
+    least = LEAST_RING_SHARE * effort.ring_bytes
+    if room < least:
+        needed, available = least / MEMORY_SHARE / 1e9, patient.available_bytes / 1e9
+        raise OutOfMemory(
+            f"Measuring takes {needed:.1f} GB; {available:.1f} GB are available.",
+            why=f"At most {MEMORY_SHARE:.0%} of the available memory is taken.",
+            fix="Close other programs, or give the container more memory.",
+        )
+    steps = iter(range(1, 100))
+    total = 8 + len(FORMATS) + len(KVKind)
+    at = [0]
+
+    def tell(what: str) -> None:
+        at[0] = next(steps)
+        note(at[0], total, what)
+
+    quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what))
+    memory = quiet.measure("memory to read", lambda: random_memory(room))
+    quiet.others_share = 0.0  # no figure of that step is kept
+    limits = quiet.measure("limits: reading, float32 and int8 products", lambda: _limits(patient, clock, memory))
+    ops = CpuOps(best_level(), patient.threads)
+    try:
+        timer = OpTimer(ops, memory, Stopwatch(clock, effort.least_s), effort.rounds)
+        layer_s = quiet.measure("starting ops", timer.layer_s)
+        start_s = layer_s / LAYER_OPS
+        other = quiet.measure("norms, rope and KV writes", lambda: timer.other(start_s))
+        linear, attention = {}, {}
+        for name, chosen in FORMATS.items():
+            rows = effort.rows if chosen.group else effort.few_rows
+            work = partial(timer.linear, chosen, start_s, rows)
+            linear[chosen.kind] = quiet.measure(f"products with {name} weights", work)
+        for kind in KVKind:
+            attention[kind] = quiet.measure(
+                f"attention over {kind.name.lower()} K and V", partial(timer.attention, kind)
+            )
+    finally:
+        ops.close()
+    timed = Calibration(
+        fingerprint=patient.fingerprint,
+        title=patient.title,
+        threads=patient.threads,
+        memory_bytes=patient.available_bytes,
+        others_share=0.0,
+        read_bytes_per_s=limits.read_bytes_per_s,
+        f32_flops_per_s=limits.f32_flops_per_s,
+        int8_ops_per_s=limits.int8_ops_per_s,
+        warm_bytes=WARM_BYTES,
+        cold_bytes=COLD_BYTES,
+        linear=linear,
+        attention=attention,
+        other=other,
+        layer_s=layer_s,
+        host=HostRates(0.0, 0.0, 0.0),
+    )
+    kernels = quiet.measure("limits, again", lambda: with_limits_again(timed, lambda: _limits(patient, clock, memory)))
+    host = quiet.measure("schedule, sample and commit", lambda: measure_host(patient.threads, clock, kernels))
+    exchange = quiet.measure("ranks that meet", lambda: measure_exchange(best_level(), clock))
+    note(total, total, "done")
+    return replace(kernels, host=host, exchange=exchange, others_share=quiet.others_share)
+
+
+def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:
+    """The higher of each limit, measured once more, and TRIES times at most where the kernels were quicker than that.
+
+    A machine that changes its pace may have been slow when its limits were measured and quick under the kernels.
+    """
+    for _ in range(TRIES):
+        again = measure()
+        timed = replace(
+            timed,
+            read_bytes_per_s=max(timed.read_bytes_per_s, again.read_bytes_per_s),
+            f32_flops_per_s=max(timed.f32_flops_per_s, again.f32_flops_per_s),
+            int8_ops_per_s=max(timed.int8_ops_per_s, again.int8_ops_per_s),
+        )
+        if not contradictions(timed):
+            break
+    return timed
+
+
+def _limits(patient: Patient, clock: Callable[[], float], memory: U8Array) -> Limits:
+    meter = LimitMeter(patient.threads, clock, memory)
+    try:
+        return meter.measure()
+    finally:
+        meter.close()

@@ -1,0 +1,69 @@
+"""How long two ranks of this machine take to meet, and how fast numbers go from one to the other.
+
+Two threads play the ranks, with the exchange that processes use: through memory that both have.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.exchange import Exchange, memory_bytes
+from twostroke.cost.calibration import ExchangeRates
+from twostroke.distributed.ranks.processes import shared_memory
+
+RANKS, ROUNDS, LIMIT_S = 2, 5, 30.0
+FEW, MANY = (1, 64, 256), (256, 4096, 8)
+"""Rows, columns of one rank's part, meetings in a row: next to nothing, and 4 MB."""
+
+
+def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
+    """The shortest of some rounds: what other programs take away must not count. Raises BackendError."""
+    with ExitStack() as closing:
+        width = RANKS * MANY[1]
+        descriptor = shared_memory(memory_bytes(level, RANKS, width))
+        closing.callback(os.close, descriptor)
+        ranks = []
+        for rank in range(RANKS):
+            exchange = Exchange.in_memory(level, descriptor, rank, RANKS, width, LIMIT_S)
+            closing.callback(exchange.close)
+            ops = CpuOps(level, 1)
+            closing.callback(ops.close)
+            ops.join(exchange)
+            ranks.append(ops)
+        meeting_s = min(_seconds(ranks, FEW, clock) for _ in range(ROUNDS))
+        loaded_s = min(_seconds(ranks, MANY, clock) for _ in range(ROUNDS))
+    moved = 4 * MANY[0] * MANY[1]
+    return ExchangeRates(meeting_s, moved / max(loaded_s - meeting_s, meeting_s))
+
+
+def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callable[[], float]) -> float:
+    """Seconds that one meeting of the ranks takes."""
+    rows, columns, count = shape
+    taken: list[float] = []
+
+    def play(ops: CpuOps) -> None:
+        out, part = np.empty((rows, RANKS * columns), np.float32), np.zeros((rows, columns), np.float32)
+        recorder = ops.recorder()
+        for _ in range(count):
+            recorder.gather(out, part)
+        calls = recorder.calls()
+        ops.run(calls)  # both are awake from here on
+        began = clock()
+        ops.run(calls)
+        taken.append((clock() - began) / count)
+
+    others = [threading.Thread(target=play, args=(ops,), daemon=True) for ops in ranks[1:]]
+    for thread in others:
+        thread.start()
+    try:
+        play(ranks[0])
+    finally:  # their memory is given back behind this; a rank that waits gives up after LIMIT_S
+        for thread in others:
+            thread.join()
+    return max(taken)

@@ -1,0 +1,284 @@
+"""The real kernels timed on synthetic weights and pages: what a step's time is later put together from.
+
+Weights are taken from a ring larger than any cache, because servers' last-level caches hide the time of memory. A
+layer that is run again and again from a cache of hundreds of megabytes says nothing about decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.recorded import CallRecorder
+from twostroke.cost.calibration import AttentionRates, LinearRates
+from twostroke.cost.curve import Curve
+from twostroke.cost.step_work import visible_positions
+from twostroke.lab.planner.doctor.stopwatch import Call, Stopwatch, usual
+from twostroke.lab.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
+from twostroke.ops.attention.kv_pages import read_pages
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
+from twostroke.ops.quant.formats import INT8
+from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
+
+ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
+"""Around the steps that kernels have: matrix registers begin at 5 rows, their tiles have 16 and 32."""
+FEW_ROWS = (1, 4, 8, 32, 128, 256)
+WARM_ROWS_LIMIT = 64
+"""Rows from which on products are bound by arithmetic, so that it does not matter where the weights are."""
+WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
+"""What a step reads stays in caches until the next up to the first, comes from memory from the second on.
+
+Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose cache of 480 MB belongs to many.
+"""
+
+SMALL_BYTES = 4 << 20
+"""Bytes of the ring of small layers: as large as the embedded model."""
+MOST_OF_FEATURES = 0.4
+"""The largest share of the large layer's time that features may take."""
+PRODUCTS, LAYER_OPS = 3, 8
+"""Products among the ops of a layer."""
+
+DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
+DECODE_BATCHES, WARM_BATCHES = 16, 2
+"""How many batches, each with K and V of its own, are used in turn: 134 MB in bf16, or 17 MB, which are enough where
+the context is short."""
+
+PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
+OTHER_ROWS = (1, 8, 64, 512)
+KEY_PAGES = 64
+LEAST_OF_FLOPS = 0.4
+"""Share of a long chunk's time that goes by its FLOPs at the least."""
+ROUNDS = 3
+
+Record = Callable[[CallRecorder], None]
+
+
+class OpTimer:
+    """Times ops on one backend and one block of memory; both are the caller's."""
+
+    def __init__(self, ops: CpuOps, memory: U8Array, watch: Stopwatch, rounds: int = ROUNDS) -> None:
+        self._ops, self._memory, self._watch, self._rounds = ops, memory, watch, rounds
+        self._numbers = np.random.default_rng(1)
+
+    def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
+        """Seconds by rows for each weight, from memory and from caches, and for each feature of each row.
+
+        Two layers of different sizes tell weights and features apart. start_s: of one op, which is counted elsewhere.
+        """
+        few = [count for count in rows if count < WARM_ROWS_LIMIT]
+        cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
+        # From caches nothing is slower; what says so is noise.
+        warm = cold | {
+            count: min(taken_s, cold[count])
+            for count, taken_s in self._linear(LARGE, weight_format, WARM_BYTES, few).items()
+        }
+        small = self._linear(SMALL, weight_format, SMALL_BYTES, rows)
+        share = SMALL.weights / LARGE.weights
+        features: dict[int, float] = {}
+        for count in rows:
+            rest_s = small[count] - PRODUCTS * start_s - share * warm[count]
+            most_s = MOST_OF_FEATURES * warm[count] / LARGE.features  # more than that is a disturbed timing
+            features[count] = min(most_s, max(0.0, rest_s / (SMALL.features - share * LARGE.features)))
+        features = _rising(features)
+
+        def by_weight(taken: dict[int, float]) -> Curve:
+            rest = _rising({x: max(0.0, y - features[x] * LARGE.features) for x, y in taken.items()})
+            return Curve.of([(float(x), y / LARGE.weights) for x, y in rest.items()])
+
+        return LinearRates(by_weight(cold), by_weight(warm), Curve.of([(float(x), y / x) for x, y in features.items()]))
+
+    def attention(self, kind: KVKind) -> AttentionRates:
+        """Decode from two numbers of query heads and two contexts; prefill by rows of one sequence."""
+        layer = pages_in(self._memory, kind, LARGE)
+        kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
+        moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
+        flops = 4 * DECODE_SEQUENCES * DECODE_CONTEXT * LARGE.head_dim
+        few_s = self._decode(layer, LARGE.kv_heads, DECODE_CONTEXT, WARM_BATCHES)
+        many_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, WARM_BATCHES)
+        short_s = self._decode(layer, LARGE.heads, SHORT_CONTEXT, DECODE_BATCHES)
+        cold_s = self._decode(layer, LARGE.heads, DECODE_CONTEXT, DECODE_BATCHES)
+        longer = DECODE_CONTEXT // SHORT_CONTEXT
+        s_per_head = max(0.0, (longer * short_s - many_s) / ((longer - 1) * kv_heads))
+        s_per_flop = max(0.0, (many_s - few_s) / (flops * (LARGE.heads - LARGE.kv_heads)))
+        beside_s = s_per_flop * flops * LARGE.heads + s_per_head * kv_heads
+        warm = max(0.0, many_s - beside_s) / moved
+        cold = max(warm, (cold_s - beside_s) / moved)
+        return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
+
+    def other(self, start_s: float) -> Curve:
+        """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
+
+        It is what a whole layer takes beyond its products and its attention. start_s: of one op, counted elsewhere.
+        """
+        kv = pages_in(self._memory, KVKind.BF16, SMALL)
+        layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
+        points, moved = [], SMALL.other_bytes()
+        for rows in OTHER_ROWS:
+            step = _Step(self._normal, rows, SMALL, kv)
+            whole, products = (
+                [partial(record, layer=layer) for layer in layers] for record in (step.all, step.products)
+            )
+            taken_s = self._usual(whole) - self._usual(products) - self._usual([step.attention])
+            others = LAYER_OPS - PRODUCTS - 1
+            points.append((float(rows), max(0.0, taken_s - others * start_s) / (rows * moved)))
+        return Curve.of(points)
+
+    def layer_s(self) -> float:
+        """Seconds to start the ops of one layer, on next to nothing."""
+        tiny = LayerShape(64, 64, 1, 1, 64)
+        step = _Step(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
+        return self._usual([partial(step.all, layer=layers_in(self._memory, tiny, F32, 0)[0])])
+
+    def _linear(
+        self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
+    ) -> dict[int, float]:
+        """Rows -> seconds of a layer's products, from a ring of layers.
+
+        Rounds alternate over `rows`, and the ring goes on where the last timing left it.
+        """
+        layers = layers_in(self._memory, shape, weight_format, ring_bytes)
+        kv = pages_in(self._memory, KVKind.BF16, shape)
+        steps = {count: _Step(self._normal, count, shape, kv) for count in rows}
+        calls = {
+            count: self._calls([partial(step.products, layer=layer) for layer in layers])
+            for count, step in steps.items()
+        }
+        found: dict[int, list[float]] = {count: [] for count in rows}
+        place = 0
+        calls[rows[0]][place]()
+        for _ in range(self._rounds):
+            for count in rows:
+                times, place = self._watch.times(calls[count], place)
+                found[count] += times
+        return _rising({count: usual(times) for count, times in found.items()})
+
+    def _decode(self, layer: KVLayer, heads: int, context: int, batches: int) -> float:
+        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory.
+
+        batches: other sequences that come in between, before the first come again.
+        """
+        q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
+        out = np.empty_like(q)
+        order = self._numbers.permutation(layer.num_pages).astype(np.int32)
+        order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
+
+        def record(table: I32Array) -> Record:
+            batch = _batch(DECODE_SEQUENCES, context, np.ascontiguousarray(table))
+            return lambda ops: ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
+
+        return self._usual([record(table) for table in order])
+
+    def _prefill(self, layer: KVLayer) -> tuple[float, Curve]:
+        """Seconds for each row and query head, and by rows for each FLOP: two contexts tell them apart."""
+        short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
+        long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
+        least_s = LEAST_OF_FLOPS * long_s / long_flops  # less is a disturbed timing
+        flop_s = max(least_s, (long_s - short_s) / (long_flops - short_flops))
+        head_s = max(0.0, short_s - flop_s * short_flops) / (MOST_ROWS * LARGE.heads)
+        points = [(float(MOST_ROWS), flop_s)]
+        for rows in PREFILL_ROWS:
+            taken_s, flops = self._chunk(layer, rows, PREFILL_CONTEXT)
+            rest_s = max(LEAST_OF_FLOPS * taken_s, taken_s - head_s * rows * LARGE.heads)
+            points.append((float(rows), rest_s / flops))
+        return head_s, Curve.of(points)
+
+    def _chunk(self, layer: KVLayer, rows: int, context: int) -> tuple[float, int]:
+        """Seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
+        q = self._queries(layer, rows, LARGE.heads)
+        out = np.empty_like(q)
+        table = np.arange(context // PAGE_TOKENS, dtype=np.int32)[None, :]
+        batch = AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
+
+        def record(ops: CallRecorder) -> None:
+            ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
+
+        return self._usual([record]), 4 * visible_positions(context - rows, rows, 0) * LARGE.heads * LARGE.head_dim
+
+    def _queries(self, layer: KVLayer, rows: int, heads: int) -> F32Array:
+        """(rows, heads, head_dim): scores spread as far as a model's do, for flat ones are softened quicker."""
+        keys, _ = read_pages(layer, np.arange(KEY_PAGES))
+        return self._normal(rows, heads, LARGE.head_dim) / np.float32(keys.std())
+
+    def _normal(self, *shape: int) -> F32Array:
+        return self._numbers.standard_normal(shape, dtype=np.float32)
+
+    def _calls(self, records: Sequence[Record]) -> list[Call]:
+        calls: list[Call] = []
+        for record in records:
+            recorder = self._ops.recorder()
+            record(recorder)
+            calls.append(partial(self._ops.run, recorder.calls()))
+        return calls
+
+    def _usual(self, records: Sequence[Record]) -> float:
+        calls = self._calls(records)
+        return min(self._watch.seconds(calls) for _ in range(self._rounds))
+
+
+def _rising(taken_s: dict[int, float]) -> dict[int, float]:
+    """The times with each raised to the largest before it: more rows never take less time, what says so is noise."""
+    highest, found = 0.0, {}
+    for count in sorted(taken_s):
+        highest = found[count] = max(highest, taken_s[count])
+    return found
+
+
+class _Step:
+    """The ops of one layer over `rows` rows of one sequence: all layers read and write the same activations."""
+
+    def __init__(self, normal: Callable[..., F32Array], rows: int, shape: LayerShape, kv: KVLayer) -> None:
+        self._kv, self._heads, self._scale = kv, shape.heads, shape.head_dim**-0.5
+        self._ones = np.ones(shape.hidden, np.float32)
+        self._hidden, self._normed = normal(rows, shape.hidden), normal(rows, shape.hidden)
+        self._qkv = normal(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
+        self._attended, self._activated = normal(rows, shape.heads, shape.head_dim), normal(rows, shape.inner)
+        half = shape.head_dim // 2
+        self._angles = RopeTable(np.ones((rows, half), np.float32), np.zeros((rows, half), np.float32))
+        self._positions = np.arange(rows, dtype=np.int32)
+        table = np.arange(-(-rows // PAGE_TOKENS), dtype=np.int32)[None, :]
+        self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
+
+    def all(self, ops: CallRecorder, layer: Layer) -> None:
+        """Run all ops of a layer in the order of models/common/families/dense.py."""
+        flat = len(self._positions), -1
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        self._place(ops)
+        self.attention(ops)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._feed_forward(ops, layer)
+
+    def products(self, ops: CallRecorder, layer: Layer) -> None:
+        """Run the four products."""
+        flat = len(self._positions), -1
+        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
+        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
+        self._feed_forward(ops, layer)
+
+    def attention(self, ops: CallRecorder) -> None:
+        """Run attention over these rows alone."""
+        ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
+
+    def others(self, ops: CallRecorder) -> None:
+        """Run the ops that are neither products nor attention."""
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+        self._place(ops)
+        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
+
+    def _place(self, ops: CallRecorder) -> None:
+        turned = self._heads + self._kv.kv_heads
+        ops.rope(self._qkv[:, :turned], self._angles, self._positions)
+        ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
+
+    def _feed_forward(self, ops: CallRecorder, layer: Layer) -> None:
+        ops.feed_forward(self._hidden, self._normed, layer.gate_up, layer.down, self._activated)
+
+
+def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:
+    """One new row of each sequence."""
+    starts = np.arange(sequences + 1, dtype=np.int32)
+    return AttentionBatch(starts, np.full(sequences, context, np.int32), table)

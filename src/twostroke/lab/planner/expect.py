@@ -1,0 +1,212 @@
+"""What a model does on one target: memory, TTFT, ITL, throughput, the side of the ridge, the cost of a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from twostroke.cost.memory import KEPT_FREE_SHARE
+from twostroke.cost.model_cost import step_cost
+from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.step_work import WorkCounter
+from twostroke.cost.work import Work
+from twostroke.lab.planner.ask import Ask
+from twostroke.lab.planner.ceilings import batch_ceiling_tokens_per_s, prefill_floor_s
+from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding, prompt_steps_s
+from twostroke.lab.planner.guessed import GuessedDecode, guessed_decode
+from twostroke.lab.planner.target import Target
+from twostroke.models.common.work import work_of
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.place import place
+from twostroke.ops.quant.formats import ADAPTERS
+
+MEMORY, ARITHMETIC = "memory", "arithmetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit.
+
+    active_parameters: those that one token uses; of experts, the chosen ones. kv_bytes_per_token: of layers that keep
+    every position. window_bytes_per_sequence: of layers that keep a window, at most. kv_bytes_per_sequence: of both.
+    state_bytes: what a sequence keeps beside K and V, whatever its length. adapter_bytes: of all places for adapters.
+    """
+
+    parameters: int
+    active_parameters: int
+    weight_bytes: int
+    buffer_bytes: int
+    kv_bytes_per_token: int
+    window_bytes_per_sequence: int
+    kv_bytes_per_sequence: int
+    state_bytes: int
+    memory_bytes: int
+    sequences: int
+    adapter_bytes: int = 0
+
+    @property
+    def reserve_bytes(self) -> int:
+        """The memory that the engine leaves to the rest of the machine."""
+        return self.memory_bytes - int(self.memory_bytes * (1 - KEPT_FREE_SHARE))
+
+    @property
+    def needed_bytes(self) -> int:
+        """Weights, places for adapters, buffers and one sequence."""
+        return self.weight_bytes + self.adapter_bytes + self.buffer_bytes + self.sequence_bytes
+
+    @property
+    def sequence_bytes(self) -> int:
+        """K, V and states of one sequence."""
+        return self.kv_bytes_per_sequence + self.state_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One kind of step. rate: tokens a second of all streams. ceiling: what the limits allow.
+
+    intensity: FLOPs a byte. side: "memory" below the ridge, "arithmetic" above it.
+    """
+
+    name: str
+    streams: int
+    seconds: float
+    rate_tokens_per_s: float
+    ceiling_tokens_per_s: float
+    work: Work
+    ridge_flops_per_byte: float
+    memory_share: float
+
+    @property
+    def intensity_flops_per_byte(self) -> float:
+        """FLOPs for each byte of weights and K and V; activations stay in caches."""
+        return self.work.flops / (self.work.weight_bytes + self.work.kv_bytes)
+
+    @property
+    def side(self) -> str:
+        """What bounds the work: arithmetic or memory, by its side of the roofline's ridge."""
+        return ARITHMETIC if self.intensity_flops_per_byte > self.ridge_flops_per_byte else MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a million tokens, in the currency of the hourly price."""
+
+    input_per_million: float
+    output_per_million: float
+    mixed_per_million: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times an output token costs what an input token does."""
+        return self.output_per_million / self.input_per_million
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """All of it, for one target. load and prices are None where nothing fits (or no price is known).
+
+    prefill: one step of `prefill_tokens` of a prompt. ttft_alone_s: all steps of it. guessed: decode_one and decode,
+    with guesses, where the ask has an acceptance.
+    """
+
+    target: Target
+    room: Room
+    prefill: Phase
+    prefill_tokens: int
+    decode_one: Phase
+    decode: Phase
+    ttft_alone_s: float
+    load: Load | None
+    prices: Prices | None
+    guessed: tuple[GuessedDecode, ...] = ()
+
+
+def step_budget(ask: Ask, target: Target) -> int:
+    """Rows of one step: the target's, or twice the streams where those are many."""
+    return max(target.step_tokens, 2 * ask.concurrency)
+
+
+@lru_cache(maxsize=8)
+def _parameters(spec: Model) -> tuple[int, int]:
+    """All parameters, and those that one token uses: counted once for all targets."""
+    return spec.parameters(), spec.plain.active_parameters
+
+
+def room_for(spec: Model, ask: Ask, target: Target) -> Room:
+    """Memory, with the share that the engine leaves free."""
+    budget, context = step_budget(ask, target), ask.context_tokens
+    caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
+    sequence_bytes = caches.sequence_bytes(context)
+    weight_bytes = work_of(spec, ask.weights, ask.kv_kind).weight_bytes
+    banks = [weight for weight in spec.program.weights if weight.role == ADAPTERS]
+    adapter_bytes = sum(each.matrices * ask.format_for(each).total_bytes(each.rows, each.columns) for each in banks)
+    buffer_bytes = place(spec.program, budget, ask.concurrency).num_bytes + spec.rope_bytes(context)
+    left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
+    sequences = max(0, left // sequence_bytes)
+    return Room(
+        *_parameters(spec),
+        *(weight_bytes - adapter_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
+        *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences, adapter_bytes),
+    )
+
+
+def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
+    """Everything about one target. Raises ConfigError where its measurement lacks the format."""
+    cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
+    room = room_for(spec, ask, target)
+    streams = max(1, min(ask.concurrency, room.sequences))
+    budget = step_budget(ask, target)
+    chunk = min(ask.prompt_tokens, budget)
+    prefill = _phase(
+        "prefill", spec, ask, target, cost, [Segment.prefill(0, chunk, chunk == ask.prompt_tokens, ask.one_adapter)]
+    )
+    decode_one, decode = (_phase("decode", spec, ask, target, cost, decoding(ask, count)) for count in (1, streams))
+    alone_s = sum(prompt_steps_s(ask, cost, budget, 0))
+    load = closed_loop(ask, cost, budget, streams) if room.sequences else None
+    prices = None
+    if ask.price_per_hour is not None and load is not None:
+        prices = _prices(ask.price_per_hour, alone_s / ask.prompt_tokens, decode.seconds / streams, load)
+    guessed: tuple[GuessedDecode, ...] = ()
+    if ask.acceptance:
+        middle = ask.prompt_tokens + ask.output_tokens // 2
+        guessed = tuple(
+            guessed_decode(cost, count, middle, ask.acceptance, ask.adapters_of(count))
+            for count in sorted({1, streams})
+        )
+    return Expectation(target, room, prefill, chunk, decode_one, decode, alone_s, load, prices, guessed)
+
+
+def _phase(name: str, spec: Model, ask: Ask, target: Target, cost: StepCost, segments: list[Segment]) -> Phase:
+    prediction = cost.predict(segments)
+    counter = WorkCounter(work_of(spec, ask.weights, ask.kv_kind))
+    counts = counter.count(segments)
+    work = (
+        counter.weights(counts.rows)
+        + counter.adapters(counts)
+        + counter.head(counts.logit_rows)
+        + counter.attention(counts)
+    )
+    kind, tokens = ask.arithmetic, counts.rows
+    arithmetic = tokens / prefill_floor_s(work.flops, target.peak_ops_per_s(kind))
+    streams = len(segments)
+    reading = target.read_bytes_per_s * tokens / (work.weight_bytes + work.kv_bytes)
+    if name == "decode":
+        reading = batch_ceiling_tokens_per_s(
+            target.read_bytes_per_s, work.weight_bytes, work.kv_bytes / streams, streams
+        )
+    memory_s = sum(part.seconds for part in prediction.parts if part.bound.value == MEMORY)
+    return Phase(
+        name,
+        streams,
+        prediction.seconds,
+        tokens / prediction.seconds,
+        min(arithmetic, reading),
+        work,
+        target.ridge_flops_per_byte(kind),
+        memory_s / prediction.seconds,
+    )
+
+
+def _prices(per_hour: float, input_s: float, output_s: float, load: Load) -> Prices:
+    million = per_hour / 3600 * 1e6
+    return Prices(million * input_s, million * output_s, million / (load.input_tokens_per_s + load.output_tokens_per_s))

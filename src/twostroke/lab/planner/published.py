@@ -1,0 +1,68 @@
+"""Round figures that articles give, beside what the formula gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.lab.planner.ceilings import streams_for_bytes
+from twostroke.ops.program.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFigure:
+    """layers, kv_elements: the shape it is said of (elements of K in one layer and token). tokens: of KV cache.
+
+    published_bytes: what is said; the formula decides.
+    """
+
+    said: str
+    layers: int
+    kv_elements: int
+    tokens: int
+    published_bytes: float
+
+    def formula_bytes(self) -> int:
+        """2 x layers x kv_heads x head_dim x 2 bytes x tokens."""
+        return 2 * self.layers * self.kv_elements * 2 * self.tokens
+
+    def words(self) -> str:
+        """What is said, and what it is."""
+        exact = self.formula_bytes()
+        ratio = streams_for_bytes(self.published_bytes, exact)
+        about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
+        return f'"{self.said}": by the formula {_size(exact)}; the published figure is {about}'
+
+
+ROUND_FIGURES = (
+    RoundFigure("a 13B model needs roughly 1 MB of fp16 KV cache a token", 40, 5120, 1, 1e6),
+    RoundFigure("a 13B model needs 4 GB for a context of 4K tokens", 40, 5120, 4096, 4e9),
+    RoundFigure("a 7B model needs 2 GB of fp16 KV cache for 2,048 tokens", 32, 4096, 2048, 2e9),
+    RoundFigure("a 70B model needs 60 to 80 GB of KV cache for 2,000 tokens", 80, 1024, 2000, 70e9),
+)
+
+
+def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
+    """Parameters times bits is less than what is stored; None where the difference is under 1%."""
+    bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}.get(weights)
+    if bits is None:
+        return None  # as a file has them
+    said = spec.parameters() * bits / 8
+    if abs(weight_bytes - said) < 0.01 * said:
+        return None
+    return (
+        f'"{bits} bits a weight": {spec.parameters() / 1e9:.2f} B parameters x {bits / 8:g} bytes = {_size(said)}; '
+        f"stored are {_size(weight_bytes)}, {weight_bytes / said - 1:+.0%}: scales, multipliers and padding"
+    )
+
+
+def figures_for(spec: Model, weights: str, weight_bytes: int) -> list[str]:
+    """What articles say of a model of this shape, corrected."""
+    kinds = spec.paged_kinds
+    shape = (spec.num_layers, kinds[0].kv_heads * kinds[0].head_dim if kinds else 0)
+    found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]
+    of_weights = weight_words(spec, weights, weight_bytes)
+    return ([of_weights] if of_weights else []) + found
+
+
+def _size(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.3g} MB"

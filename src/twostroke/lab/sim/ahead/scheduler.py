@@ -1,0 +1,146 @@
+"""The production scheduler for a simulator that knows the tokens to come: streams are not planned one by one.
+
+A stream is a sequence that decodes and has no other way to go on than one token a step. `schedule` begins a step for
+all streams at once where their pages are there, and plans the others beside them as ever; `skip` does steps that hold
+nothing else. What comes of it is what single steps would give (tests/sim/test_steady.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from collections.abc import Sequence as Positions
+from itertools import chain
+
+from twostroke.cost.shape import Part, Segment
+from twostroke.engine.cache.manager import CacheManager, Prefix
+from twostroke.engine.scheduler.admission import PageAdmission
+from twostroke.engine.scheduler.ending import Ending
+from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad
+from twostroke.engine.scheduler.misses import MissReasons
+from twostroke.engine.scheduler.plan_in_work import PlanInWork
+from twostroke.engine.scheduler.policy import ArrivalPolicy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.lab.sim.ahead.steady import SteadyDecode
+from twostroke.lab.sim.ahead.streams import Continuation, OnTokens, Streams
+from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.plan import Plan
+from twostroke.types.prefix import PrefixMiss
+from twostroke.types.request import FinishReason
+from twostroke.types.result import StepResult
+
+
+class LoadBeside(StepLoad):
+    """A step that holds streams, too. stream_starts: the position that each of them computes."""
+
+    stream_starts: Positions[int] = ()
+
+    @property
+    def num_sequences(self) -> int:
+        """Streams, and the others so far."""
+        return len(self.stream_starts) + len(self.parts)
+
+    def segments(self) -> list[Segment]:
+        """The segments of the step, streams first."""
+        return [*map(Segment.decode, self.stream_starts), *StepLoad.segments(self)]
+
+    def streams(self) -> list[Segment]:
+        """The segments of the streams, and of the other sequences that decode."""
+        return [*map(Segment.decode, self.stream_starts), *StepLoad.streams(self)]
+
+
+class AdmissionBeside(PageAdmission):
+    """Counts the pages of streams without looking at each."""
+
+    def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
+        super().__init__(cache, watermark_pages)
+        self._streams = streams
+
+    def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
+        """See PageAdmission: the answer is the same as for all that run."""
+        streams = self._streams
+        if not len(streams):
+            return super().fits_now(sequence, matched, running)
+        others = [each for each in running if each not in streams] if len(streams) < len(running) else ()
+        promised = streams.missing_pages + self._watermark_pages * len(streams)
+        return self.fits_beside(sequence, matched, promised, others)
+
+
+class NoMissReasons(MissReasons):
+    """Gives no reasons for misses."""
+
+    def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
+        """No reason."""
+        return None
+
+
+class LookAheadScheduler(Scheduler):
+    """continuation: the tokens to come. on_tokens: called with a stream's tokens when it ends or is planned again.
+
+    A policy does not observe steps that hold streams alone: they take what the cost model says, so its estimates would
+    not change. Why prefixes were missed is not looked for: it belongs to records of steps, and none are kept here.
+    Raises ValueError for a cache whose pages do not stay until their sequence ends.
+    """
+
+    def __init__(
+        self,
+        cache: CacheManager,
+        limits: SchedulerLimits,
+        policy: ArrivalPolicy | None,
+        continuation: Continuation,
+        on_tokens: OnTokens,
+    ) -> None:
+        super().__init__(cache, limits, policy)
+        if not cache.pages_stay:
+            raise ValueError("streams that give pages back, or hold states, must be planned step by step")
+        streams = Streams(cache, continuation, on_tokens)
+        cache.forget_misses()
+        self._misses = NoMissReasons(cache)
+        self._pages = AdmissionBeside(cache, limits.watermark_pages, streams)
+        self.steady = SteadyDecode(self._queues, cache, self._pages, limits, streams)
+        self.beside: Positions[int] = ()
+        """Positions of the streams that are in the current step but not in its plan."""
+
+    def schedule(self, now: float) -> Plan | None:
+        """See Scheduler. The plan leaves out streams, which are in the step; it may be empty then."""
+        if not self.steady.begin_one():
+            self.steady.settle()
+            return super().schedule(now)
+        self._now = max(self._now, now)
+        self.beside = starts = self.steady.positions()
+        plan = self._plan_prefills(PlanInWork(now, LoadBeside(len(starts), stream_starts=starts)))
+        return plan or Plan(self._num_steps, ())
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
+        """See Scheduler. Streams that have their last token end first."""
+        events: list[Event] = list(self.skip(1, now)) if self.beside else []
+        if plan.sequences:
+            events += super().commit(plan, result, now)
+        self.beside = ()
+        return events
+
+    def skip(self, steps: int, now: float) -> list[FinishedEvent]:
+        """Do for the streams what `steady` has just allowed; the events of their ends. now: the last step's end."""
+        if not self.beside:
+            self.under_way.skipped_to(now)
+        ended = self.steady.skip(steps)
+        return [self._end(sequence, Ending(FinishReason.LENGTH), now) for sequence in ended]
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """See Scheduler."""
+        self.steady.settle()
+        return super().finish(request_id, reason, now, num_output_tokens)
+
+    def gauges(self) -> Gauges:
+        """See Scheduler."""
+        self.steady.settle()
+        return super().gauges()
+
+    def _parts(self, plan: Plan) -> Iterable[Part]:
+        return chain(map(Segment.decode, self.beside), plan.sequences)
+
+    def _in_step(self, step: PlanInWork) -> set[str]:
+        return self.steady.names().union(step.planned)

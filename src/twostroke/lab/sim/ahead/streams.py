@@ -1,0 +1,159 @@
+"""Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
+
+A stream's `known` and `computed` are not updated in each step, but once a page, so a step touches a few sequences
+instead of all. Its pages are as many as after single steps; only their ids may be others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.sequence import Sequence as Live
+from twostroke.types.request import Request
+
+Continuation = Callable[[Request, int, int], Sequence[int]]
+"""(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
+OnTokens = Callable[[Request, int, int], None]
+"""(request, first step, end): it got a token in each of the steps [first, end)."""
+
+
+class Streams:
+    """Steps are counted from 0; `clock` is the number of the next one.
+
+    bases: of each stream, the position that it computes in the next step, less clock. since: its first step.
+    to_grow: those that begin a page in the next step and do not own it yet. due: by step, those whose page is full
+    after it. ends: by step, those that have their last token after it.
+    """
+
+    def __init__(self, cache: CacheManager, continuation: Continuation, on_tokens: OnTokens) -> None:
+        self._cache = cache
+        self._continuation = continuation
+        self._on_tokens = on_tokens
+        self._clock = 0
+        self._bases: dict[Live, int] = {}
+        self._since: dict[Live, int] = {}
+        self._to_grow: list[Live] = []
+        self._due: dict[int, list[Live]] = {}
+        self._ends: dict[int, list[Live]] = {}
+        self._end_steps: list[int] = []  # a heap of the keys of ends
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __contains__(self, sequence: Live) -> bool:
+        return sequence in self._bases
+
+    @property
+    def steps_left(self) -> float:
+        """Steps up to the one in which the first of them ends; infinity where there are none."""
+        return self._end_steps[0] - self._clock + 1 if self._end_steps else math.inf
+
+    @property
+    def begin_pages(self) -> int:
+        """Pages that the next step takes for them."""
+        return len(self._to_grow)
+
+    @property
+    def missing_pages(self) -> int:
+        """Pages for what each knows and one token more, that it does not own yet."""
+        return len(self._to_grow) + len(self._due.get(self._clock, ()))
+
+    def names(self) -> set[str]:
+        """The streams' request ids."""
+        return {sequence.request.request_id for sequence in self._bases}
+
+    def positions(self) -> list[int]:
+        """The position that each computes next."""
+        clock = self._clock
+        return [base + clock for base in self._bases.values()]
+
+    def pages_in(self, steps: int) -> int:
+        """Pages that the streams take in the next `steps` steps."""
+        size = self._cache.page_tokens
+        now = self._clock + size - 1  # base + clock, rounded up to pages, is what is owned
+        then = now + steps
+        return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
+
+    def join(self, sequence: Live) -> None:
+        """Add a sequence that decodes."""
+        size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
+        self._bases[sequence] = computed - clock
+        self._since[sequence] = clock
+        if computed % size == 0:
+            self._to_grow.append(sequence)
+        self._due.setdefault(clock + size - 1 - computed % size, []).append(sequence)
+        end_step = clock + sequence.request.max_tokens - sequence.num_output - 1
+        if end_step not in self._ends:
+            heappush(self._end_steps, end_step)
+        self._ends.setdefault(end_step, []).append(sequence)
+
+    def begin_step(self) -> None:
+        """Take the pages of the next step, of which there must be enough."""
+        clock, cache = self._clock, self._cache
+        for sequence in self._to_grow:
+            if not cache.grow(sequence.request.request_id, self._bases[sequence] + clock + 1):
+                raise ValueError("steps were skipped and are more than were allowed")
+        self._to_grow = []
+
+    def skip(self, steps: int) -> list[Live]:
+        """Do `steps` steps, of which the first may have begun. Returns the sequences that got their last token: they
+        are no streams any more.
+
+        steps: steps_left at most.
+        """
+        for _ in range(steps):
+            if self._to_grow:
+                self.begin_step()
+            full = self._due.pop(self._clock, [])
+            self._clock += 1
+            if full:
+                self._fill(full)
+        if not self._end_steps or self._end_steps[0] >= self._clock:
+            return []
+        ended = self._ends.pop(heappop(self._end_steps))
+        self._look_at(ended)
+        for sequence in ended:
+            self._leave(sequence)
+        return sorted(ended, key=_admission)
+
+    def settle(self) -> None:
+        """Look at all of them; none is a stream any more."""
+        self._look_at(self._bases)
+        for sequence, since in self._since.items():
+            if since < self._clock:
+                self._on_tokens(sequence.request, since, self._clock)
+        for kept in (self._bases, self._since, self._to_grow, self._due, self._ends, self._end_steps):
+            kept.clear()
+
+    def _fill(self, full: list[Live]) -> None:
+        """Take note that a page of each of these streams is full after the step before clock."""
+        self._look_at(full)
+        self._to_grow = full.copy()
+        self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)
+
+    def _look_at(self, sequences: Iterable[Live]) -> None:
+        """Update their tokens, positions and pages to the present step."""
+        bases, clock = self._bases, self._clock
+        for sequence in sequences:
+            computed = bases[sequence] + clock
+            owed = computed - sequence.computed
+            if owed:
+                request, known = sequence.request, sequence.known
+                known += self._continuation(request, len(known) - len(request.prompt_token_ids), owed)
+                sequence.computed = computed
+                self._cache.commit(request.request_id, computed, known)
+
+    def _leave(self, sequence: Live) -> None:
+        size = self._cache.page_tokens
+        self._on_tokens(sequence.request, self._since.pop(sequence), self._clock)
+        computed = self._bases.pop(sequence) + self._clock
+        if computed % size == 0:
+            self._to_grow.remove(sequence)
+        self._due[self._clock + size - 1 - computed % size].remove(sequence)
+
+
+def _admission(sequence: Live) -> int:
+    return sequence.admission or 0

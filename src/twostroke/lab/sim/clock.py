@@ -1,0 +1,24 @@
+"""A clock that goes on only when it is set."""
+
+from __future__ import annotations
+
+
+class VirtualClock:
+    """Seconds since the simulation began. Called, it says the time, as the engine's clocks do."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        """The time, in seconds."""
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass. Raises ValueError for a step back."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back by {-seconds} s")
+        self.now_s += seconds
+
+    def advance_to(self, at_s: float) -> None:
+        """Let time pass until at_s; a moment that is past changes nothing."""
+        self.now_s = max(self.now_s, at_s)

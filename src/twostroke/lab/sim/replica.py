@@ -1,0 +1,250 @@
+"""One engine under a virtual clock: the production heart, stepped as its shells step it."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.core import EngineCore, Step
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.lab.sim.ahead.scheduler import LookAheadScheduler
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.predicted import invented_tokens
+from twostroke.lab.sim.setup import ReplicaSetup
+from twostroke.types.errors import OutOfMemory, Overloaded
+from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import StepResult
+
+REFUSED = "refused: it would have been late"
+MOST_AHEAD = 256
+"""Steps that are looked ahead at a time; an arrival among them throws the rest away."""
+
+
+MOST_ENDS = 4096
+"""Ends of steps that are kept until their tokens are reported."""
+
+
+class Listener(Protocol):
+    """Called for the events of a replica in order of its time; for a stream's tokens only when they are needed."""
+
+    def on_event(self, replica: Replica, event: Event) -> None:
+        """A token, or the end of a request."""
+
+    def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
+        """The request got one token at each of these times; called before any other event of the request."""
+
+
+class StepWatch(Protocol):
+    """Called for each single step."""
+
+    def on_arrival(self, replica: Replica, request: Request) -> None:
+        """A request enters the scheduler's queue."""
+
+    def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """A plan was computed and is not committed yet: what it holds of live sequences is as it was planned."""
+
+    def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
+        """One step, after its events."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Steady steps that are known and not yet done. times_s: their ends; begin_s: of the first."""
+
+    begin_s: float
+    times_s: list[float]
+
+    def begun_before(self, at_s: float) -> int:
+        """How many of them begin before at_s; times rise, but not strictly where a step costs nothing."""
+        if self.begin_s >= at_s:
+            return 0
+        count = 1
+        while count < len(self.times_s) and self.times_s[count - 1] < at_s:
+            count += 1
+        return count
+
+
+class Replica:
+    """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
+
+    busy_s: time spent in steps. steps: their number. last_step_s: of the last of them.
+    outstanding: requests submitted and not ended; arrived or not.
+    skips: steps in which nothing but one more token for each stream can happen are done many at a time, with the same
+    result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters,
+    whose number decides what a step reads, nor with stages, whose plans overlap.
+    """
+
+    def __init__(
+        self, name: str, setup: ReplicaSetup, listener: Listener, watch: StepWatch | None = None, *, skips: bool = True
+    ) -> None:
+        self.name = name
+        self.setup = setup
+        self.clock = VirtualClock()
+        self._ahead: LookAheadScheduler | None = None
+        self.cache, self.scheduler = setup.heart(
+            self._looking_ahead if skips and watch is None and not (setup.adapters or setup.stages) else Scheduler
+        )
+        self.busy_s = 0.0
+        self.steps = 0
+        self.last_step_s = 0.0
+        self.outstanding: dict[str, Request] = {}
+        executor, flight = setup.executor(self.clock, self._beside)
+        self._core = EngineCore(self.scheduler, executor, self._computed, flight)
+        self._listener = listener
+        self._watch = watch
+        self._ends_s = array("d")  # when the streams' steps from _first_end on ended
+        self._first_end = 0
+        self._run: _Run | None = None
+        self._inbox: deque[Request] = deque()
+
+    def submit(self, request: Request) -> None:
+        """A request arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it never fits."""
+        tokens = len(request.prompt_token_ids) + request.max_tokens
+        if not self.setup.can_serve(len(request.prompt_token_ids), request.max_tokens):
+            raise OutOfMemory(
+                f"A request of {tokens:,} tokens is longer than context or KV pool ({self.setup.most_tokens:,})."
+            )
+        self.settle(request.arrival_s)
+        self.outstanding[request.request_id] = request
+        self._inbox.append(request)
+
+    def settle(self, at_s: float) -> None:
+        """Do what was looked ahead and begins before at_s, so that queues and cache are as they are at that time."""
+        if self._run is not None:
+            self._do_run(self._run.begun_before(at_s))
+
+    @property
+    def unread_tokens(self) -> int:
+        """Prompt tokens that are not computed yet."""
+        return self.scheduler.unread_tokens + sum(len(request.prompt_token_ids) for request in self._inbox)
+
+    @property
+    def next_s(self) -> float:
+        """The earliest time at which something can happen; infinity where there is nothing to do."""
+        if self._run is not None:
+            return self._run.times_s[-1]
+        if self.scheduler.has_work:
+            return self.clock.now_s
+        return max(self.clock.now_s, self._inbox[0].arrival_s) if self._inbox else math.inf
+
+    def turn(self) -> None:
+        """Do the steps that were looked ahead, or look ahead, or run one step."""
+        if self._run is not None:
+            self._do_run(len(self._run.times_s))
+            return
+        if not self.scheduler.has_work:
+            self.clock.advance_to(self._inbox[0].arrival_s)
+        begin_s = self.clock.now_s
+        while self._inbox and self._inbox[0].arrival_s <= begin_s:
+            request = self._inbox.popleft()
+            self._add(request)
+        if not self.scheduler.has_work:
+            return
+        self._run = self._look_ahead()
+        if self._run is None:
+            self._step()
+
+    def _add(self, request: Request) -> None:
+        """Add a request as the engine's shell does: a refused request has ended."""
+        try:
+            self.scheduler.add(request)
+        except Overloaded:
+            del self.outstanding[request.request_id]
+            tokens = len(request.prompt_token_ids)
+            end = FinishedEvent(
+                request.request_id, FinishReason.ERROR, self.clock.now_s, tokens, 0, 0, 0, None, error=REFUSED
+            )
+            self._listener.on_event(self, end)
+            return
+        if self._watch is not None:
+            self._watch.on_arrival(self, request)
+
+    def _step(self) -> None:
+        step = self._core.step(self.clock)
+        if step is None:
+            raise RuntimeError("work is left and nothing can be planned")
+        self.last_step_s = step.commit_s - step.begin_s
+        self.busy_s += self.last_step_s
+        self.steps += 1
+        self._tell(step.events)
+        if self._watch is not None:
+            self._watch.on_step(self, step, step.commit_s)
+
+    def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        """Called between the computation of a step and its commit."""
+        if self._watch is not None:
+            self._watch.on_computed(self, plan, result, begin_s, commit_s)
+        if self._beside():
+            self._ends_s.append(commit_s)
+
+    def _beside(self) -> Sequence[int]:
+        """Positions of the streams that are in the current step but not in its plan."""
+        return () if self._ahead is None else self._ahead.beside
+
+    def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:
+        """Streams are in every step where sequences go by arrival: then their steps can be looked ahead. Pages must
+        stay until their sequence ends: what a window or a snapshot gives back makes room between two steps."""
+        if (policy is not None and not isinstance(policy, ArrivalPolicy)) or not cache.pages_stay:
+            return Scheduler(cache, limits, policy)
+        self._ahead = LookAheadScheduler(cache, limits, policy, invented_tokens, self._streamed)
+        return self._ahead
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        on_event = self._listener.on_event
+        for event in events:
+            if isinstance(event, FinishedEvent):
+                del self.outstanding[event.request_id]
+                if event.retry_after_s is not None:
+                    event = replace(event, error=REFUSED)
+            on_event(self, event)
+
+    def _look_ahead(self) -> _Run | None:
+        """The steady steps from here to the next arrival."""
+        if self._ahead is None:
+            return None
+        steady = self._ahead.steady
+        if len(self._ends_s) >= MOST_ENDS:
+            steady.settle()
+            self._first_end += len(self._ends_s)
+            del self._ends_s[:]
+        steps = steady.steps(MOST_AHEAD)
+        if steps == 0:
+            return None
+        until_s = self._inbox[0].arrival_s if self._inbox else math.inf
+        now_s = begin_s = self.clock.now_s
+        times: list[float] = []
+        for seconds in self.setup.cost.decode_run(steady.positions(), steps):
+            if now_s >= until_s:
+                break
+            now_s += seconds
+            times.append(now_s)
+        return _Run(begin_s, times)
+
+    def _do_run(self, steps: int) -> None:
+        """Do the first `steps` of what was looked ahead, and forget the others."""
+        run, self._run = self._run, None
+        if run is None or self._ahead is None or steps == 0:
+            return
+        times = run.times_s if steps == len(run.times_s) else run.times_s[:steps]
+        self._ends_s.extend(times)
+        ended = self._ahead.skip(steps, times[-1])
+        for before_s, after_s in zip([run.begin_s, *times], times, strict=False):
+            self.last_step_s = after_s - before_s
+            self.busy_s += self.last_step_s
+        self.steps += steps
+        self.clock.advance_to(times[-1])
+        self._tell(ended)
+
+    def _streamed(self, request: Request, first: int, end: int) -> None:
+        """See sim.ahead.streams.OnTokens."""
+        times_s = self._ends_s[first - self._first_end : end - self._first_end]
+        self._listener.on_run(self, request, times_s)

@@ -1,0 +1,151 @@
+"""What one simulated replica is: its cost model, its KV pool, the limits of its scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Positions
+from dataclasses import dataclass, replace
+
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.memory import plan_kv
+from twostroke.cost.pipeline import StageTimes
+from twostroke.cost.shape import SteadyCost
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.executor import Executor
+from twostroke.engine.plans_in_flight import PlansInFlight
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.plan_share import PredictedShare
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.policy import Policy, arrival_policy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
+from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.guessing import simulated_guesser
+from twostroke.lab.sim.predicted import PredictedExecutor
+from twostroke.lab.sim.staged import StagedExecutor
+from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.needs import EngineSizes, memory_needs
+from twostroke.ops.program.model import Model
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
+from twostroke.types.spec.hardware import HardwareSpec
+
+MAX_CONTEXT = 32_768
+
+
+MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Scheduler]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSetup:
+    """One replica: production's objects, in numbers. pools: a number is a count of pages that stay.
+    kv_token_bytes: of one position in all layers.
+
+    context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
+    that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
+    is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
+    sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: of
+    a pipeline, the cost of each one, which has a plan of its own in flight.
+    """
+
+    cost: SteadyCost
+    pools: CachePools | int
+    limits: SchedulerLimits
+    context_tokens: int
+    kv_token_bytes: int
+    page_tokens: int = PAGE_TOKENS
+    promised: LatencyObjectives = NO_OBJECTIVES
+    gap_rule: GapRule | None = None
+    acceptance: float = 0.0
+    kv_tokens: int = 0
+    adapters: int = 0
+    stages: tuple[SteadyCost, ...] = ()
+
+    def executor(self, clock: VirtualClock, beside: Callable[[], Positions[int]]) -> tuple[Executor, PlansInFlight]:
+        """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor."""
+        if not self.stages:
+            return PredictedExecutor(self.cost, clock, beside=beside), PlansInFlight()
+        staged = StagedExecutor(StageTimes(self.stages), clock)
+        return staged, PlansInFlight(len(self.stages), staged.begin)
+
+    def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
+        """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
+        cache = CacheManager(self.pools, self.page_tokens)
+        if self.acceptance:
+            limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
+            scheduler = Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
+        else:
+            scheduler = make(cache, self.limits, self._policy())
+        scheduler.under_way.share = PredictedShare(self.cost, self.limits.plans_in_flight)
+        return cache, scheduler
+
+    def _policy(self) -> Policy | None:
+        if self.promised.any:
+            return objective_policy(self.cost, self.promised, self.limits, self.page_tokens)
+        if self.gap_rule is None:
+            return None
+        return arrival_policy(self.cost, self.gap_rule, self.page_tokens)
+
+    def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """False for a request that is too long. The scheduler wants room for a token behind every prompt."""
+        whole = prompt_tokens + output_tokens
+        return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= self._pool_tokens
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens of one request, prompt and output together."""
+        return min(self.context_tokens, self._pool_tokens)
+
+    @property
+    def _pool_tokens(self) -> int:
+        """The length in tokens of the longest sequence that the pages hold; windows and states set no limit."""
+        pages = self.pools if isinstance(self.pools, int) else self.pools.most_pages
+        return self.context_tokens + 1 if pages is None else pages * self.page_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would.
+
+    gap_rule: of the engine's default; None where an operator has asked for max_step_tokens.
+    """
+
+    max_step_tokens: int = 512
+    max_sequences: int = 64
+    context_tokens: int | None = None
+    kv_bytes: int | None = None
+    gap_rule: GapRule | None = None
+
+
+def replica_setup(
+    spec: Model,
+    weights: str,
+    kv_kind: KVKind,
+    machine: HardwareSpec | Calibration,
+    memory_bytes: int,
+    sizes: Sizes,
+    divided: Divided | None = None,
+) -> ReplicaSetup:
+    """Size a replica as the engine sizes itself. machine, memory_bytes: of each process where the model is divided.
+
+    Raises OutOfMemory with the arithmetic, ConfigError for formats.
+    """
+    context = min(sizes.context_tokens or min(MAX_CONTEXT, spec.max_positions), spec.longest_context)
+    parts = [spec] if divided is None else divided.parts(spec)
+    needs = memory_needs(
+        spec, parts, EngineSizes(weights, kv_kind, context, sizes.max_sequences, sizes.max_step_tokens)
+    )
+    plan = plan_kv(needs, memory_bytes, sizes.kv_bytes)
+    stages = () if divided is None else stage_costs(spec, weights, kv_kind, machine, divided)
+    return ReplicaSetup(
+        gap_rule=sizes.gap_rule,
+        cost=cost_of(spec, weights, kv_kind, machine, divided),
+        pools=plan.pools,
+        limits=SchedulerLimits(sizes.max_step_tokens, sizes.max_sequences, plans_in_flight=max(1, len(stages))),
+        context_tokens=context,
+        kv_token_bytes=spec.kv_bytes_per_token(kv_kind),
+        kv_tokens=plan.tokens,
+        stages=stages,
+    )

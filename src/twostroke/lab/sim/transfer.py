@@ -1,0 +1,64 @@
+"""K and V of a read prompt, sent from the replica that computed them to the one that decodes.
+
+What arrives is put into the receiver's prefix tree, where the production scheduler finds it as it finds any prefix.
+Only full pages travel that the receiver does not have; the few positions behind the last are computed again there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.lab.sim.routing import Member
+from twostroke.types.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Each replica's connection, as fast in as out; a transfer needs both ends, and transfers of one end follow."""
+
+    bytes_per_s: float
+    latency_s: float = 20e-6
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over all links. wait_s: for a link that was busy; on_the_way_s: the transfers themselves."""
+
+    transfers: int = 0
+    bytes: int = 0
+    wait_s: float = 0.0
+    on_the_way_s: float = 0.0
+
+
+def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Link, traffic: Traffic) -> float:
+    """Take both ends from at_s on, as soon as they are free; when the last byte has arrived."""
+    begin_s = max(at_s, sender.out_free_s, receiver.in_free_s)
+    free_s = begin_s + num_bytes / link.bytes_per_s
+    sender.out_free_s = receiver.in_free_s = free_s
+    traffic.transfers += 1
+    traffic.bytes += num_bytes
+    traffic.wait_s += begin_s - at_s
+    traffic.on_the_way_s += free_s - begin_s + link.latency_s
+    return free_s + link.latency_s
+
+
+def missing_tokens(cache: CacheManager, request: Request) -> int:
+    """How many tokens of the prompt's full pages the receiver does not have."""
+    tokens = request.prompt_token_ids
+    full = (len(tokens) - 1) // cache.page_tokens
+    return max(0, full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens
+
+
+def adopt(cache: CacheManager, request: Request) -> bool:
+    """Put the prompt's full pages into the prefix tree; False, with nothing changed, where there is no room."""
+    tokens, name = request.prompt_token_ids, f"{request.request_id} on its way"
+    arrived = (len(tokens) - 1) // cache.page_tokens * cache.page_tokens
+    cache.open(name, request.cache_salt, cache.match(request.cache_salt, tokens))
+    fits, step = True, min(arrived, cache.chunk_tokens // cache.page_tokens * cache.page_tokens)
+    for end in [*range(step, arrived, max(1, step)), arrived]:  # a window's pool need not hold the whole prompt
+        fits = fits and cache.grow(name, end)
+        if fits:
+            cache.commit(name, end, tokens)
+    cache.close(name)
+    return fits

@@ -1,0 +1,27 @@
+"""Identities of a prompt's blocks: equal ids in equal places mean equal text."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+
+class PromptBlocks:
+    """Hands out ids. A full block keeps its id in a longer prompt of the same owner; a partly filled one does not."""
+
+    def __init__(self, block_tokens: int) -> None:
+        self._block_tokens = block_tokens
+        self._known: dict[Hashable, int] = {}
+
+    def ids(self, shared: Hashable, shared_tokens: int, own: Hashable, prompt_tokens: int) -> tuple[int, ...]:
+        """Ids of a prompt whose first shared_tokens are `shared`'s and whose others are `own`'s, in order."""
+        block = self._block_tokens
+        found = []
+        for index in range(-(-prompt_tokens // block)):
+            end = (index + 1) * block
+            filled = min(end, prompt_tokens)
+            owner = shared if filled <= shared_tokens else (shared, own)
+            found.append(self._id((owner, index, filled)))
+        return tuple(found)
+
+    def _id(self, key: Hashable) -> int:
+        return self._known.setdefault(key, len(self._known))

@@ -1,0 +1,43 @@
+"""Objectives of a request, and whether it met them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.lab.workload.observation import Observation
+from twostroke.lab.workload.summary import percentile
+from twostroke.types.objectives import ITL_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """Seconds, None where there is none. ITL is met where 95% of the request's own gaps are no longer."""
+
+    ttft_s: float | None = None
+    itl_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether at least one objective is set."""
+        return any(value is not None for value in (self.ttft_s, self.itl_s, self.tpot_s, self.e2e_s))
+
+    def words(self) -> str:
+        """ "TTFT 1000 ms, ITL 50 ms"."""
+        named = (("TTFT", self.ttft_s), ("ITL", self.itl_s), ("TPOT", self.tpot_s), ("E2E", self.e2e_s))
+        return ", ".join(f"{name} {1e3 * value:g} ms" for name, value in named if value is not None)
+
+
+def met(seen: Observation, wanted: Objectives) -> bool:
+    """Every objective was met by a whole answer. A request that has no figure for an objective is not good."""
+    if not seen.whole or not seen.arrivals:
+        return False
+    gaps = sorted(seen.gaps_s) if wanted.itl_s is not None else []
+    pairs = (
+        (wanted.ttft_s, seen.ttft_s),
+        (wanted.itl_s, percentile(gaps, ITL_SHARE) if gaps else None),
+        (wanted.tpot_s, seen.tpot_s),
+        (wanted.e2e_s, seen.e2e_s),
+    )
+    return all(limit is None or (value is not None and value <= limit) for limit, value in pairs)

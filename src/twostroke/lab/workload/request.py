@@ -1,0 +1,25 @@
+"""One request of a workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRequest:
+    """arrival_s: when it should be sent, from the workload's beginning (0 everywhere in a closed loop).
+
+    block_ids: identities of the prompt's successive blocks of block_tokens tokens (Mooncake's hash_ids): equal ids in
+    equal places mean equal text, so a prefix can be found again; empty: a prompt like no other. text: the real prompt
+    where the trace has one. priority: lower is served first; 0 is interactive. scored: the prompt's log probabilities
+    are asked for, so that all of it is computed; then output_tokens may be 0.
+    """
+
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    block_ids: tuple[int, ...] = ()
+    block_tokens: int = 512
+    text: str | None = None
+    priority: int = 0
+    scored: bool = False

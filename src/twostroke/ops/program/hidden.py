@@ -1,0 +1,73 @@
+"""The last hidden states of a program: what its output matrix reads, and what its head takes from the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Size, Value, Vector, Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LastHidden:
+    """rows: the last hidden states behind the final norm, of the rows that need logits. matrix: makes logits of them.
+
+    body: the residual that the head takes its rows from, of all rows of the step; it stays valid until the next step.
+    norm: the only call between both; None where there are others.
+    """
+
+    rows: Value
+    matrix: Weight
+    body: Value
+    norm: Op | None
+
+
+def last_hidden(program: Program) -> LastHidden:
+    """Found by walking the head. Raises ValueError for a program without a head."""
+    body = next((value for call in program.head for value in call.reads() if value.rows is Size.TOKENS), None)
+    for index, call in reversed(list(enumerate(program.head))):
+        matrix = next((item for item in call.operands() if isinstance(item, Weight)), None)
+        if matrix is not None and body is not None:
+            between = program.head[1:index]
+            return LastHidden(_read_by(call), matrix, body, between[0] if len(between) == 1 else None)
+    raise ValueError("the program has no head")
+
+
+def with_hidden_kept(program: Program) -> Program:
+    """The program, with its last hidden states kept so that they may be read after a step."""
+    return replace(program, kept=(*program.kept, last_hidden(program).rows))
+
+
+def with_layer_inputs(
+    program: Program, layers: Sequence[int], copy: Callable[[Value], Op], begin: str = "model.layers."
+) -> Program:
+    """The program, with copies of the residuals that enter these layers kept, in order, to be read after a step.
+
+    copy: a call whose result is a copy of a value. begin: what names of a layer's tensors begin with. Raises ValueError
+    where a layer's first call reads no tensor of that name.
+    """
+    calls, kept = list(program.body), []
+    for layer in layers:
+        prefix = f"{begin}{layer}."
+        first = next((index for index, call in enumerate(calls) if _reads_of(call, prefix)), None)
+        if first is None:
+            raise ValueError(f"no call reads a tensor of {prefix}")
+        made = copy(next(value for value in calls[first].reads() if value.rows is Size.TOKENS))
+        calls.insert(first, made)
+        kept += [made.result] if made.result is not None else []
+    return Program.of((*calls, *program.head), program.logits, program.given, (*program.kept, *kept))
+
+
+def _reads_of(call: Op, prefix: str) -> bool:
+    return any(
+        part.name.startswith(prefix)
+        for item in call.operands()
+        if isinstance(item, Weight | Vector)
+        for part in item.parts
+    )
+
+
+def _read_by(call: Op) -> Value:
+    return next(value for value in call.reads() if value.rows is Size.LOGIT_ROWS)

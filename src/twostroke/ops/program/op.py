@@ -1,0 +1,255 @@
+"""Op: one op of a program with its operands. Each op is a dataclass in `ops/`; its fields are its signature.
+
+    @dataclass(frozen=True, eq=False, slots=True)
+    class RmsNorm(Op):
+        NAME: ClassVar[str] = "rms_norm"
+        SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D"}
+
+        out: Value
+        x: Value
+        weight: Vector
+        eps: float
+
+The order of the fields is the order of the reference's arguments, and of the members of the native struct. A shape
+names each axis; a name stands for one number in the whole call, `2F` for twice that number, `*` for any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, get_type_hints
+
+from msgspec import Struct
+
+from twostroke.cost.work import Work
+from twostroke.ops.program.values import Cache, Indices, Rope, Sequences, StateCache, Value, Vector, Weight
+from twostroke.types.spec.formats import KVKind, WeightFormat
+
+Shapes = Mapping[str, str]
+FormatChoice = Callable[[Weight], WeightFormat]
+"""The format in which a matrix is packed."""
+
+_AXIS = re.compile(r"(\d*)([A-Za-z_]*)")
+
+
+class OperandKind(enum.Enum):
+    """Kinds of operands; the words are those of the C header."""
+
+    VALUE = "value"
+    WEIGHT = "weight"
+    VECTOR = "vector"
+    CACHE = "cache"
+    STATE = "state"
+    ROPE = "rope_table"
+    INDICES = "indices"
+    SEQUENCES = "sequences"
+    NUMBER = "number"
+    INTEGER = "integer"
+
+
+class OpPart(enum.Enum):
+    """What a call is counted under in a prediction of a step's time. ATTENTION: what reads K, V and states."""
+
+    PRODUCT = "product"
+    ATTENTION = "attention"
+    OTHER = "other"
+
+
+class Operand(Struct, frozen=True):
+    """A field of a call."""
+
+    name: str
+    kind: OperandKind
+    optional: bool
+
+
+class StoredFormats(Struct, frozen=True):
+    """How weights and K and V are stored. format_for: of each matrix."""
+
+    format_for: FormatChoice
+    kv: KVKind
+
+    def weight_bytes(self, weight: Weight) -> int:
+        """Bytes of all of a weight's matrices, packed."""
+        return weight.matrices * self.format_for(weight).total_bytes(weight.rows, weight.columns)
+
+
+class OpCost(Struct, frozen=True):
+    """What a call costs. once: where there is any row at all. per_row: for each row of its result.
+
+    per_pair: for each pair of a row and a position that it sees; per_position: for each cached position that is read,
+    once for all rows of its sequence; both for calls with a `window`. per_sequence: for each sequence with any row.
+    """
+
+    once: Work = Work()
+    per_row: Work = Work()
+    per_pair: Work = Work()
+    per_position: Work = Work()
+    per_sequence: Work = Work()
+
+    def __add__(self, other: OpCost) -> OpCost:
+        return OpCost(
+            self.once + other.once,
+            self.per_row + other.per_row,
+            self.per_pair + other.per_pair,
+            self.per_position + other.per_position,
+            self.per_sequence + other.per_sequence,
+        )
+
+
+class Op:
+    """One op with its operands. Subclasses are frozen dataclasses in `ops/`, which also define `reference`, a static
+    function on arrays with the fields as arguments."""
+
+    __slots__ = ()
+    NAME: ClassVar[str]
+    SHAPES: ClassVar[Shapes]
+    PART: ClassVar[OpPart] = OpPart.OTHER
+    SCRATCH: ClassVar[tuple[str, ...]] = ()
+    """Operands that are room to work in: their content is lost."""
+    DIVIDED_WEIGHT: ClassVar[str] = ""
+    """The weight whose rows make the columns of the result, where ranks may each have some of its rows."""
+    ROUNDED: ClassVar[str] = ""
+    """The value of which, where DIVIDED_WEIGHT is of an integer kind, nothing but the int8 form of `quantize_rows`
+    counts: what rounds to the same codes and scales gives the same bits."""
+    BY_HEADS: ClassVar[bool] = False
+    """Whether each head (or column) of its values is made of that head (or column) of the others alone, so that ranks
+    may each have some."""
+    COLUMN_VECTOR: ClassVar[str] = ""
+    """The vector that may have one number for each column of the result."""
+
+    reference: ClassVar[Callable[..., None]]
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """What this call costs, by the size of a step."""
+        raise NotImplementedError(f"{type(self).__name__} has no cost")
+
+    @property
+    def result(self) -> Value | None:
+        """The value that it makes or changes; None where it only writes to a cache."""
+        found: Value | None = getattr(self, "out", None)
+        return found
+
+    @property
+    def experts_of_a_row(self) -> int:
+        """How many matrices of its banks one row meets; 0 for ops without banks."""
+        return 0
+
+    @property
+    def column_numbers(self) -> Vector | None:
+        """The vector with one number for each column of the result; None without one."""
+        vector: Vector | None = getattr(self, self.COLUMN_VECTOR) if self.COLUMN_VECTOR else None
+        return vector if vector is not None and self.result and vector.length == self.result.width else None
+
+    def operands(self) -> tuple[Any, ...]:
+        """The fields' contents, in order."""
+        return tuple(getattr(self, operand.name) for operand in signature(type(self)))
+
+    def reads(self) -> tuple[Value, ...]:
+        """The values that it reads: all but a fresh result."""
+        scratch = [getattr(self, name) for name in self.SCRATCH]
+        found = [item for item in self.operands() if isinstance(item, Value) and item not in scratch]
+        return tuple(
+            value.base if value is self.result and value.changed and value.base is not None else value
+            for value in found
+            if value is not self.result or value.changed
+        )
+
+
+_KINDS = {
+    Value: OperandKind.VALUE,
+    Weight: OperandKind.WEIGHT,
+    Vector: OperandKind.VECTOR,
+    Cache: OperandKind.CACHE,
+    StateCache: OperandKind.STATE,
+    Rope: OperandKind.ROPE,
+    Indices: OperandKind.INDICES,
+    Sequences: OperandKind.SEQUENCES,
+    float: OperandKind.NUMBER,
+    int: OperandKind.INTEGER,
+}
+
+
+_signatures: dict[type[Op], tuple[Operand, ...]] = {}
+
+
+def signature(op: type[Op]) -> tuple[Operand, ...]:
+    """The operands of an op, in order."""
+    known = _signatures.get(op)
+    if known is not None:
+        return known
+    hints = get_type_hints(op)
+    found = []
+    for field in dataclasses.fields(op):  # type: ignore[arg-type]
+        hint = hints[field.name]
+        choices = [choice for choice in getattr(hint, "__args__", (hint,)) if choice is not type(None)]
+        found.append(Operand(field.name, _KINDS[choices[0]], len(choices) < len(getattr(hint, "__args__", (hint,)))))
+    _signatures[op] = tuple(found)
+    return _signatures[op]
+
+
+def defaults(op: type[Op]) -> dict[str, Any]:
+    """The operands that may be left out, with what they are then."""
+    fields = dataclasses.fields(op)  # type: ignore[arg-type]
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+
+
+def completed(op: type[Op], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """All operands of an op, where those at the end that have a default may have been left out."""
+    missing = len(signature(op)) - len(operands)
+    return (*operands, *tuple(defaults(op).values())[-missing:]) if missing > 0 else operands
+
+
+class Axis(Struct, frozen=True):
+    """One axis of a shape: `times` the number that `name` stands for; name is empty for a fixed number of `times`."""
+
+    name: str
+    times: int
+
+
+@cache
+def axes(shape: str) -> tuple[Axis, ...]:
+    """The axes of a shape's text. Raises ValueError where it is not one."""
+    found = []
+    for word in shape.split():
+        match = _AXIS.fullmatch(word)
+        if word == "*":
+            found.append(Axis("*", 1))
+        elif match is None:
+            raise ValueError(f"{word!r} is not an axis")
+        else:
+            found.append(Axis(match[2], int(match[1] or 1)))
+    return tuple(found)
+
+
+def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[str, str] | None:
+    """Compare operands' shapes with the op's. -> the first operand that does not fit and what it must be, or None.
+
+    shapes: of the operands that have one; their order decides which name is bound first. A size that a step decides may
+    stand for a number.
+    """
+    bound: dict[str, object] = {}
+    for name, shape in shapes.items():
+        wanted = axes(op.SHAPES[name])
+        fits = len(wanted) == len(shape)
+        for axis, found in zip(wanted, shape, strict=False):
+            if axis.name == "*":
+                continue
+            if not axis.name:
+                fits = fits and found == axis.times
+            elif isinstance(found, int):
+                one = found // axis.times
+                fits = fits and found % axis.times == 0 and bound.setdefault(axis.name, one) == one
+            else:
+                fits = fits and axis.times == 1 and bound.setdefault(axis.name, found) == found
+        if not fits:
+            known = " ".join(
+                str(axis.times * bound[axis.name]) if isinstance(bound.get(axis.name), int) else axis.name  # type: ignore[operator]
+                for axis in wanted
+            )
+            return name, f"({known.replace(' ', ', ')})"
+    return None

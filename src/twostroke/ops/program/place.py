@@ -1,0 +1,75 @@
+"""place: where each value lies in one arena, so that values whose lifetimes do not meet share memory.
+
+Sizes are those of the largest step. The larger a value, the earlier it chooses the lowest place that is free for as
+long as it lives (greedy by size; Pisarchyk and Lee, 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from twostroke.ops.program.check import writes
+from twostroke.ops.program.program import Program
+from twostroke.ops.program.values import Size, Value
+
+LINE_BYTES = 64
+"""The size of a cache line. Rows begin at lines: a vector of 64 bytes that is stored across two lines is slower."""
+
+ELEMENT_BYTES = 4
+
+
+class Placement(Struct, frozen=True, eq=False):
+    """offsets: bytes from the arena's begin, of each value that owns memory. num_bytes: of the arena."""
+
+    offsets: Mapping[Value, int]
+    num_bytes: int
+
+
+class _Life(Struct):
+    """Calls [first, last] between which a value's memory is its own."""
+
+    num_bytes: int
+    first: int
+    last: int
+
+
+@lru_cache(maxsize=256)
+def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
+    """Lay out all values for steps of up to these sizes."""
+    rows = {Size.TOKENS: max_tokens, Size.LOGIT_ROWS: max_logit_rows}
+    lives = _lives(program, rows)
+    placed: list[tuple[int, int, _Life]] = []
+    offsets: dict[Value, int] = {}
+    for root, life in sorted(lives.items(), key=lambda item: -item[1].num_bytes):
+        at = 0
+        for begin, end, other in sorted(placed, key=lambda item: item[0]):
+            apart = other.last < life.first or life.last < other.first
+            if not apart and begin < at + life.num_bytes and at < end:
+                at = end
+        offsets[root] = at
+        placed.append((at, at + life.num_bytes, life))
+    return Placement(offsets, max((end for _, end, _ in placed), default=0))
+
+
+def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
+    lives: dict[Value, _Life] = {}
+    end = len(program.calls)
+    for value in program.given:
+        lives[value.root] = _Life(_num_bytes(value.root, rows), 0, 0)
+    for index, call in enumerate(program.calls):
+        in_head = index >= len(program.body)
+        for value in (*call.reads(), *writes(call)):
+            root = value.root
+            life = lives.setdefault(root, _Life(_num_bytes(root, rows), index, index))
+            # The head runs again for other rows: what it takes from the body stays to the end.
+            life.last = end if in_head and life.first < len(program.body) else index
+    for value in (program.logits, *program.kept):
+        lives[value.root].last = end
+    return lives
+
+
+def _num_bytes(root: Value, rows: Mapping[Size, int]) -> int:
+    return -(-rows[root.rows] * root.width * ELEMENT_BYTES // LINE_BYTES) * LINE_BYTES

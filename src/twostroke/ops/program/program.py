@@ -1,0 +1,106 @@
+"""Program: the calls of a model in order, and what they read, found by walking them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.values import Cache, PagedKV, Rope, Size, StateCache, Tensor, Value, Vector, Weight
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
+
+    The head may run again for other rows of the same step: what it reads of the body stays valid until the next step.
+
+    given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
+    beside the logits, until the head or the program runs again.
+    """
+
+    body: tuple[Op, ...]
+    head: tuple[Op, ...]
+    logits: Value
+    weights: tuple[Weight, ...]
+    vectors: tuple[Vector, ...]
+    caches: tuple[Cache, ...]
+    ropes: tuple[Rope, ...]
+    given: tuple[Value, ...] = ()
+    kept: tuple[Value, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        calls: tuple[Op, ...],
+        logits: Value,
+        given: tuple[Value, ...] = (),
+        kept: tuple[Value, ...] = (),
+    ) -> Program:
+        """Walk the calls. Raises ValueError where a call of all rows follows one of the rows that need logits."""
+        is_head = [call.result is not None and call.result.rows is Size.LOGIT_ROWS for call in calls]
+        first = is_head.index(True) if True in is_head else len(calls)
+        if not all(is_head[first:]):
+            raise ValueError("a call of all rows follows one of the rows that need logits")
+        weights, vectors, caches, ropes = (
+            tuple(dict.fromkeys(item for call in calls for item in call.operands() if isinstance(item, kind)))
+            for kind in (Weight, Vector, Cache, Rope)
+        )
+        rates = (rope.rates for rope in ropes if isinstance(rope, Rope) and rope.rates is not None)
+        vectors = tuple(dict.fromkeys((*vectors, *rates)))
+        return cls(calls[:first], calls[first:], logits, weights, vectors, caches, ropes, given, kept)  # type: ignore[arg-type]
+
+    @property
+    def calls(self) -> tuple[Op, ...]:
+        """The calls of body and head, in order."""
+        return self.body + self.head
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers; a matrix that is used twice is counted once."""
+        matrices = sum(map(_numbers, self.weights))
+        stored = [vector for vector in self.vectors if vector.parts and not vector.form.is_made]
+        return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
+
+    def _numbers_of_made(self) -> int:
+        """Those of tensors that vectors alone are made of; several vectors may read one tensor."""
+        made = {
+            part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
+        }
+        counted = {part.name for weight in self.weights for part in (*weight.parts, *weight.bias)}
+        return sum(count for name, count in made.items() if name not in counted)
+
+    @property
+    def active_parameters(self) -> int:
+        """The parameters that one token uses: of a bank of experts, the chosen ones."""
+        chosen = {id(weight): share for weight, share in self._shares()}
+        return self.parameters - sum(
+            round(_numbers(weight) * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen
+        )
+
+    def paged(self) -> Iterator[PagedKV]:
+        """The kinds of the caches that grow with the sequence, one for each layer that has one."""
+        for cache in self.caches:
+            if isinstance(cache.kind, PagedKV):
+                yield cache.kind
+
+    def states(self) -> Iterator[StateCache]:
+        """The states that each sequence keeps."""
+        return (cache for cache in self.caches if isinstance(cache, StateCache))
+
+    def _shares(self) -> Iterator[tuple[Weight, float]]:
+        for call in self.calls:
+            for item in call.operands():
+                if isinstance(item, Weight) and item.experts:
+                    yield item, call.experts_of_a_row / item.experts
+
+
+def _numbers(weight: Weight) -> int:
+    """How many numbers a matrix or a bank has, with its biases; one that several matrices or rows share counts once."""
+    return weight.elements + sum(_distinct(part) for part in dict.fromkeys(weight.bias))
+
+
+def _distinct(part: Tensor) -> int:
+    """Numbers of a bias; an order whose heads begin at one number repeats it."""
+    return part.order.count if part.order is not None and part.order.step == 0 else part.length

@@ -1,0 +1,94 @@
+"""How the columns of a value are divided among ranks, and the part of a weight that one rank has.
+
+A value's columns are divided in segments: [q | k | v] are three, each of heads. Rank r of R has of each segment of n
+units those from n r // R to n (r + 1) // R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from twostroke.ops.program.values import Tensor, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One of `count` processes that hold a model together."""
+
+    index: int
+    count: int
+
+    def share(self, units: int) -> range:
+        """The range of `units` units that is this rank's."""
+        return range(units * self.index // self.count, units * (self.index + 1) // self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSegment:
+    """Columns [first, first + width), divided in units of `unit`: a head's dimension, or 1."""
+
+    first: int
+    width: int
+    unit: int
+
+    def columns(self, rank: Rank) -> range:
+        """The columns of one rank."""
+        units = rank.share(self.width // self.unit)
+        return range(self.first + units.start * self.unit, self.first + units.stop * self.unit)
+
+
+Segments = tuple[ColumnSegment, ...]
+
+
+def segments_of(views: Iterable[tuple[int, int, int]], width: int) -> Segments:
+    """The coarsest segments of which every view is made. views: (first column, width, unit)."""
+    known = list(views)
+    edges = sorted({0, width} | {edge for first, count, _ in known for edge in (first, first + count)})
+    found = []
+    for begin, end in zip(edges, edges[1:], strict=False):
+        units = {unit for first, count, unit in known if first <= begin and end <= first + count and unit > 1}
+        found.append(ColumnSegment(begin, end - begin, max(units, default=1)))
+    return tuple(found)
+
+
+def within(segments: Segments, first: int, width: int) -> Segments:
+    """The segments of which columns [first, first + width) are made."""
+    return tuple(each for each in segments if first <= each.first and each.first + each.width <= first + width)
+
+
+def width_of(segments: Segments, rank: Rank) -> int:
+    """How many of these columns a rank has."""
+    return sum(len(each.columns(rank)) for each in segments)
+
+
+def part_of(weight: Weight, segments: Segments, rank: Rank) -> Weight:
+    """The weight that makes a rank's columns: these rows of each of its matrices, read from the same tensors."""
+    rows = [each.columns(rank) for each in segments]
+    return replace(
+        weight,
+        key=f"{weight.key}@{rank.index}/{rank.count}",
+        rows=sum(map(len, rows)),
+        parts=_parts(weight.parts, weight, rows),
+        bias=_parts(weight.bias, weight, rows),
+    )
+
+
+def _parts(tensors: Sequence[Tensor], weight: Weight, rows: Sequence[range]) -> tuple[Tensor, ...]:
+    return tuple(
+        part
+        for matrix in range(weight.matrices)
+        for each in rows
+        for part in _pieces(tensors, matrix * weight.rows + each.start, matrix * weight.rows + each.stop)
+    )
+
+
+def _pieces(tensors: Sequence[Tensor], first: int, end: int) -> Iterator[Tensor]:
+    """Rows [first, end) of these tensors, one after the other."""
+    at = 0
+    for tensor in tensors:
+        begin, stop = max(first, at), min(end, at + tensor.length)
+        if begin < stop:
+            stored = (tensor.rows[0] if tensor.rows else 0) - at
+            yield replace(tensor, rows=(begin + stored, stop + stored))
+        at += tensor.length

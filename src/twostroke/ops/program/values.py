@@ -1,0 +1,346 @@
+"""What calls read and write: values, weights, vectors, rope tables, caches, inputs.
+
+A value is the float32 result of one call: a row for each token of the step (or for each row that needs logits), each
+row of a fixed shape. It may be a view: some columns of another value's rows, or that value after an op changed it in
+place.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from twostroke.types.spec.formats import KVKind, WeightFormat
+from twostroke.types.spec.rope import RopeSpec
+
+if TYPE_CHECKING:
+    from twostroke.ops.program.trace import Tracer
+
+
+class Size(enum.Enum):
+    """The sizes that a step decides. All other sizes are numbers."""
+
+    TOKENS = "T"
+    SEQUENCES = "S"
+    LOGIT_ROWS = "R"
+
+
+class Value(Struct, frozen=True, eq=False):
+    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: of one row, (columns,) or (heads, head_dim).
+
+    base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
+    changed: an op wrote this one over its base; the base must not be read afterwards. parts: the neighbours that were
+    joined to this view.
+    """
+
+    trace: Tracer
+    rows: Size
+    shape: tuple[int, ...]
+    base: Value | None = None
+    first: int = 0
+    changed: bool = False
+    parts: tuple[Value, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Elements of one row."""
+        return math.prod(self.shape)
+
+    @property
+    def root(self) -> Value:
+        """The value that owns the memory."""
+        return self if self.base is None else self.base.root
+
+    @property
+    def offset(self) -> int:
+        """Elements of the root's row before the first element of this one."""
+        return self.first + (0 if self.base is None else self.base.offset)
+
+    def fresh(self, *shape: int) -> Value:
+        """A new value with as many rows; of this shape, or of the given one."""
+        return Value(self.trace, self.rows, shape or self.shape)
+
+    def written(self) -> Value:
+        """This value after an op has changed it in place."""
+        return Value(self.trace, self.rows, self.shape, self, 0, True)
+
+    def columns(self, first: int, count: int) -> Value:
+        """Elements [first, first + count) of each row."""
+        if first < 0 or count < 1 or first + count > self.width:
+            raise ValueError(f"columns [{first}, {first + count}) of rows of {self.width} elements")
+        return Value(self.trace, self.rows, (count,), self, first)
+
+    def split(self, *widths: int) -> tuple[Value, ...]:
+        """Views of these widths, one after the other; together all columns."""
+        if sum(widths) != self.width:
+            raise ValueError(f"parts of {widths} elements do not make rows of {self.width}")
+        firsts = [sum(widths[:index]) for index in range(len(widths))]
+        return tuple(self.columns(first, width) for first, width in zip(firsts, widths, strict=True))
+
+    def heads(self, count: int) -> Value:
+        """This value's elements as (count, width / count)."""
+        if count < 1 or self.width % count:
+            raise ValueError(f"rows of {self.width} elements are not {count} heads")
+        return Value(self.trace, self.rows, (count, self.width // count), self)
+
+    def flat(self) -> Value:
+        """This value's elements as (width,)."""
+        return self if len(self.shape) == 1 else Value(self.trace, self.rows, (self.width,), self)
+
+
+def join(*neighbours: Value) -> Value:
+    """Views that lie one after the other in the rows of one value, as one view of all their heads or columns."""
+    first = neighbours[0]
+    end = first.offset
+    for value in neighbours:
+        if value.root is not first.root or value.offset != end or value.shape[1:] != first.shape[1:]:
+            raise ValueError("only neighbours in the rows of one value can be joined")
+        end += value.width
+    shape = (sum(value.shape[0] for value in neighbours), *first.shape[1:])
+    return Value(first.trace, first.rows, shape, first.root, first.offset, False, neighbours)
+
+
+class HeadRows(Struct, frozen=True):
+    """Which rows of a tensor are meant, and in which order: for each of `heads` heads, `count` rows from
+    first + head * step on.
+
+    pairs: rotary pairs of a head that lie side by side in the tensor, rows 2i and 2i + 1. They are read as rows i and
+    i + pairs, which are the pairs of ops/attention/rope.py: the products of queries and keys stay the same.
+    """
+
+    heads: int
+    step: int
+    count: int
+    first: int = 0
+    pairs: int = 0
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The rows, in order."""
+        turned = 2 * self.pairs
+        order = (*range(0, turned, 2), *range(1, turned, 2), *range(turned, self.count))
+        return tuple(self.first + head * self.step + row for head in range(self.heads) for row in order)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of; of a
+    vector, it is read so that its first axis changes fastest.
+
+    order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows: of
+    these, those from first to end - 1; None for all. columns: of a transposed tensor, the rows from first to end - 1 of
+    what is stored, which are columns of the matrix; None for all. `shape` is the whole tensor's.
+
+    matrix: of a stack (M, rows, columns) of matrices, or (M, length) of vectors, which one is meant. All else is said
+    of that one.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    transposed: bool = False
+    rows: tuple[int, int] | None = None
+    order: HeadRows | None = None
+    matrix: int | None = None
+    columns: tuple[int, int] | None = None
+
+    @property
+    def length(self) -> int:
+        """Rows that it contributes to a matrix, or elements to a vector."""
+        if self.rows is not None:
+            return self.rows[1] - self.rows[0]
+        if self.order is not None:
+            return self.order.heads * self.order.count
+        shape = self.shape if self.matrix is None else self.shape[1:]
+        return shape[1] if self.transposed else shape[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Weight:
+    """A packed matrix W of (rows, columns) for x @ W.T + bias: rows of several tensors, one after the other.
+
+    key: its name in our files. role: formats are chosen by it. experts: how many such matrices lie in one bank, one
+    after the other; `parts` then holds the parts of all of them in order, and `rows` are those of one.
+    stored: the format that keeps what the checkpoint holds, where it is known. order: which column of the tensors each
+    of its columns is, where they are kept in another order; its inputs are taken in the same one.
+    """
+
+    key: str
+    role: str
+    rows: int
+    columns: int
+    parts: tuple[Tensor, ...]
+    bias: tuple[Tensor, ...] = ()
+    experts: int = 0
+    stored: WeightFormat | None = None
+    order: Vector | None = None
+
+    @property
+    def matrices(self) -> int:
+        """How many matrices it is: those of the bank, or one."""
+        return max(1, self.experts)
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the bank, or of the one matrix."""
+        return self.rows * self.matrices
+
+    @property
+    def elements(self) -> int:
+        """Numbers of the matrix, bias left out."""
+        return self.all_rows * self.columns
+
+
+class VectorForm(enum.Enum):
+    """What is made of the tensors of a vector when it is loaded.
+
+    STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). REST: they are read as
+    1 - x (shares of RWKV-4). DIFFERENCE: of four tensors
+    a, b, c, d of equal length the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in
+    differential attention (Ye et al. 2024). PRODUCT: of a table (B, K), a matrix (N, K) and its bias (N,) the numbers
+    (N, B) of matrix @ table.T + bias; with five tensors, weight and bias of a layer norm of the table's rows are the
+    second and the third, and `numbers` holds its epsilon. INVERSE_LENGTHS: of a matrix (N, K) one over the length of
+    each row.
+    """
+
+    STORED = enum.auto()
+    NEGATED_EXP = enum.auto()
+    REST = enum.auto()
+    DIFFERENCE = enum.auto()
+    PRODUCT = enum.auto()
+    INVERSE_LENGTHS = enum.auto()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its numbers are not the checkpoint's: tensors that other parts of a program may read too."""
+        return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Vector:
+    """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
+
+    numbers: the numbers themselves, where they follow from the config and no tensor holds them; there are no parts
+    then. Or what `form` needs beside its tensors.
+    """
+
+    key: str
+    length: int
+    parts: tuple[Tensor, ...]
+    plus: float = 0.0
+    form: VectorForm = VectorForm.STORED
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the checkpoint that it is made of."""
+        return sum(part.length for part in self.parts) if self.form is VectorForm.DIFFERENCE else self.length
+
+
+class Rope(Struct, frozen=True):
+    """A table of rotations; equal ones are one table.
+
+    rates: logarithms of what each pair's frequency is multiplied by, (rotary_dim / 2,), where they are learned.
+    """
+
+    spec: RopeSpec
+    rates: Vector | None = None
+
+
+ALL_AHEAD = 1 << 30
+"""The value of PagedKV.ahead with which a query sees every position of its sequence that follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagedKV:
+    """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all.
+
+    v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
+    chunked: a query sees from the last multiple of `window` on, so at most that many.
+    ahead: positions behind its own that a query sees as well; 0 for causal attention.
+    """
+
+    kv_heads: int
+    head_dim: int
+    window: int = 0
+    v_dim: int = 0
+    chunked: bool = False
+    ahead: int = 0
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of one head of V."""
+        return self.v_dim or self.head_dim
+
+    def token_bytes(self, kv_kind: KVKind) -> int:
+        """Bytes of one position."""
+        return self.kv_heads * kv_kind.token_bytes(self.head_dim, self.value_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentKV(PagedKV):
+    """One latent vector of every position, in pages, with the turned part of its key behind it (DeepSeek-AI 2024).
+
+    All query heads read it: the whole, head_dim elements, as key, and its first v_dim elements, the latent, as value.
+    kv_heads is 1.
+    """
+
+    def token_bytes(self, kv_kind: KVKind) -> int:
+        """Bytes of one position: nothing is stored twice."""
+        return kv_kind.latent_bytes(self.head_dim)
+
+
+class StateSlots(Struct, frozen=True):
+    """A state of fixed size for each sequence: `elements` float32."""
+
+    elements: int
+
+
+CacheKind = PagedKV | StateSlots
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cache:
+    """What one layer keeps between steps. index: its place among the program's caches."""
+
+    index: int
+    kind: CacheKind
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StateCache(Cache):
+    """A cache of the kind StateSlots, which ops read and change in place."""
+
+    kind: StateSlots
+
+    @property
+    def elements(self) -> int:
+        """float32 numbers of one sequence."""
+        return self.kind.elements
+
+
+class Indices(Struct, frozen=True):
+    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters`, `row_marks` (T,),
+    `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
+
+    name: str
+    count: Size
+
+
+class Sequences(Struct, frozen=True):
+    """The input that says which rows belong to which sequence, and where its pages are."""
+
+
+TOKEN_IDS = Indices("token_ids", Size.TOKENS)
+TOKEN_TYPES = Indices("token_types", Size.TOKENS)
+POSITIONS = Indices("positions", Size.TOKENS)
+SLOTS = Indices("slots", Size.TOKENS)
+ROW_MARKS = Indices("row_marks", Size.TOKENS)
+STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
+LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
+ADAPTERS = Indices("adapters", Size.TOKENS)
+LOGIT_ADAPTERS = Indices("logit_adapters", Size.LOGIT_ROWS)
+SEQUENCES = Sequences()

@@ -1,0 +1,1 @@
+"""Rounding: how numbers become packed weights, and which formats this engine offers."""

@@ -1,0 +1,137 @@
+"""The weight formats on offer, by name, with the group sizes that the measurements chose.
+
+tools/measure_quantization.py prints the errors. int8 has groups of 256 and not of 128: the output error of a Gaussian
+matrix is 0.98% in place of 0.91%, and matrix tiles wait half as often for a group to be folded into the float32 sums.
+int4 has a 4-bit multiplier for each 16 columns beside the group's scale. These 4.31 bits a weight err less than 4.5
+bits with a bf16 scale for each 32 columns did: 7.8% against 8.1%, and 11.1% against 13.9% with outlier columns. q times
+multiplier is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Weight
+from twostroke.ops.rotation import ROTATED_COLUMNS
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
+
+INT8 = WeightFormat(WeightKind.INT8, group=256, rotated=ROTATED_COLUMNS)
+"""8.06 bits a weight."""
+
+INT4 = WeightFormat(WeightKind.INT4, group=256, rotated=ROTATED_COLUMNS)
+"""4.31 bits a weight."""
+
+FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4}
+
+
+
+class Int4Mixture(Struct, frozen=True):
+    """int4 in which some matrices are int8. wide: their roles. some: roles of which each SPACING-th layer is int8."""
+
+    wide: frozenset[str]
+    some: frozenset[str] = frozenset()
+
+    def format_of(self, weight: Weight) -> WeightFormat:
+        """INT8 or INT4."""
+        layer = _LAYER.search(weight.key)
+        chosen = weight.role in self.some and layer is not None and int(layer[1]) % SPACING == SPACING - 1
+        return INT8 if chosen or weight.role in self.wide else INT4
+
+
+SPACING = 4
+_LAYER = re.compile(r"\.(\d+)\.")
+
+MIXTURES: dict[str, Int4Mixture] = {
+    "int5": Int4Mixture(frozenset({"qkv"}), frozenset({"down"})),
+    "int6": Int4Mixture(frozenset({"qkv", "down", "embedding", "head"})),
+}
+"""Between int4 and int8: 4.7 to 5 bits, and about 6. The products that make Q, K and V, and those that end a feed
+forward, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its own."""
+
+WEIGHT_NAMES: tuple[str, ...] = (*FORMATS, *MIXTURES)
+WHOLE_NAMES: tuple[str, ...] = ("int8", "int4", *MIXTURES)
+"""Names of weights whose products are sums of whole numbers."""
+
+
+def weight_format(name: str) -> WeightFormat:
+    """The format called `name`; of a mixture, the one that most of its matrices have. Raises ValueError for other
+    names, with the list."""
+    found = INT4 if name in MIXTURES else FORMATS.get(name)
+    if found is None:
+        raise ValueError(f"no weight format is called {name!r}; there are {', '.join(WEIGHT_NAMES)}")
+    return found
+
+
+KEPT_BYTES = frozenset({"keys_up", "values_up"})
+"""Roles that are rounded to int8 where int4 is asked for: small matrices of single heads that all positions go through
+(DeepSeek's kv_b)."""
+
+STORED = "stored"
+"""Each matrix in the format that keeps what the checkpoint holds."""
+
+KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
+"""Roles that are never rounded: few rows that decide which experts a token meets; a table of which each token reads one
+row, so that fewer bytes would save no time; the few rows that make scores; the first and the last
+product of an encoder of images."""
+
+
+ADAPTERS = "adapter"
+"""The role of adapters' matrices."""
+
+
+def adapter_format(name: str) -> WeightFormat:
+    """The format of adapters' matrices beside a model in the format called `name`: as many bits, 8 at the least.
+
+    Int8 has one scale for each rank of A and of B, so that what it errs is a share of the adapter's own part.
+    """
+    return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
+
+
+def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
+    """The format where none is asked for, and why. stored: whether the file holds codes and scales. dtype: that of its
+    matrices. generates: whether the model makes tokens; vectors and scores are compared by their last digits."""
+    if stored:
+        return STORED, "as the file has them"
+    if dtype == "float32":
+        return "f32", "the checkpoint is float32"
+    if not generates:
+        return "bf16", f"default for a {dtype} checkpoint that makes vectors or scores"
+    return "int8", f"default for a {dtype} checkpoint on a CPU"
+
+
+def usual_kv_format(weights: str, slow_bytes: bool) -> str:
+    """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
+    over int8 is slower there than over bf16: over latents, at the level `generic`.
+
+    int8 beside rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
+    weights (docs/quantization.md).
+    """
+    if weights in ("f32", "bf16"):
+        return weights
+    return "bf16" if slow_bytes else "int8"
+
+
+def kv_warning(kv_format: str) -> str | None:
+    """What to say where K and V are asked for in this format; None for those whose loss is small."""
+    if kv_format != "int4":
+        return None
+    return (
+        "K and V in int4 change answers: on published models of 0.1 to 0.3 billion parameters another token is the"
+        " likeliest in one position of six. Take int8 unless memory is short."
+    )
+
+
+def format_choice(name: str) -> FormatChoice:
+    """The format of each matrix where the one called `name` is chosen for a model. Raises ValueError like the above."""
+    if name == STORED:
+        return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
+    chosen = weight_format(name)
+    narrow = INT8 if chosen.kind is WeightKind.INT4 else chosen
+    kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow), ADAPTERS: adapter_format(name)}
+    mixture = MIXTURES.get(name)
+    if mixture is None:
+        return lambda weight: kept.get(weight.role, chosen)
+    return lambda weight: kept.get(weight.role) or mixture.format_of(weight)

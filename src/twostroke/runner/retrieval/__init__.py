@@ -1,0 +1,1 @@
+"""Texts to vectors and scores: what stands around a model that makes no text."""

@@ -1,0 +1,112 @@
+"""A text becomes a prompt, and the sum of its rows becomes its vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from twostroke.runner.retrieval.sentence_files import SentenceFiles
+from twostroke.runner.retrieval.texts import TextTokenizer, body_of, framed
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.field_values import whole_numbers
+from twostroke.types.output import Prompt
+from twostroke.types.pooling import PooledRows, Pooling
+from twostroke.types.sampling_params import SamplingParams
+
+NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
+
+
+class EmbeddingOptions(Struct, frozen=True):
+    """prompt_name: which of the model's prompts stands before the text; None for its default, if it has one.
+
+    most_tokens: longer texts are cut to this length, special tokens included; None refuses them.
+    trusted: control tokens in the text count as such.
+    """
+
+    prompt_name: str | None = None
+    most_tokens: int | None = None
+    trusted: bool = False
+
+
+AS_IS = EmbeddingOptions()
+
+
+class VectorOptions(Struct, frozen=True):
+    """dimensions: how many numbers of the vector are kept, the first ones; None: all. normalized: then to length 1."""
+
+    dimensions: int | None = None
+    normalized: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """width: numbers of a vector, behind the model's steps Dense."""
+
+    tokenizer: TextTokenizer
+    pooling: Pooling
+    width: int
+    files: SentenceFiles = field(default_factory=SentenceFiles)
+
+    def prompt(self, text: str | Sequence[int], options: EmbeddingOptions = AS_IS) -> Prompt:
+        """What the engine computes for a text; token ids are taken as they are. Raises InvalidRequest."""
+        if not isinstance(text, str):
+            return Prompt(self._as_given(text, options), NO_OUTPUT, pooling=PooledRows(self.pooling))
+        before = self._before(options)
+        frame = self.tokenizer.frame(False)
+        text = text.lower() if self.files.lower_case else text
+        body = body_of(self.tokenizer, text, before=before, trusted=options.trusted)
+        ids = framed(frame, body, options.most_tokens)
+        if not ids:
+            raise InvalidRequest("The text has no tokens.", param="input", fix="Send some text.")
+        return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, self._skipped(before)))
+
+    def vector(self, prompt: Prompt, rows_sum: bytes, options: VectorOptions) -> NDArray[np.float32]:
+        """The vector of a prompt, float32. Raises InvalidRequest for dimensions that it has not."""
+        total = np.frombuffer(rows_sum)
+        if prompt.pooling is not None:
+            total = total / prompt.pooling.divisor(len(prompt.token_ids))
+        for step in self.files.dense:
+            total = step(total)
+        total = total[: self.check(options)]
+        length = float(np.sqrt(np.dot(total, total)))
+        return (total / length if options.normalized and length > 0 else total).astype(np.float32)
+
+    def check(self, options: VectorOptions) -> int:
+        """The numbers of a vector. Raises InvalidRequest."""
+        asked = options.dimensions
+        if asked is not None and not 1 <= asked <= self.width:
+            raise InvalidRequest(
+                f"dimensions must be between 1 and {self.width:,}, the numbers of this model's vectors, not {asked:,}.",
+                param="dimensions",
+            )
+        return asked or self.width
+
+    def _as_given(self, ids: Sequence[int], options: EmbeddingOptions) -> tuple[int, ...]:
+        if options.prompt_name:
+            raise InvalidRequest(
+                "prompt_name needs texts.", param="prompt_name", why="Token ids are taken as they are."
+            )
+        return tuple(whole_numbers("input", ids))[: options.most_tokens]
+
+    def _before(self, options: EmbeddingOptions) -> str:
+        """The prompt that stands before the text."""
+        name = self.files.default_prompt if options.prompt_name is None else options.prompt_name
+        if not name:
+            return ""
+        if name not in self.files.prompts:
+            known = ", ".join(self.files.prompts)
+            raise InvalidRequest(
+                f"This model has no prompt named {name[:60]!r}.",
+                param="prompt_name",
+                fix=f"Use one of {known}." if known else "Leave it out, and write the prompt into the text.",
+            )
+        return self.files.prompts[name]
+
+    def _skipped(self, before: str) -> int:
+        if not before or self.files.include_prompt:
+            return 0
+        return len(self.tokenizer.frame(False).first) + len(self.tokenizer.encode_rendered(before))

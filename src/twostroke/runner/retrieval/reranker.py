@@ -1,0 +1,161 @@
+"""A query and a document become a prompt, and what the model makes of it becomes a score.
+
+    PairReranker    a classifier of pairs, as the tokenizer frames them (BGE, MiniLM); a sigmoid over its one label
+    TokenReranker   a decoder that is asked "yes" or "no" (Qwen3-Reranker); the probability of yes among the two
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.runner.retrieval.embedder import NO_OUTPUT
+from twostroke.runner.retrieval.texts import TextTokenizer, body_of, framed_pair
+from twostroke.types.errors import InvalidRequest, UnsupportedModel
+from twostroke.types.output import Prompt
+from twostroke.types.pooling import PooledRows, Pooling
+
+YES, NO = "yes", "no"
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+BEFORE = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+"""The prompt's text before and after a pair, as the model page of Qwen3-Reranker gives it."""
+
+
+class PairOptions(Struct, frozen=True):
+    """instruction: what makes a document relevant, for models that read one. most_tokens: the longest prompt; the
+    document is cut to fit, and None refuses what is too long. most_document_tokens: the longest document; cut too.
+    trusted: control tokens in the texts count as such."""
+
+    instruction: str | None = None
+    most_tokens: int | None = None
+    most_document_tokens: int | None = None
+    trusted: bool = False
+
+
+PLAIN = PairOptions()
+
+
+class Ranked(Struct, frozen=True):
+    """A document's place among those of a request, and its score."""
+
+    index: int
+    score: float
+
+
+def ranked(scores: Iterable[float], most: int | None = None) -> list[Ranked]:
+    """The best first, `most` of them at most; equal scores in the documents' order."""
+    found = sorted((Ranked(index, score) for index, score in enumerate(scores)), key=lambda each: -each.score)
+    return found[:most]
+
+
+class Reranker(Protocol):
+    """Scores a pair of texts with one number."""
+
+    def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
+        """What the engine computes for a pair. Raises InvalidRequest."""
+
+    def score(self, rows_sum: bytes) -> float:
+        """How relevant the document is."""
+
+
+class PairReranker(Struct, frozen=True):
+    """raw: scores are the classifier's numbers, without a sigmoid. types: the model has more than one token type."""
+
+    tokenizer: TextTokenizer
+    pooling: Pooling
+    raw: bool = False
+    types: bool = False
+
+    def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
+        """See Reranker."""
+        if options.instruction is not None:
+            raise InvalidRequest("This model reads no instruction.", param="instruction", fix="Leave it out.")
+        frame = self.tokenizer.frame(True)
+        first, second = (body_of(self.tokenizer, text, trusted=options.trusted) for text in (query, document))
+        ids = framed_pair(frame, first, second[: options.most_document_tokens], options.most_tokens)
+        if not ids:
+            raise InvalidRequest("The pair has no tokens.", param="query", fix="Send some text.")
+        at = len(frame.first) + len(first) + frame.middle_of_first if frame.tells_apart and self.types else None
+        return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, second_text=at))
+
+    def score(self, rows_sum: bytes) -> float:
+        """See Reranker."""
+        (value,) = np.frombuffer(rows_sum)
+        return float(value) if self.raw else sigmoid(float(value))
+
+
+class TokenReranker(Struct, frozen=True):
+    """The model's rows are the logits of no and of yes."""
+
+    tokenizer: TextTokenizer
+
+    def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
+        """See Reranker."""
+        instruction = INSTRUCTION if options.instruction is None else options.instruction
+        own, trusted = self.tokenizer, options.trusted
+        head = f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: "
+        before = body_of(own, "", before=BEFORE)
+        body = body_of(own, head + document, trusted=trusted)
+        after = body_of(own, "", before=AFTER)
+        if options.most_document_tokens is not None:
+            kept = len(body_of(own, head, trusted=trusted)) + options.most_document_tokens
+            body = body[:kept]
+        if options.most_tokens is not None:
+            room = options.most_tokens - len(before) - len(after)
+            if room < len(body_of(own, head, trusted=trusted)):
+                raise InvalidRequest(
+                    f"truncate_prompt_tokens {options.most_tokens:,} leaves no room for the document.",
+                    param="truncate_prompt_tokens",
+                    fix="Send a larger number.",
+                )
+            body = body[:room]
+        return Prompt((*before, *body, *after), NO_OUTPUT, pooling=PooledRows(Pooling.LAST))
+
+    def score(self, rows_sum: bytes) -> float:
+        """See Reranker."""
+        no, yes = np.frombuffer(rows_sum)
+        return sigmoid(float(yes - no))
+
+
+def answer_tokens(tokenizer: TextTokenizer) -> tuple[int, int]:
+    """The ids of no and of yes. Raises UnsupportedModel where the vocabulary lacks what the template needs."""
+    found = [tokenizer.id_of(token) for token in (NO, YES, "<|im_start|>", "<|im_end|>")]
+    if any(each is None for each in found):
+        raise UnsupportedModel(
+            "This model cannot be asked yes or no.",
+            why="The task rerank of a model that generates needs the tokens yes, no, <|im_start|> and <|im_end|>.",
+            fix="Use a Qwen3-Reranker, or a checkpoint with a classifier.",
+        )
+    return int(found[0] or 0), int(found[1] or 0)
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x)), without an overflow."""
+    if x >= 0:
+        return 1.0 / (1.0 + math.exp(-x))
+    small = math.exp(x)
+    return small / (1.0 + small)
+
+
+def pairs_of(first: str | Sequence[str], second: str | Sequence[str]) -> list[tuple[str, str]]:
+    """One first text for all second ones, or one each. Raises InvalidRequest."""
+    firsts = [first] if isinstance(first, str) else list(first)
+    seconds = [second] if isinstance(second, str) else list(second)
+    if not firsts or not seconds:
+        raise InvalidRequest("There is no pair of texts.", fix="Send at least one text on each side.")
+    if len(firsts) == 1:
+        firsts *= len(seconds)
+    if len(firsts) != len(seconds):
+        raise InvalidRequest(
+            f"{len(firsts)} texts cannot be paired with {len(seconds)}.",
+            fix="Send one first text for all, or as many as second ones.",
+        )
+    return list(zip(firsts, seconds, strict=True))

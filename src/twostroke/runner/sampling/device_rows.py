@@ -1,0 +1,140 @@
+"""Rows of logits that a device turns into tokens: SAMPLE_INPUT for each row, and SAMPLE_RESULT of it.
+
+The layouts are those of csrc/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
+`sampler.sample`, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.attention.token_weights import exponent_scale
+from twostroke.runner.sampling.changes import Changes
+from twostroke.runner.sampling.logprobs import logprob_of
+from twostroke.runner.sampling.offer import unchanged
+from twostroke.runner.sampling.random_draw import DRAW_BITS, draw
+from twostroke.runner.sampling.sampler import refuse
+from twostroke.types.plan import PlannedSequence
+from twostroke.types.result import SampledToken, TokenLogprob
+
+MOST_TOP = 20
+_LIST = ("<i4", (2,))
+LISTS = ("seen", "lowered", "raised", "banned", "mask")
+SAMPLE_INPUT = np.dtype(
+    [
+        *((name, "<u8") for name in ("draw", "top_p", "min_p")),
+        ("scale", "<f8"),
+        *((name, *_LIST) for name in LISTS),
+        ("repetition", "<f4"),
+        *((name, "<i4") for name in ("changed", "drawn", "top_k", "num_top", "given")),
+    ]
+)
+_PACKED, _PLACES, _LISTS_AT = struct.Struct("<QQQd10if5i"), struct.Struct("<10i"), 32
+"""SAMPLE_INPUT: a row is written in one go, because there are thousands a second."""
+NO_LISTS = (0,) * 2 * len(LISTS)
+NOT_ASKED = _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, 0.0, 0, 0, 0, -1, 0)
+"""The row of a sequence that is sampled elsewhere."""
+SAMPLE_RESULT = np.dtype(
+    [
+        *(("total", "<u8"), ("token", "<i4"), ("best", "<f4"), ("raw", "<f4"), ("raw_best", "<f4")),
+        *(("top_tokens", "<i4", (MOST_TOP,)), ("top_logits", "<f4", (MOST_TOP,))),
+    ]
+)
+TOKEN_BY = np.dtype([("token", "<i4"), ("by", "<f4")])
+Rows = NDArray[Any]
+
+
+def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int) -> str | None:
+    """Why a device cannot sample this sequence, so that its logits are needed here; None where it can."""
+    if (sequence.request.num_top or 0) > MOST_TOP:
+        return f"more than {MOST_TOP} likely tokens (beam search)"
+    if changes is None:
+        return None
+    if sequence.request.steered:
+        return "a beam whose request changes log probabilities"
+    allowed = () if changes.allowed is None else changes.allowed
+    named = (changes.seen, changes.lowered, changes.raised, changes.banned, allowed)
+    if any(len(each) and not (0 <= min(each) and max(each) < vocabulary) for each in named):
+        return "a token that the vocabulary does not have"
+    return None
+
+
+def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
+    """One row of SAMPLE_INPUT, without lists."""
+    params, num_top = sequence.request.params, sequence.request.num_top
+    is_changed, num_top = changes is not None, -1 if num_top is None else num_top
+    if params.greedy:
+        return _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, params.repetition_penalty, is_changed, 0, 0, num_top, 0)
+    drawn = draw(sequence.request.seed, sequence.num_output_tokens)
+    shares, scale = (_share(params.top_p), _share(params.min_p)), exponent_scale(params.temperature)
+    top_k = min(params.top_k, 2**31 - 1)
+    return _PACKED.pack(drawn, *shares, scale, *NO_LISTS, params.repetition_penalty, is_changed, 1, top_k, num_top, 0)
+
+
+def with_lists(row: bytes, where: Sequence[int]) -> bytes:
+    """The row with the place of each of LISTS and the number of its entries."""
+    return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
+
+
+def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:
+    """SAMPLE_INPUT of rows whose next token is known (prompts): its log probability, and the most likely ones."""
+    rows = np.zeros(len(token_ids), SAMPLE_INPUT)
+    rows["num_top"], rows["given"] = num_top, np.array(token_ids) + 1
+    return rows
+
+
+def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
+    """The entries of the five lists, in the order of LISTS."""
+    raised = np.empty(len(changes.raised), TOKEN_BY)
+    raised["token"], raised["by"] = list(changes.raised), list(changes.raised.values())
+    lowered = np.empty(len(changes.lowered), TOKEN_BY)
+    lowered["token"], lowered["by"] = changes.lowered, changes.lowered_by
+    banned = np.array(changes.banned, np.int32)
+    return [changes.seen.astype(np.int32), lowered, raised, banned, _mask(changes, vocabulary)]
+
+
+def _mask(changes: Changes, vocabulary: int) -> Rows:
+    """(ceil(V / 32),) of 32 bits each; empty where all tokens are possible."""
+    if changes.bits is None and changes.allowed is None:
+        return np.empty(0, np.uint32)
+    mask = np.zeros(-(-vocabulary // 32) * 4, np.uint8)
+    if changes.bits is not None:
+        bits = np.frombuffer(changes.bits, np.uint8)[: len(mask)]
+        mask[: len(bits)] = bits
+    elif changes.allowed is not None:
+        possible = np.zeros(8 * len(mask), bool)
+        possible[changes.allowed] = True
+        mask[:] = np.packbits(possible, bitorder="little")
+    return mask.view(np.uint32)
+
+
+def token_of(found: Any, sequence: PlannedSequence, is_changed: bool, vocabulary: int) -> SampledToken:
+    """The token of a device's result for a sequence's row (one of SAMPLE_RESULT). Raises as `sample` does."""
+    if not math.isfinite(found["best"]):
+        refuse(sequence, is_changed, float(found["raw_best"]))
+    token_id, num_top = int(found["token"]), sequence.request.num_top
+    if num_top is None:
+        return SampledToken(token_id)
+    logprob = scored(found, num_top, vocabulary)
+    return SampledToken(token_id, logprob, unchanged(logprob) if sequence.request.steered else ())
+
+
+def scored(found: Any, num_top: int, vocabulary: int) -> TokenLogprob:
+    """The log probability of a row's token, as `token_logprob` makes it; the row's largest logit is finite."""
+    num_top = min(num_top, vocabulary)
+    top = _in_order(found["top_tokens"][:num_top].tolist(), found["top_logits"][:num_top].tolist())
+    return logprob_of(float(found["raw_best"]), int(found["total"]), int(found["token"]), float(found["raw"]), top)
+
+
+def _in_order(tokens: Sequence[int], logits: Sequence[float]) -> list[tuple[int, float]]:
+    return sorted(zip(tokens, logits, strict=True), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _share(share: float) -> int:
+    return int(share * (1 << DRAW_BITS))

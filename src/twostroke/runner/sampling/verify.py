@@ -1,0 +1,87 @@
+"""Rows of logits of one sequence to tokens: that of its last known token, then those of its draft while it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twostroke.ops.attention.token_weights import Weigh
+from twostroke.ops.operands import F32Array
+from twostroke.runner.sampling.changes import Changes, changes_of
+from twostroke.runner.sampling.sampler import sample
+from twostroke.types.forbidden_tokens import NoTokenLeft
+from twostroke.types.grammar import GrammarFault
+from twostroke.types.plan import PlannedSequence
+from twostroke.types.result import SampledToken
+
+FAULTS = (GrammarFault, NoTokenLeft, ValueError, IndexError)
+"""What `sample` raises."""
+
+
+def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tuple[SampledToken, ...]:
+    """rows (1 + draft tokens, V). At least one token; each is what a step without guesses would have sampled.
+
+    Guessing never changes a token. Each row is sampled as if the tokens before it had come step by step, and a row
+    counts only where the guess before it is the token that was sampled. Raises what `sample` raises for the first row.
+    A fault in a later row is left to the step that comes to that row without a guess: the tokens before it are right.
+    """
+    sampled = [sample(weigh, rows[0], sequence)]
+    if sequence.draft_token_ids and sampled[0].token_id == sequence.draft_token_ids[0]:
+        sampled += _behind(weigh, sampled[0].token_id, rows, sequence)
+    return tuple(sampled)
+
+
+def _behind(weigh: Weigh, token_id: int, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
+    """Tokens behind the first, `token_id`. The mask of the request is as before when it returns: a commit moves it."""
+    request, num_output = sequence.request, sequence.num_output_tokens
+    known, mask = list(sequence.known_token_ids), request.mask
+    sampled: list[SampledToken] = []
+    try:
+        for place, guess in enumerate(sequence.draft_token_ids):
+            if token_id != guess or request.ends_with(token_id, num_output + place):
+                break
+            known.append(token_id)
+            if mask is not None:
+                mask.feed(token_id)
+            sampled.append(sample(weigh, rows[place + 1], sequence._replace(known_token_ids=known)))
+            token_id = sampled[-1].token_id
+    except FAULTS:
+        pass
+    finally:
+        if mask is not None:
+            mask.rewind(num_output)
+    return sampled
+
+
+def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Changes | None]]:
+    """The sequence as it is when each of its rows is sampled, if the guesses before that row come true, and what its
+    request changes of the row's logits; at least one. It ends before a row that cannot count: the guess before it ends
+    the text, or is forbidden, or the request's mask fails there.
+
+    For what samples all rows at once. Each sequence is valid until the next one is asked for. The mask of the request
+    is as before at the end, so all of them have to be asked for. Raises ValueError where the mask fails at the first.
+    """
+    request, num_output, mask = sequence.request, sequence.num_output_tokens, sequence.request.mask
+    changes = changes_of(sequence)
+    yield sequence, changes
+    known = list(sequence.known_token_ids) if sequence.draft_token_ids else []
+    try:
+        for place, guess in enumerate(sequence.draft_token_ids):
+            if request.ends_with(guess, num_output + place):
+                break
+            if mask is not None:
+                if changes is None or changes.bits is None or not _allows(changes.bits, guess):
+                    break  # a mask that is fed a forbidden token cannot go back
+                mask.feed(guess)
+            known.append(guess)
+            each = sequence._replace(known_token_ids=known)
+            changes = changes_of(each)
+            yield each, changes
+    except FAULTS:
+        pass
+    finally:
+        if mask is not None and sequence.draft_token_ids:
+            mask.rewind(num_output)
+
+
+def _allows(bits: bytes, token_id: int) -> bool:
+    return 0 <= token_id < 8 * len(bits) and bool(bits[token_id // 8] >> token_id % 8 & 1)

@@ -1,0 +1,23 @@
+"""Logarithms and powers with the same bits on every processor and with every C library.
+
+The C library chooses among implementations by what the processor has, and these may differ in the last bit. Decimal
+arithmetic does not.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable
+
+_DIGITS = decimal.Context(prec=30)
+
+
+def ln(value: float) -> float:
+    """The natural logarithm of a number above 0."""
+    return float(_DIGITS.ln(decimal.Decimal(value)))
+
+
+def powers(base: float, exponents: Iterable[float]) -> list[float]:
+    """base ** exponent for each; base above 0."""
+    logarithm = _DIGITS.ln(decimal.Decimal(base))
+    return [float(_DIGITS.exp(_DIGITS.multiply(decimal.Decimal(float(each)), logarithm))) for each in exponents]

@@ -20,10 +20,11 @@ from PIL import Image
 from tests.vision.folders import SIDE, picture, processed, processor_settings, smolvlm
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.families import read_processor
 from twostroke.images.idefics3 import read
 from twostroke.images.parts import bmp_of
-from twostroke.images.processor import Cut, read_processor
-from twostroke.models.common.sight import read_encoder
+from twostroke.images.processor import Cut
+from twostroke.models.common.encoders import read_encoder
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.runner.image_encoder import ImageEncoder, PatchLayout, pieces_of

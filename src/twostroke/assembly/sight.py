@@ -16,8 +16,9 @@ from twostroke.backends.cpu import NativePacker
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
-from twostroke.images.processor import Processor, read_processor
-from twostroke.models.common.sight import SightEncoder, read_encoder
+from twostroke.images.families import read_processor
+from twostroke.images.processor import Processor
+from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.ops.passes.with_given_rows import given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place

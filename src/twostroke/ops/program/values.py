@@ -26,7 +26,7 @@ class Size(enum.Enum):
     LOGIT_ROWS = "R"
 
 
-class Recorder(Protocol):
+class Recording(Protocol):
     """What a value knows of the trace that made it: ops of its values record themselves there."""
 
     def record(self, call: Any) -> Any:
@@ -47,7 +47,7 @@ class Value(Struct, frozen=True, eq=False):
     joined to this view.
     """
 
-    trace: Recorder
+    trace: Recording
     rows: Size
     shape: tuple[int, ...]
     base: Value | None = None

@@ -127,8 +127,9 @@ def settle_early_steps(
 def needs_on(
     device: CudaDevice | None, needs: MemoryNeeds, spec: Model, settings: Resolved, guessing: GuessingModel | None
 ) -> MemoryNeeds:
-    """What must fit: on a device scratch memory, and nothing of this process. What the driver took is taken already.
-    Programs take turns with scratch memory; each has inputs of its own."""
+    """The memory to reserve. On a GPU only scratch memory counts; the driver's own use is already subtracted. Programs
+    use the same scratch memory in turn; each has inputs of its own.
+    """
     if device is None:
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]

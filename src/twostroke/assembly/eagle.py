@@ -68,7 +68,7 @@ def with_places_kept(spec: Model, folder: Path) -> Model:
 
 
 def _find_third(folder: Path, spec: Model, option: str) -> AheadModel:
-    """spec: of `with_places_kept`."""
+    """spec: the model that `with_places_kept` returned."""
     embedding, _, _ = embedding_and_norm(spec, option)
     with errors_of(option):
         found = eagle3.eagle3_program(_fields(folder), spec.hidden_size, spec.longest_context, embedding)

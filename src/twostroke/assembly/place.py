@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True):
-    """ops: of this machine's processor; they also weigh what is sampled here. device: None where everything runs on
-    the processor."""
+    """ops: the ops of this machine's processor; they also weigh the tokens that are sampled here. device: the CUDA
+    device; None where everything runs on the processor.
+    """
 
     ops: CpuOps
     device: CudaDevice | None = None

@@ -25,14 +25,17 @@ STATES_SHARE = 2
 
 
 class GroupBytes(NamedTuple):
-    """page_bytes: of one page in all layers of the group. window: 0 where pages stay."""
+    """page_bytes: the bytes of one page in all layers of the group. window: the positions that a row sees; 0 where
+    pages stay.
+    """
 
     page_bytes: int
     window: int = 0
 
 
 class CacheNeeds(Struct, frozen=True):
-    """groups: of pages, in the order of `program.cache_groups`. state_bytes: of one slot; 0 without states.
+    """groups: the page groups, in the order of `program.cache_groups`. state_bytes: the bytes of one slot; 0 without
+    states.
 
     context_tokens: the longest sequence. max_sequences: that run at once. chunk_tokens: the most positions of one
     sequence in a step.
@@ -113,8 +116,9 @@ class CacheNeeds(Struct, frozen=True):
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
     def tokens(self, pools: CachePools) -> int:
-        """Positions of sequences that run together: of sequences of the full context where windows or states bound
-        what each of them takes."""
+        """The positions of all sequences that run together. Where windows or states bound what a sequence takes, each
+        counts with the full context.
+        """
         found = [self.context_tokens * pools.state_slots] if self.state_bytes else []
         for group, pool in zip(self.groups, pools.pages, strict=True):
             whole = (

@@ -39,7 +39,8 @@ class ExchangeWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkRates:
-    """meeting_s: of a meeting in which next to nothing travels. source: where the figures come from, in words."""
+    """meeting_s: seconds of one exchange that carries almost no bytes. source: where the figures come from, in words.
+    """
 
     meeting_s: float
     bytes_per_s: float
@@ -51,7 +52,9 @@ class LinkRates:
 
 
 class DividedCost:
-    """Satisfies `cost.shape.SteadyCost`. inner: of what one process after the other, or all at once, compute."""
+    """Satisfies `cost.shape.SteadyCost`. inner: the cost of what the processes compute, one after the other or all at
+    once.
+    """
 
     def __init__(self, inner: SteadyCost, work: ExchangeWork, link: LinkRates) -> None:
         self._inner, self._exchange, self._link = inner, work, link

@@ -111,7 +111,7 @@ class StepPrediction:
 
 
 class StepCost(Protocol):
-    """Predicts a step: by roofline for hardware of the catalogue, by measured rates for this machine."""
+    """Predicts a step. For hardware of the catalogue it uses the roofline model, for this machine measured rates."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """The time of one step with these sequences; an empty step costs the host part alone."""
@@ -127,7 +127,8 @@ class SteadyCost(StepCost, Protocol):
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """One step with these sequences, and one row, which samples, of a sequence at each of starts.
+        """Predicts a step of `segments` plus one decoding sequence at each position in `starts`.
 
-        Equal, bit for bit, to what `predict` says of all of them. At least one start; none of theirs has an adapter.
+        The result equals, bit for bit, what `predict` returns for all of them together. There must be at least one
+        start. The sequences at `starts` have no adapters.
         """

@@ -34,7 +34,7 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
 class ChunkCounts(NamedTuple):
-    """A sequence with more than one new row. rows: new tokens. flops: of its attention in all layers.
+    """A sequence with more than one new row. rows: its new tokens. flops: the FLOPs of its attention in all layers.
 
     pair_bytes: K and V of each position that each row sees, counted for each row.
     """

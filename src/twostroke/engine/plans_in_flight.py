@@ -16,7 +16,7 @@ from twostroke.types.plan import Plan
 
 
 def begin_nothing(_plan: Plan) -> None:
-    """The beginning of executors that compute all of a plan when they are asked for its result: it does nothing."""
+    """Default `begin` for executors with one stage: nothing starts early."""
 
 
 Begun = Callable[[Plan, float], None]
@@ -24,7 +24,7 @@ Begun = Callable[[Plan, float], None]
 
 
 def tell_nobody(_plan: Plan, _now: float) -> None:
-    """The listener of those that do not ask which plans are in flight: it does nothing."""
+    """Default listener: ignores the event."""
 
 
 class PlansInFlight:

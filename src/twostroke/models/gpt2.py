@@ -38,7 +38,7 @@ SILENT = {"n_positions": 1024, "bos_token_id": 50256, "eos_token_id": 50256}
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Shape:
-    """The shape of a model. scales: of the attention scores, one for each layer."""
+    """The shape of a model. scales: the factors of the attention scores, one for each layer."""
 
     vocab_size: int
     hidden_size: int

@@ -56,7 +56,7 @@ class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
 
     data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16, or (columns,), or None.
-    bias: (rows,) float32 or None. experts: of a bank, how many such matrices lie one after the other in data, scales
+    bias: (rows,) float32 or None. experts: for a bank, how many such matrices lie one after the other in data, scales
     and bias; 0 for one matrix alone.
     """
 

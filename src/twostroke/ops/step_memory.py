@@ -67,9 +67,10 @@ class StepSizes(NamedTuple):
 
 
 class MemorySizes(Struct, frozen=True):
-    """num_pages: of the pool of each page group, in the order of `program.cache_groups`, or one number for all of them.
-    context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies. The others
-    are limits of one step. groups: the page groups that this program has of those that plans hold; None for all."""
+    """num_pages: the pages in the pool of each page group, in the order of `program.cache_groups`, or one number for
+    all of them. context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies.
+    The others are limits of one step. groups: the page groups of the plans that this program has; None for all.
+    """
 
     num_pages: int | tuple[int, ...]
     context_tokens: int

@@ -80,7 +80,7 @@ class HiddenHistory:
 
 
 class AheadExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. width: of what the history keeps of a position.
+    """Satisfies `speculate.draft.DraftExecutor`. width: how many numbers the history keeps of a position.
 
     enter: makes hidden states (T, D), its first argument, which lies where the layer reads it, of what the history
     keeps (T, width).

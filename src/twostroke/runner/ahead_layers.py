@@ -1,4 +1,4 @@
-"""Several layers that write ahead, each used once in turn: as an executor of plans.
+"""An executor of plans for several draft layers, each of which is used once in turn.
 
 Layer k reads at position t of a plan the token t + 1 + k of the text and what layer k - 1 made of the position. So it
 reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs the
@@ -58,7 +58,8 @@ _Open = tuple[_Reading, PlannedSequence]
 
 
 class LayersExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. layers: in order, two or more. max_rows: of a step of a layer.
+    """Satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows: the most rows of a step of a
+    layer.
 
     width, enter: see AheadExecutor.
     """

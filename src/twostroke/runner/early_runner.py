@@ -61,9 +61,9 @@ class EarlyForward(Protocol):
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known.
+    """A step that was started. tokens: the tokens sampled in the step before it, by request id, once they are known.
 
-    found: of its sequences, those that a plan asked for.
+    found: those of its sequences that a plan asked for.
     """
 
     slot: int

@@ -25,8 +25,8 @@ class ModelRunner:
     """Satisfies `engine.executor.Executor`. One step at a time.
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
-    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: of values of
-    each step.
+    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: objects that
+    read values after each step.
     """
 
     def __init__(

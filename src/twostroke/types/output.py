@@ -85,10 +85,10 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     index: which of the n completions. text may be empty while a stop string or half a character is held back.
     finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
-    prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
-    end_logprob: of the end token, which is generated and never delivered; on the last piece. score: of an answer that
-    was chosen among several (`SamplingParams.best_of`). num_other_tokens: generated for those that were not, on the
-    last piece of index 0.
+    prompt_logprobs: log probabilities of the prompt's next tokens, from its second on; they come before any text, with
+    index 0. end_logprob: the log probability of the end token, which is generated and never delivered; on the last
+    piece. score: the score of an answer that was chosen among several (`SamplingParams.best_of`). num_other_tokens:
+    tokens generated for answers that were not chosen, on the last piece of index 0.
     retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
     rows_sum: on the last piece of a pooled prompt, the sum of its rows: float64 numbers as bytes.
     """
@@ -129,8 +129,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. num_output_tokens: generated, with the end token and what a stop string took away. score: of
-    one that was chosen among several: the mean log probability, or what a beam search compares."""
+    """One finished answer. num_output_tokens: tokens generated, with the end token and what a stop string took away.
+    score: for an answer chosen among several, the mean log probability, or what a beam search compares.
+    """
 
     index: int
     text: str
@@ -147,8 +148,10 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
-    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for.
-    num_other_tokens: generated for answers that were not chosen. rows_sum: of a pooled prompt, as in Delta."""
+    """All n answers to one prompt. prompt_logprobs: log probabilities of the prompt's tokens from the second on, where
+    asked for. num_other_tokens: tokens generated for answers that were not chosen. rows_sum: the sum of the rows of a
+    pooled prompt, see Delta.
+    """
 
     request_id: str
     prompt_token_ids: tuple[int, ...]

@@ -136,7 +136,7 @@ class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
     held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
-    the sequences are computed (`Copies`). num_draft_tokens: of all sequences.
+    the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together.
     """
 
     step_id: int

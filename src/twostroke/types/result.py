@@ -30,7 +30,7 @@ class Continuation(NamedTuple):
 class SampledToken(NamedTuple):
     """One new token of one request. A tuple, because there are thousands a second.
 
-    offered: of a beam, what may come next, best score first.
+    offered: for a beam, the tokens that may come next, best score first.
     """
 
     token_id: int
@@ -41,17 +41,18 @@ class SampledToken(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """sampled: request id -> its new tokens, for each planned sequence with `samples`: those of its draft that were
-    right, and the one behind them.
+    right, and the one after them.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
     undone: request ids of which nothing was computed, while their states may have changed: they begin again from their
     last snapshots.
-    prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
+    prompt_logprobs: request id -> log probabilities of the prompt tokens after its planned `scores`, in order.
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
     cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
-    exchange: of a divided model, what the leader's exchange with the other processes took, a part of model_s.
-    delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
-    early_s: of model_s, what a device had worked on the step before the plan was given to the executor.
+    exchange: for a model in several processes, what the leader's exchange with the others took; its seconds are a part
+    of model_s. delayed_s: since the last step, how long the step's thread was ready to run while the processor ran
+    another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
+    executor.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]

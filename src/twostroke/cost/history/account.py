@@ -59,7 +59,8 @@ class QueueStory(Struct, frozen=True):
 class Spell(Struct, frozen=True):
     """One preemption: put back at from_s, planned again at until_s (None: never).
 
-    by: the completion that needed its pages. Where it found none for its own next position: the one that held most.
+    by: the completion that it was preempted for. If it ran out of pages itself, `by` is the completion that held most
+    pages.
     """
 
     by: str
@@ -124,7 +125,9 @@ class LiveAccount(Struct, eq=False):
     delayed_token_s: float = 0.0
 
     def add_own(self, seconds: float, again_s: float = 0.0) -> None:
-        """Its positions were computed for so long, before it decodes. again_s: of that, positions computed before."""
+        """Adds time in which its own prompt was computed. again_s: the part of it for positions that had been computed
+        before a preemption.
+        """
         self.recompute_s += again_s
         if self.token_s is None:
             self.own_s += seconds - again_s

@@ -14,10 +14,10 @@ from twostroke.cost.shape import Segment, StepPrediction
 
 
 class SequenceRecord(Struct, frozen=True):
-    """One completion's part of a step. num_output_tokens: made before this step.
+    """One completion's part of a step. num_output_tokens: output tokens made before this step.
 
-    num_recomputed_tokens: of the rows, those that had been computed before a preemption. num_accepted: of the drafts,
-    how many were right.
+    num_recomputed_tokens: the rows that had been computed before a preemption. num_accepted: the draft tokens that were
+    accepted.
     """
 
     request_id: str

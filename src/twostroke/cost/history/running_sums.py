@@ -12,8 +12,9 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """A step's times. away_s: of the gap before it, what its reader took. host_s: what is left of gap
-    and step."""
+    """A step's times. away_s: the part of the gap before it that the reader of the events took. host_s: what is left of
+    gap and step.
+    """
 
     begin_s: float
     commit_s: float

@@ -1,4 +1,5 @@
-"""Where a prompt is computed, where its stream is decoded, and whether pages are moved between: by predicted seconds.
+"""Decides where a prompt is computed, where its stream is decoded, and whether pages are moved, so that the predicted
+time is least.
 
     whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
     split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
@@ -32,7 +33,9 @@ Sooner = Callable[[float, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """member: computes the prompt. source: has pages of it that are moved to `member` first. heir: decodes."""
+    """member: the replica that computes the prompt. source: the replica whose pages of it are moved to `member` first.
+    heir: the replica that generates the answer.
+    """
 
     member: FleetMember
     source: FleetMember | None = None

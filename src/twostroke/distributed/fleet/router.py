@@ -22,9 +22,11 @@ FULL_S = 60.0
 
 @dataclass(eq=False, slots=True)
 class FleetMember:
-    """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
-    computes for this front; output_tokens: that came from it. instance, role, page_bytes: see ReplicaFacts. heard_s:
-    when it last said something. where: other replicas find it there."""
+    """A replica as the front sees it. sent_tokens: the tokens of prompts that were sent and have not started. streams:
+    the number of streams that it computes for this front. output_tokens: the tokens that came from it. instance, role,
+    page_bytes: see ReplicaFacts. heard_s: when its last frame came. where: the address at which other replicas reach
+    it.
+    """
 
     name: str
     instance: str

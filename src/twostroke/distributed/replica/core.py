@@ -52,7 +52,8 @@ PREDICTED_S = 0.1
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """A front's streams: their numbers by request id, and ids by number. tokens: of prompt and resumed output.
+    """A front's streams: their numbers by request id, and ids by number. tokens: the number of tokens of prompt and
+    resumed output, by request id.
 
     came_s: when it was assigned, of each stream that has not started.
     """
@@ -117,8 +118,9 @@ class ReplicaCore:
         self._links[link_id] = _Link()
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        """Queue a request, or ask for its pages first. masks: of its grammar, for it and each of its beams, with the
-        resumed tokens taken in."""
+        """Queue a request, or ask for its pages first. masks: the token masks of its grammar, for the request and each
+        of its beams, after the resumed tokens.
+        """
         link = self._links.get(link_id)
         if link is None:
             return
@@ -129,7 +131,7 @@ class ReplicaCore:
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
         """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
-        hashes: of the pages' data, see page_exchange.hash_of."""
+        hashes: one hash of each page's data, see page_exchange.hash_of."""
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def let_go(self) -> None:

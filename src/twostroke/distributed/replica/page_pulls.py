@@ -22,8 +22,10 @@ from twostroke.types.grammar import TokenMask
 
 @dataclass(eq=False, slots=True)
 class Pull:
-    """A prompt. key: the number of its questions. link_id, number: of the front, and of the Assignment or PagesAhead.
-    work: the request that waits, or None. asking: a question has no answer yet. told: the source knows the prompt."""
+    """The pages of one prompt that are fetched from another replica. key: the id of its page requests. link_id: the
+    connection of the front. number: the number of the Assignment or PagesAhead frame. work: the request that waits, or
+    None. asking: a page request has no answer yet. told: the source replica has the prompt already.
+    """
 
     key: int
     link_id: LinkId
@@ -74,7 +76,7 @@ class PagePulls:
 
     def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> Pull | None:
         """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
-        waits yet, or where it was ended meanwhile. hashes: of the pages' data."""
+        waits yet, or where it was ended meanwhile. hashes: one hash of each page's data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None

@@ -31,8 +31,10 @@ TOO_FEW = "the search found fewer answers than were asked for: the request allow
 
 
 class _Group(Struct):
-    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: of beams, what
-    may come next. ended: of members whose sequence the scheduler has ended."""
+    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: by request id,
+    what the last step sampled for a beam. ended: by request id, the event of each member whose sequence the scheduler
+    has ended.
+    """
 
     search: BeamSearch
     members: list[Request]

@@ -44,8 +44,9 @@ class Chosen(NamedTuple):
 
 
 class Beam(Struct, frozen=True):
-    """An answer that goes on. total: sum of its log probabilities; place: of the beam that it continues. text: None
-    without stop strings."""
+    """An answer that goes on. total: sum of its log probabilities; place: index of the beam that it continues. text:
+    None without stop strings.
+    """
 
     total: float = 0.0
     last: Chosen | None = None
@@ -58,7 +59,7 @@ class Beam(Struct, frozen=True):
 
 
 class FinishedBeam(Struct, frozen=True):
-    """A finished answer. ended: by an end token, which is its last one. stopped: by a stop string."""
+    """A finished answer. ended: an end token ended it, which is its last token. stopped: a stop string ended it."""
 
     score: float
     last: Chosen
@@ -71,8 +72,9 @@ class FinishedBeam(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
-    least 1. length_penalty, early_stopping: see SamplingParams."""
+    """width: the number of beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: the
+    most tokens of an answer, at least 1. length_penalty, early_stopping: see SamplingParams.
+    """
 
     width: int
     end_ids: Collection[int]

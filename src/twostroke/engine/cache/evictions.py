@@ -16,7 +16,7 @@ class Evictions:
     """
 
     def __init__(self, num_pages: int) -> None:
-        """num_pages: of the pool."""
+        """num_pages: the number of pages in the pool."""
         wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
         self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
         self._paths = array("q", [NOTHING]) * self._num_places

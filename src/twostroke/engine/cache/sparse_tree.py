@@ -1,4 +1,4 @@
-"""A prefix tree in which not every node has something: pages behind a window, snapshots of states.
+"""A prefix tree whose nodes may be empty. It holds the pages of a window, or snapshots of states.
 
 What a node holds can be evicted wherever the node is, the longest unused first. A node without anything stays as part
 of the path to others, and goes when nothing is below it and no sequence has pinned it. `page_id` of a node is -1 where
@@ -51,7 +51,9 @@ class SparseTree(PrefixTree):
             self.touch(node)
 
     def evict_one(self) -> int | None:
-        """Give up the least recently used thing that only the tree owns: now the caller's; None where there is none."""
+        """Evict the least recently used page or slot that no sequence holds, and return it. None where there is no such
+        one.
+        """
         while self._evictable:
             use = heapq.heappop(self._evictable)
             node = self._by_use.pop(use, None)
@@ -75,7 +77,7 @@ class SparseTree(PrefixTree):
         self.touch(node)
 
     def unpin(self, node: Node) -> None:
-        """One sequence less needs the node to stay."""
+        """Decrement the number of sequences that need the node."""
         node.pins -= 1
         self._prune(node)
 

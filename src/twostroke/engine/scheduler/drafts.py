@@ -26,8 +26,9 @@ class Drafter(Protocol):
         """Guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room for."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step was run. accepted: of each request that had guesses, how many were right. measured_s: 0 where the
-        step's time says nothing of later ones."""
+        """The step was run. accepted: for each request that had draft tokens, how many were accepted. measured_s: 0
+        where the step's time says nothing of later ones.
+        """
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
         """A request has ended."""

@@ -59,7 +59,7 @@ class Scheduler:
         self._num_added = self._num_steps = self._preemptions = 0
         self._query_tokens = self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
-        # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
+        # Recurrent state depends on every earlier position, so the next plan needs the result of the one before.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
 
     @property
@@ -123,7 +123,7 @@ class Scheduler:
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
         decoding, share = self.under_way.turn(all_decoding)
-        # What guesses learns from one plan at a time.
+        # The speculative decoder updates its statistics from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room, held_calls=held_calls)

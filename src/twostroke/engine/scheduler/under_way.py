@@ -59,7 +59,8 @@ class UnderWay:
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
         """(those of the decoding sequences that the next plan may hold, the most of them that it should).
 
-        No sequence waits for ever: as many plans as there may be, all with their share, would hold more than there are.
+        No sequence waits for ever: if each plan in flight had its full share, all plans together would hold more
+        sequences than there are.
         """
         if self._most == 1:
             return decoding, len(decoding)

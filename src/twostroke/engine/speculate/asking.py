@@ -20,7 +20,7 @@ class AskRecord:
         self.count = 0
 
     def add(self, tokens: int) -> None:
-        """One ask. tokens: how many tokens of its guess came true; 0 where it gave nothing."""
+        """Record one call of a proposer. tokens: how many proposed tokens were accepted; 0 where it proposed none."""
         self.count += 1
         self._asks = self._asks * MEMORY + 1.0
         self._tokens = self._tokens * MEMORY + tokens

@@ -41,7 +41,7 @@ class DraftExecutor(Protocol):
 
 
 class _Draft(Struct):
-    """request: as the draft runs it. tokens: those whose K and V are in its pages."""
+    """request: the request in the form that the draft model runs. tokens: those whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
@@ -68,8 +68,8 @@ class _Writing(Struct):
 class DraftProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    max_sequences, context_tokens: of the executor's memory. first_token_s: a prediction, until steps were timed.
-    report: called with every fault.
+    max_sequences, context_tokens: the limits of the executor's memory. first_token_s: a prediction of a step's seconds,
+    used until steps were timed. report: called with every fault.
     """
 
     name = "draft"

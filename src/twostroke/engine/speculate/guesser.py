@@ -90,7 +90,8 @@ class Guesser:
     """ways: what a request may ask for by name, each a row of proposers of which the first that knows anything guesses;
     no proposers for `off`. default: the way of requests that ask for nothing.
 
-    asleep: of requests that need not be asked for, how long their text must be until then. Only read it.
+    asleep: for each request that need not be asked about now, the length of its text at which it must be asked about
+    again. Only read it.
     """
 
     def __init__(
@@ -138,7 +139,8 @@ class Guesser:
         return kept
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step that `guess` was asked for last has ended. accepted: of each request that had guesses, how many.
+        """The step that `guess` was last called for has ended. accepted: for each request that had guesses, how many
+        tokens were accepted.
 
         measured_s: what it took; 0 where that says nothing of other steps.
         """

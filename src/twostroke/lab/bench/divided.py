@@ -22,9 +22,9 @@ GOAL = 0.9
 class DividedFigures:
     """One case. whole, divided: tokens a second of one process and of all together, medians over the rounds.
 
-    ratio: divided by whole in the same round, its median; least_ratio, most_ratio: of the rounds. exchange_share: of
-    the leader's time in the steps of the case, how much it spent in the exchange. waited_share: of that time, how
-    much of it was waits for other processes.
+    ratio: the median of divided / whole in the same round; least_ratio, most_ratio: the least and the largest of the
+    rounds. exchange_share: the share of the leader's time in the steps of the case that it spent in the exchange.
+    waited_share: the share of that time in which it waited for other processes.
     """
 
     phase: str

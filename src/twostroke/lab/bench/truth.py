@@ -24,13 +24,15 @@ from twostroke.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Truth:
-    """texts: as token ids. rows: log probabilities of what follows each token but the last, text by text, (n, V)."""
+    """texts: the texts as token ids. rows: (n, V) log probabilities of what follows each token but the last, text by
+    text.
+    """
 
     texts: list[list[int]]
     rows: F32Array
 
     def fidelity(self, heard: Sequence[Sequence[Heard]]) -> Fidelity:
-        """heard: of each text, of each token but the last."""
+        """heard: for each text and each token but its last, what the engine returned for the next token."""
         positions = [each for text in heard for each in text]
         return fidelity(zip(self.rows, positions, strict=True))
 

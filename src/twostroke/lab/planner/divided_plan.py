@@ -26,7 +26,7 @@ MOST_TRIED = 6
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """One rank's or stage's part, in bytes. kv_bytes_per_token: of layers that keep every position.
+    """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: that it sends
     in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: in the steps of the plan.
@@ -56,7 +56,7 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class DividedStep:
-    """A step, predicted. exchange_s: of its seconds, those of the exchange."""
+    """A predicted step. exchange_s: the part of its seconds that the exchange takes."""
 
     name: str
     rows: int
@@ -71,8 +71,9 @@ class DividedStep:
 
 @dataclass(frozen=True, slots=True)
 class DividedPlan:
-    """target: of each process. sequences: of the asked context that fit. whole_sequences: that fit where one process
-    with this memory has the whole model."""
+    """target: the machine of each process. sequences: how many sequences of the asked context fit. whole_sequences: how
+    many fit where one process with this memory has the whole model.
+    """
 
     source: str
     ask: Ask
@@ -87,8 +88,9 @@ class DividedPlan:
 
 
 def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: Divided) -> DividedPlan:
-    """target: of each process. Raises ConfigError where the model cannot be divided so, OutOfMemory where not one
-    sequence fits, with the counts that would do."""
+    """target: the machine of each process. Raises ConfigError where the model cannot be divided so. Raises OutOfMemory
+    where not one sequence fits, with the counts of processes that would suffice.
+    """
     division, step_tokens = divided.division, max(target.step_tokens, ask.concurrency)
     sizes = EngineSizes(ask.weights, ask.kv_kind, ask.context_tokens, ask.concurrency, step_tokens)
     needs = memory_needs(spec, division.parts(spec), sizes)

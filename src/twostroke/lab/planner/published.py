@@ -10,7 +10,8 @@ from twostroke.ops.program.model import Model
 
 @dataclass(frozen=True, slots=True)
 class RoundFigure:
-    """layers, kv_elements: the shape it is said of (elements of K in one layer and token). tokens: of KV cache.
+    """layers, kv_elements: the shape of the model that was published with it (kv_elements: elements of K in one layer
+    and token). tokens: the tokens in the KV cache.
 
     published_bytes: what is said; the formula decides.
     """

@@ -63,7 +63,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetOutcome:
-    """seen: of each request, in order of arrival. readers, decoders: all replicas that ever were.
+    """seen: what each request experienced, in order of arrival. readers, decoders: all replicas that were ever started.
 
     end_s: when the last request ended. scaling: (time, replicas that are paid for from then on). recomputed_tokens:
     prompt tokens that decoders computed again although they had been sent, because they were evicted meanwhile.

@@ -38,7 +38,8 @@ def parse_trace(
     form: str | None = None,
     count_tokens: Callable[[str], int] = about_tokens,
 ) -> list[WorkloadRequest]:
-    """Requests of a trace in one of FORMATS (None: by its first line). Raises TraceError naming the line."""
+    """Requests of a trace in one of FORMATS. form: None lets the first line decide. Raises TraceError naming the line.
+    """
     chosen = form or format_of(text, source)
     if chosen == SHAREGPT:
         return parse_sharegpt(text, count_tokens, source)

@@ -49,7 +49,8 @@ def stage_costs(
 def cost_of(
     spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided | None
 ) -> SteadyCost:
-    """The cost of steps of one process with the whole model, or of all processes that hold it, each on such a machine.
+    """The step cost of the whole model on one `machine`, or split over `divided` processes, each on a machine of this
+    kind.
 
     Raises ConfigError.
     """

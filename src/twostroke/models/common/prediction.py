@@ -40,8 +40,10 @@ PredictionLayer = Callable[[Tracer, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class MtpHead:
-    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with; layer_prefix: of
-    the layer's own. word, state: the norms of both halves; joined: their product; last: the norm behind the layer."""
+    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with. layer_prefix:
+    what the names of the layer's own tensors begin with. word, state: the norms of both halves; joined: their product;
+    last: the norm behind the layer.
+    """
 
     norm: Norm
     layer: PredictionLayer

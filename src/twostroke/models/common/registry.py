@@ -63,7 +63,9 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program."""
+    """A model file's entry. other_types: values that model_type may have besides the usual one. form: the form of its
+    program.
+    """
 
     name: str
     model_type: str

@@ -79,7 +79,7 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """changed: of SILENT. interleaved: rotary pairs lie side by side."""
+    """changed: defaults that replace those of SILENT. interleaved: rotary pairs are adjacent."""
     parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     biased = parts.fields.boolean("attention_bias", False)
     return replace(

@@ -52,7 +52,7 @@ SPARSE_LAYERS, SPARSITY = 10, 0.95
 
 @dataclass(frozen=True, slots=True)
 class SparseFeed:
-    """cut: of the gate, in deviations above its mean; None for a dense block."""
+    """cut: the threshold of the gate, in standard deviations above its mean; None for a dense block."""
 
     hidden_size: int
     inner_size: int
@@ -138,7 +138,7 @@ def identity(t: Tracer, width: int) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class StreamLayer:
-    """owner: the layer whose K and V it reads, None for its own. rank: of the learned residual."""
+    """owner: the layer whose K and V it reads, None for its own. rank: the rank of the learned residual."""
 
     heads: NormedHeads
     owner: int | None

@@ -191,7 +191,8 @@ def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...
 
 
 def _rope(fields: Fields, label: str, theta: str, turned: int, positions: int) -> RopeSpec:
-    """The rotations of a kind of layer: of its own group, or of one group, which is for compressed layers alone.
+    """The rotations of a kind of layer. The config has a group of fields for each kind, or only one group, which is for
+    compressed layers alone.
 
     Yarn's factor on cosines is 1 where the config is silent: the published code has none.
     """

@@ -109,7 +109,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What layers without states are made of. kinds: of the model's layers."""
+    """What layers without states are made of. kinds: the kinds of the model's layers."""
 
     fields: Fields
     facts: CommonFacts

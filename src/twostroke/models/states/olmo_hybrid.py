@@ -29,7 +29,9 @@ GATE_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class OlmoDelta:
-    """key_dim, value_dim: of one head. strength: the most that a state is changed by, 2 where it may turn over."""
+    """key_dim, value_dim: the sizes of one head. strength: the most that a state is changed by, 2 where it may turn
+    over.
+    """
 
     hidden_size: int
     key_heads: int

@@ -39,7 +39,9 @@ NAMES = AttentionNames("q_proj", "k_proj", "v_proj", "o_proj")
 
 @dataclass(frozen=True, slots=True)
 class RecurrentBlock:
-    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: of the other branch."""
+    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: the activation of the
+    other branch.
+    """
 
     hidden_size: int
     width: int
@@ -70,7 +72,9 @@ class RecurrentBlock:
 
 @architecture("RecurrentGemmaForCausalLM", model_type="recurrent_gemma")
 def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_types: recurrent or attention, repeated over the layers. intermediate_size: of gate and up together."""
+    """block_types: recurrent or attention, repeated over the layers. intermediate_size: the outputs of gate and up
+    together.
+    """
     parts = read_parts(fields, SILENT, plus=1.0, act=("hidden_activation", "gelu_pytorch_tanh"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if not fields.boolean("embeddings_scale_by_sqrt_dim", True):

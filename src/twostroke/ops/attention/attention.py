@@ -105,8 +105,9 @@ def softened(
     seen: tuple[int, int],
     sinks: F32Array | None = None,
 ) -> F32Array:
-    """(H, V): what a row sees, of its scores (H, N), multiples of log2(e). values: as gather_values makes them. seen:
-    the first position of the scores, and one behind their last."""
+    """The attention output (H, V) of one row, from its scores (H, N), which are multiples of log2(e). values: what
+    gather_values returned. seen: the first position of the scores, and one after their last.
+    """
     begin, end = seen
     group = len(scores) // len(values[0])
     weights, total = weights_of(scores, sinks)

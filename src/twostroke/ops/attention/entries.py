@@ -25,7 +25,8 @@ MOST_NUMBERS = 2048
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
-    """What keeps an entry of `dim` numbers for every `rate` positions. window: of positions; 0 for all.
+    """The cache that keeps an entry of `dim` numbers for every `rate` positions. window: how many positions it keeps; 0
+    for all.
 
     Raises ValueError for what pages cannot hold.
     """

@@ -113,7 +113,9 @@ class EntryAttention(Op):
 
 @dataclass(frozen=True, slots=True)
 class EntriesSeen:
-    """Which entries of a cache a row sees: of how many positions each stands for, the last `window` of them."""
+    """Describes which entries of a cache a row sees. Each entry stands for `rate` positions; the row sees those of the
+    last `window` entries.
+    """
 
     layer: Cache
     rate: int

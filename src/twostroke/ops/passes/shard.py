@@ -54,7 +54,9 @@ def shard_model(model: Model, rank: int, ranks: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """Which values and caches are divided among the ranks. segments: of the values that own memory and are divided."""
+    """Which values and caches are divided among the ranks. segments: how each value that owns memory and is divided is
+    cut.
+    """
 
     ranks: int
     segments: dict[Value, Segments]

@@ -27,7 +27,7 @@ ENDING = ".weight"
 
 
 class AdapterSpec(Struct, frozen=True):
-    """count: of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
+    """count: the number of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
 
     A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
     """
@@ -39,7 +39,8 @@ class AdapterSpec(Struct, frozen=True):
 class AdaptedPart(Struct, frozen=True, eq=False):
     """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
 
-    first_row: of the tensor's rows in the product. ranks: how many of each adapter count.
+    first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
+    uses.
     """
 
     tensor: Tensor
@@ -109,7 +110,9 @@ def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigErro
 
 
 def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
-    """The product, and what is added to it, over it: each call writes a view of the same memory. x: of adapters."""
+    """The product, then the calls that add the adapters' part to it, in place: each call writes a view of the same
+    memory. x: the input of the adapters.
+    """
     if not parts:
         yield call
         return

@@ -68,7 +68,7 @@ class Operand(Struct, frozen=True):
 
 
 class StoredFormats(Struct, frozen=True):
-    """How weights and K and V are stored. format_for: of each matrix."""
+    """How weights and K and V are stored. format_for: returns the format of each matrix."""
 
     format_for: FormatChoice
     kv: KVKind
@@ -229,8 +229,8 @@ def axes(shape: str) -> tuple[Axis, ...]:
 def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[str, str] | None:
     """Compare operands' shapes with the op's. -> the first operand that does not fit and what it must be, or None.
 
-    shapes: of the operands that have one; their order decides which name is bound first. A size that a step decides may
-    stand for a number.
+    shapes: the shapes of the operands that have one; their order decides which name is bound first. A size that a step
+    decides may stand for a number.
     """
     bound: dict[str, object] = {}
     for name, shape in shapes.items():

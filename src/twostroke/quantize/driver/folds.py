@@ -44,7 +44,7 @@ def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array
 
 
 def find_folds(stage: Stage, products: StageProducts, users: Counter[str]) -> dict[InputKey, Fold]:
-    """The folds that are possible in a stage, by the inputs of products. users: of `tensor_users`."""
+    """The folds that are possible in a stage, by the inputs of products. users: what `tensor_users` returned."""
     calls = stage.program.calls
     found: dict[InputKey, Fold] = {}
     for same in products.by_input():

@@ -23,8 +23,9 @@ InputKey = tuple[Value | Weight, int, int]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """weight: of the program. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what an
-    expert's rows are taken from. expert: of the bank; None for a matrix that all rows meet."""
+    """weight: the program's weight. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what
+    an expert's rows are taken from. expert: the expert's index in the bank; None for a matrix that all rows meet.
+    """
 
     weight: Weight
     tensors: Mapping[str, tuple[int, int]]

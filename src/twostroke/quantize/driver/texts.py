@@ -26,7 +26,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CalibrationText:
-    """used, held_out: (runs, tokens) int32. digest: of the ids, for comparing jobs."""
+    """used, held_out: (runs, tokens) int32. digest: a digest of the ids, for comparing jobs."""
 
     used: I32Array
     held_out: I32Array

@@ -33,8 +33,9 @@ class KeyChoice(NamedTuple):
 
 
 def choose_exponents(keys: F32Array, queries: F32Array, steps: int) -> KeyChoice:
-    """keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: of the format on one side
-    of 0: 127 or 7."""
+    """keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: the format's steps on one
+    side of 0, 127 or 7.
+    """
     sizes = np.maximum(np.abs(keys).max(axis=0), SMALLEST).astype(np.float64)
     logs = np.log2(sizes)
     logs -= logs.mean()

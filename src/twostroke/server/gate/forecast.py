@@ -1,4 +1,4 @@
-"""How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it."""
+"""Estimates the queue wait (Retry-After) from the cost model, corrected by recent steps."""
 
 from __future__ import annotations
 

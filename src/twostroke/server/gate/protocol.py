@@ -193,7 +193,7 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """One timer for the whole of the headers: a byte now and then does not move it."""
+        """One deadline for all headers; receiving bytes does not extend it."""
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:

@@ -2,7 +2,7 @@
 
 A request that ran at a crash may be the cause or may have stood beside it. When both come again together a second crash
 would say no more than the first, so suspects take turns: at the second crash one of them ran, and that one is refused.
-A suspect that runs to its end is none any more.
+A suspect request that completes is cleared.
 """
 
 from __future__ import annotations

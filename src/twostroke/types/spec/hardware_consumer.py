@@ -64,7 +64,7 @@ def _core(
 
 
 def _apple(name: str, title: str, cores: int, ghz: float, gb_per_s: float, gigabytes: int, day: str) -> HardwareSpec:
-    """cores: of the GPU; 256 f32 operations a cycle each, and as many of bf16 and int8."""
+    """cores: the number of GPU cores. Each does 256 f32 operations a cycle, and as many of bf16 and int8."""
     rate = cores * 256 * ghz * 1e9
     return HardwareSpec(
         name,

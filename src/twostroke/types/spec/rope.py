@@ -42,9 +42,9 @@ class RopeSpec:
     growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
     1 + growth log(1 + floor((p + ahead) / original_positions)), or where `power` is above 0 for those of Beam, by
     (1 + (p + ahead) / original_positions) ^ power. still: nothing turns; that factor is all there is.
-    turned: of proportional, how many of the rotary_dim / 2 pairs turn, the fastest; the others keep their place.
-    back: positions that a rotation lags behind its own, and none before 0; below 0 it is ahead. undone:
-    rotations the other way round.
+    turned: for proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay as
+    they are. back: the rotation of position p is that of position max(p - back, 0); a number below 0 means a later
+    position. undone: the inverse rotations are applied.
     """
 
     kind: RopeKind

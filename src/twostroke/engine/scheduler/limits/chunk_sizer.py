@@ -45,7 +45,7 @@ class ChunkSizer:
     ) -> Chunk:
         """The largest chunk from `start` on, beside `base`, that keeps the step under bound_s; at least the minimum.
 
-        adapter: of its sequence; -1 for none.
+        adapter: the number of the sequence's adapter; -1 for none.
         """
 
         def seconds(num_tokens: int) -> float:

@@ -31,9 +31,10 @@ LEAST_RING_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """ring_bytes: of weights that pass by; more than any cache that a few cores share. rows: of integer weights.
+    """ring_bytes: the bytes of weights that are read in turn; more than any cache that a few cores share. rows: the
+    numbers of rows to time with integer weights.
 
-    few_rows: of float weights. least_s: of one timing.
+    few_rows: the numbers of rows to time with float weights. least_s: the least seconds of one timing.
     """
 
     ring_bytes: int = 1100 << 20
@@ -57,7 +58,7 @@ Note = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """fingerprint: of processor, threads and version. title: the processor's name."""
+    """fingerprint: identifies processor, threads and version. title: the processor's name."""
 
     fingerprint: str
     title: str
@@ -70,7 +71,7 @@ class MachineBusy(TwostrokeError):
 
 
 def machine_busy(share: float) -> MachineBusy:
-    """share: of the cores, what other programs took."""
+    """share: the share of the cores that other programs used."""
     return MachineBusy(
         "The machine is busy: figures not kept.",
         why=f"Other programs took {share:.0%} of its cores while it was measured.",

@@ -21,8 +21,9 @@ Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """What the doctor knows before measuring. level: of the kernels. better_level: one that this CPU runs and that is
-    not built; None where `level` is its best."""
+    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: one that
+    this CPU runs and that is not built; None where `level` is its best.
+    """
 
     patient: Patient
     level: str

@@ -36,9 +36,11 @@ class EntryIndex:
 
 @dataclass(frozen=True, slots=True)
 class CompressedHeads:
-    """query_rank: of the latent that queries are made of. groups, group_rank: the output goes through a matrix for each
-    group of heads first. window: positions seen one by one. rate: positions of an entry, 0 for none; entries are made
-    of two windows where there is an index. norm: of latents, keys and entries, and without weights of queries."""
+    """query_rank: the size of the latent that queries are made of. groups, group_rank: the output first goes through
+    one matrix for each group of heads, whose result has group_rank numbers. window: positions seen one by one. rate:
+    positions of an entry, 0 for none; entries are made of two windows where there is an index. norm: the norm of
+    latents, keys and entries; queries have the same norm without weights.
+    """
 
     hidden_size: int
     num_heads: int

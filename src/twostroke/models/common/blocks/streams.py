@@ -28,8 +28,10 @@ from twostroke.ops.rows.weigh_streams import weigh_streams
 
 @dataclass(frozen=True, slots=True)
 class MixedStreams:
-    """count: of streams of `width` numbers. rounds: of dividing rows and columns. eps: of shares; norm_eps: of the norm
-    of all streams that shares are made of."""
+    """count: the number of streams, each of `width` numbers. rounds: how often rows and columns are divided by their
+    sums. eps: the epsilon of the shares. norm_eps: the epsilon of the norm of all streams, from which the shares are
+    made.
+    """
 
     count: int
     width: int
@@ -97,9 +99,10 @@ class KeptStreams(MixedStreams):
 
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
-    """Streams of which a block reads the mean, each element behind a gate that two products of all streams make; its
-    output is added to each stream with a share of its own (Qwen4-Exp, 2026). rank: of the two products. eps: of the
-    norm of each stream, whose weights are stored as w - 1."""
+    """Streams of which a block reads the mean (Qwen4-Exp, 2026). A gate, which two products of all streams make,
+    multiplies each element. The block's output is added to each stream with a share of its own. rank: the rank of the
+    two products. eps: the epsilon of the norm of each stream, whose weights are stored as w - 1.
+    """
 
     count: int
     width: int

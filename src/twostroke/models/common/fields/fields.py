@@ -121,7 +121,7 @@ def silu_only(fields: Fields) -> None:
 
 
 def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
-    """num_key_value_heads; `absent` (None: as many as query heads) where the config is silent."""
+    """num_key_value_heads; `absent` where the config does not have it (None for as many as query heads)."""
     default = absent if not fields.has("num_key_value_heads") else None
     num_kv_heads = fields.integer("num_key_value_heads", 1, 4096, default=default or num_heads)
     if num_heads % num_kv_heads:

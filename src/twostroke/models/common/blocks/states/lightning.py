@@ -30,7 +30,7 @@ ALWAYS = 1.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class LightningShape:
-    """layers: of the whole model, which the decay depends on."""
+    """layers: the number of layers in the whole model, on which the decay depends."""
 
     hidden_size: int
     heads: int

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.packages import GEMMA, MARK, MINILM, SMOL, NotHere, Published, file_of
+from tests.real.packages import GEMMA, MARK, MINILM, SMOL, TRL, NotHere, Published, file_of
 
 
 def had(model: Published) -> Path:
@@ -33,3 +33,9 @@ def gemma_file() -> Path:
 def minilm_folder() -> Path:
     """all-MiniLM-L6-v2 as a folder."""
     return had(MINILM).parent
+
+
+@pytest.fixture(scope="session")
+def published_templates() -> dict[str, str]:
+    """Name -> chat template of a published model, from the wheel of trl, whose checksum is pinned."""
+    return {file.stem: file.read_text() for file in sorted(had(TRL).parent.glob("*.jinja"))}

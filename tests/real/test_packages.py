@@ -13,7 +13,7 @@ import pytest
 
 from tests import private_cache
 from tests.real import packages
-from tests.real.packages import GEMMA, MARK, MINILM, SMOL, NotHere, Published, Wheel, folder_of, not_run
+from tests.real.packages import GEMMA, MARK, MINILM, SMOL, TRL, NotHere, Published, Wheel, folder_of, not_run
 
 CONTENT = b"first half, second half"
 MADE_UP = Published(
@@ -116,12 +116,12 @@ def test_those_who_ask_at_the_same_time_wait_for_the_first(place: Path) -> None:
 
 def test_the_last_lines_name_each_reason_once_and_count_its_tests() -> None:
     reasons = [f"('file', 3, 'Skipped: {MARK}SmolLM2: no index')", "('file', 1, 'Skipped: no systemd')"]
-    assert not_run([*reasons, reasons[0]]) == ["NOT RUN: 2 tests with published weights. SmolLM2: no index"]
+    assert not_run([*reasons, reasons[0]]) == ["NOT RUN: 2 tests with published files. SmolLM2: no index"]
     assert not_run(reasons[1:]) == []
 
 
 def test_all_packages_are_pinned() -> None:
-    for model in (SMOL, GEMMA, MINILM):
+    for model in (SMOL, GEMMA, MINILM, TRL):
         assert all(len(wheel.sha256) == 64 and wheel.version for wheel in model.wheels)
         assert len(model.checked[1]) == 64
     assert packages.PIP[0] == sys.executable

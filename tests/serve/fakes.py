@@ -13,6 +13,7 @@ from msgspec import structs
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
+from twostroke.text.history.abilities import Abilities
 from twostroke.text.messages import normalized
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.talk.catalog import FORMATS
@@ -76,7 +77,7 @@ class ByteTokenizer:
 class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
-    knows_tools = True
+    abilities = Abilities()
     variables: frozenset[str] = frozenset()
 
     def render(

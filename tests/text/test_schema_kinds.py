@@ -18,7 +18,7 @@ from twostroke.server.api.changed.kept_tools import FunctionSpec, Tool
 from twostroke.server.api.tool_use import _held
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
-from twostroke.text.talk.held import forced_calls
+from twostroke.text.talk.hold.calls import forced_calls
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
 from twostroke.types.notes import Notes

@@ -9,8 +9,8 @@ from twostroke.assembly.engine import find_model
 from twostroke.assembly.folders import own_template
 from twostroke.assembly.optional import chat_template
 from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.find import find_format
 from twostroke.text.talk.format import Format
+from twostroke.text.talk.learn.find import find_format
 from twostroke.text.tokenizer import Tokenizer
 
 

@@ -33,7 +33,7 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.find import find_format
+from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
 
 

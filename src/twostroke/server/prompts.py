@@ -36,7 +36,7 @@ from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import with_legal_ids
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.offer import with_tools
+from twostroke.text.talk.speaker import Speaker
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
@@ -146,11 +146,8 @@ def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: s
     messages = with_legal_ids(messages, parts.format.ids)
     if request.continue_final_message:
         messages, prefill = messages[:-1], messages[-1]["content"]
-    if template.knows_tools:
-        text = template.render(messages, tools=tools.offered, variables=variables, each_text=hide, notes=notes)
-    else:
-        all_messages = with_tools(messages, tools.offered or (), notes)
-        text = template.render(all_messages, variables=variables, each_text=hide, notes=notes)
+    speaker = Speaker(template, parts.format)
+    text = speaker.prompt(messages, tools.offered, variables=variables, hide=hide, notes=notes)
     return quoting.shown(text + hide(prefill))
 
 

@@ -11,6 +11,7 @@ import jinja2
 from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
+from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
@@ -18,6 +19,7 @@ from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, ru
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
+from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
 
 MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
@@ -31,10 +33,7 @@ class TemplateRefusal(InvalidRequest):
 
 
 class ChatTemplate:
-    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while.
-
-    knows_tools: False where tools, calls and their results would be left out.
-    """
+    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
 
     def __init__(
         self,
@@ -52,8 +51,6 @@ class ChatTemplate:
         except (jinja2.TemplateError, RecursionError, MemoryError) as error:
             raise CorruptModel("The model's chat template is broken.", why=f"{error}.") from error
         self._sources = dict(sources)
-        source = sources.get("tool_use", sources[self._default_name()])
-        self.knows_tools = "tool" in source
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
@@ -159,6 +156,11 @@ class ChatTemplate:
                 param="messages",
                 why="They have a shape that the template was not written for.",
             ) from error
+
+    @made_once
+    def abilities(self) -> Abilities:
+        """What of a conversation with tools the template shows."""
+        return tried(self.render)
 
     @property
     def variables(self) -> frozenset[str]:

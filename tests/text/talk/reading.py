@@ -9,9 +9,9 @@ from typing import Any
 from twostroke.text.talk import write
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.format import Example, Format
+from twostroke.text.talk.learn.round_trip import ReadTurn, message_of
 from twostroke.text.talk.pieces import Piece, joined
 from twostroke.text.talk.reader import TurnReader
-from twostroke.text.talk.round_trip import ReadTurn, message_of
 
 PLACE = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "integer"}}}}
 TOOLS: dict[str, Any] = {

@@ -38,6 +38,8 @@ CASES = [
     (ROLES + "<|end|>\n{% endfor %}", ("<|end|>", "</s>"), {"<|end|>"}),
     (ROLES + "<|end|>\n{% endfor %}", ("<|end|>", "<|call|>"), set()),
     (ROLES + "<|END_RESPONSE|><|EOT|>{% endfor %}", ("<|END_RESPONSE|>", "<|EOT|>"), {"<|EOT|>"}),
+    (ROLES + "<|end|>\n{% endfor %}</s>", ("<|end|>", "</s>"), {"<|end|>", "</s>"}),
+    (ROLES + "<|end|>\n{% endfor %}</s>", ("<|end|>", "</s>", "<|call|>"), {"</s>"}),
     (ROLES + "\n{% endfor %}", ("</s>",), set()),
     (ROLES + "{% endfor %}</s>", ("<|im_end|>",), set()),
     ("{{ raise_exception('no') }}", ("</s>",), set()),

@@ -15,9 +15,9 @@ from tests.text.talk.reading import TOOLS, cut, expected, pieces_of, read, value
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.learn.round_trip import message_of
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Said, Thought
 from twostroke.text.talk.reader import TurnReader
-from twostroke.text.talk.round_trip import message_of
 
 CASES = [
     pytest.param(FORMATS[name], example, id=f"{name}-{place}")

@@ -16,7 +16,7 @@ from tests.text.test_grammar import allowed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.held import forced_calls, strict_calls
+from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
 

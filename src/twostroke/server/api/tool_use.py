@@ -12,8 +12,8 @@ from twostroke.server.api.changed.kept_tools import Tool
 from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_in_words
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.held import forced_calls, strict_calls
-from twostroke.text.talk.lark import SpecialId
+from twostroke.text.talk.hold.calls import forced_calls, strict_calls
+from twostroke.text.talk.hold.lark import SpecialId
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar

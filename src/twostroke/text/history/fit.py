@@ -55,7 +55,7 @@ class Fit:
             return False
         if probe.absent and probe.absent in text:
             return False
-        if not ordered:
+        if not (ordered and probe.ordered):
             return all(word in text for word in probe.words)
         place = 0
         for word in probe.words:

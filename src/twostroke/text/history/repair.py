@@ -17,11 +17,15 @@ GAP = "\n\n"
 
 
 class Probe(NamedTuple):
-    """A conversation, and the words that must be found in its rendering, in this order. absent: must not be there."""
+    """A conversation, and the words that must be found in its rendering. absent: must not be there.
+
+    ordered: the words must stand in their order. Some templates write the text next to a call behind the results.
+    """
 
     messages: Messages
     words: tuple[str, ...]
     absent: str = ""
+    ordered: bool = True
 
 
 class Repair(NamedTuple):

@@ -87,11 +87,30 @@ def _thinks_beside(message: Message) -> bool:
     return bool(message.get("tool_calls") and message["content"] and message.get(NAMES[0]))
 
 
-def _no_thoughts_beside(messages: Messages) -> Messages:
-    return [
-        {name: value for name, value in message.items() if name not in NAMES} if _thinks_beside(message) else message
-        for message in messages
-    ]
+def _thoughts_as_text(messages: Messages) -> Messages:
+    """A thought in front of the text next to it: a template that takes one of both takes it there."""
+    made = []
+    for message in messages:
+        if _thinks_beside(message):
+            text = GAP.join((message[NAMES[0]], message["content"]))
+            message = {name: value for name, value in message.items() if name not in NAMES} | {"content": text}
+        made.append(message)
+    return made
+
+
+def _speaks_beside(message: Message) -> bool:
+    return bool(message.get("tool_calls") and message["content"])
+
+
+def _text_before_calls(messages: Messages) -> Messages:
+    """The text next to calls as a message of its own, in front; the thought stays with the calls."""
+    made: Messages = []
+    for message in messages:
+        if _speaks_beside(message):
+            made.append(assistant(message["content"]))
+            message = {**message, "content": ""}
+        made.append(message)
+    return made
 
 
 def _one_call_each(messages: Messages) -> Messages:
@@ -188,8 +207,11 @@ _TEXT = Probe([_ASK, assistant("", call("qztool", "qzbroken {")), _GOT], ("qzbro
 _FOREIGN = Probe([_ASK, assistant("", call("qztool", {}, _ID)), result("qzresult", _ID)], ("qzresult",))
 _NULL = Probe([_ASK, assistant(None, _CALL), _GOT], ("qzresult",), absent="None")
 _BESIDE = Probe(
-    [_ASK, assistant("qzsay", _CALL, **dict.fromkeys(NAMES, "qzthought")), _GOT], ("qzsay", "qztool", "qzresult")
+    [_ASK, assistant("qzsay", _CALL, **dict.fromkeys(NAMES, "qzthought")), _GOT],
+    ("qzsay", "qztool", "qzresult"),
+    ordered=False,
 )
+_SPOKEN = Probe([_ASK, assistant("qzsay", _CALL), _GOT], ("qzsay", "qztool", "qzresult"), ordered=False)
 _PARALLEL = Probe(
     [
         _ASK,
@@ -219,8 +241,9 @@ REPAIRS = (
            _strays_as_text),
     Repair("", _has_object, _OBJECT, _objects_as_text),
     Repair("arguments that are no object were put into one", _has_text, _TEXT, _texts_as_objects),
-    Repair("thoughts next to a text and a call were left out: the chat template takes no such message",
-           lambda m: any(map(_thinks_beside, m)), _BESIDE, _no_thoughts_beside),
+    Repair("a thought was put in front of the text next to a call: the chat template takes one of them",
+           lambda m: any(map(_thinks_beside, m)), _BESIDE, _thoughts_as_text),
+    Repair("", lambda m: any(map(_speaks_beside, m)), _SPOKEN, _text_before_calls),
     Repair("a call without a result was answered with a line that says so", _unanswered, _UNANSWERED, _answered),
     Repair("", lambda m: any(len(e.get("tool_calls", ())) > 1 for e in m), _PARALLEL, _one_call_each),
     Repair("a user's text was put behind the tool's result: the chat template takes no message there",

@@ -1,4 +1,4 @@
-"""The token that a template writes after an answer: it ends an answer, whatever the model's files name.
+"""The tokens that a template writes after an answer: they end an answer, whatever the model's files name.
 
 A token that stands between a thought and its answer is no end: the turn goes on after it. Neither is `<|end|>` where
 the vocabulary has `<|call|>` or `<|calls|>`, as it ends each message of a turn there.
@@ -7,11 +7,12 @@ the vocabulary has `<|call|>` or `<|calls|>`, as it ends each message of a turn 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 from typing import Any, Protocol
 
 from twostroke.types.errors import InvalidRequest
 
-ANSWER, THOUGHT = "zqanswerqz", "zqthoughtqz"
+ANSWER, THOUGHT, NEXT = "zqanswerqz", "zqthoughtqz", "zqnextqz"
 """Words that no template holds."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 MESSAGE_END, OTHER_ENDS = "<|end|>", ("<|call|>", "<|calls|>")
@@ -37,15 +38,26 @@ class EndTokens(Protocol):
 
 
 def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset[int]:
-    """The last special token after an answer; empty where the template writes none, or cannot be rendered."""
+    """The special tokens that end a turn; empty where the template writes none, or cannot be rendered.
+
+    They are the last one of a conversation that ends with an answer, and the last one that also comes where the user
+    goes on: some templates write the end of a text after the end of a turn.
+    """
     if template is None:
         return frozenset()
-    turn = _turn(template, {"content": ANSWER})
-    special = [i for i in vocabulary.encode_rendered(turn.rpartition(ANSWER)[2]) if i in vocabulary.special_ids]
-    if not turn or not special or special[-1] in _between(template, vocabulary):
+    last = _special(_turn(template, {"content": ANSWER}), vocabulary)
+    going_on = _special(_turn(template, {"content": ANSWER}, NEXT), vocabulary)
+    if not last or last[-1] in _between(template, vocabulary):
         return frozenset()
     many = any(vocabulary.id_of(text) is not None for text in OTHER_ENDS)
-    return frozenset() if many and special[-1] == vocabulary.id_of(MESSAGE_END) else frozenset(special[-1:])
+    found = {*last[-1:], *commonprefix([last, going_on])[-1:]}
+    return frozenset(found - {vocabulary.id_of(MESSAGE_END)} if many else found)
+
+
+def _special(turn: str, vocabulary: EndTokens) -> list[int]:
+    """The special tokens between the answer and what the user says next."""
+    text = turn.rpartition(ANSWER)[2].partition(NEXT)[0]
+    return [token_id for token_id in vocabulary.encode_rendered(text) if token_id in vocabulary.special_ids]
 
 
 def _between(template: Rendering, vocabulary: EndTokens) -> list[int]:
@@ -55,12 +67,13 @@ def _between(template: Rendering, vocabulary: EndTokens) -> list[int]:
     return vocabulary.encode_rendered(after.partition(ANSWER)[0]) if thought else []
 
 
-def _turn(template: Rendering, answer: Mapping[str, Any]) -> str:
-    """A conversation of a question and this answer, "" where the template does not render it."""
+def _turn(template: Rendering, answer: Mapping[str, Any], after: str = "") -> str:
+    """A conversation of a question, this answer, and what the user says after it, "" where it is not rendered."""
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **answer}]
+    if after:
+        messages.append({"role": "user", "content": after})
     try:
-        text = template.render(
-            [{"role": "user", "content": "Hi"}, {"role": "assistant", **answer}], add_generation_prompt=False
-        )
+        text = template.render(messages, add_generation_prompt=False)
     except InvalidRequest:
         return ""
     return text if ANSWER in text else ""

@@ -16,7 +16,7 @@ from twostroke.text.talk.ids import CallIds
 
 if TYPE_CHECKING:
     from twostroke.text.talk.calling import Calling
-    from twostroke.text.talk.lark import Lark
+    from twostroke.text.talk.hold.lark import Lark
     from twostroke.text.talk.stream import Reading, TextStream
 
 

@@ -7,21 +7,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from twostroke.text.talk.calling import Calling, Tools
 from twostroke.text.talk.format import Messages
 from twostroke.text.talk.notations.json_text import read_value
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
-from twostroke.text.talk.stream import Reading, marks_of
-
-if TYPE_CHECKING:
-    from twostroke.text.talk.reader import TurnReader
+from twostroke.text.talk.stream import Reading, TextStream, marks_of
+from twostroke.text.talk.trimmed import Trimmed
 
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"\s*([A-Za-z_]+)")
 
 
-def read_messages(turn: TurnReader, form: Messages, prompt_end: str) -> Reading[None]:
+class Turn(Protocol):
+    """What the messages of a turn need of its reader (reader.py)."""
+
+    stream: TextStream
+    text: Trimmed
+    thinking: bool
+    starts: tuple[str, ...]
+    tools: Tools
+
+    def call(self) -> Calling:
+        """A call that begins here."""
+
+    def count(self, call: Calling) -> None:
+        """The call has ended."""
+
+    def thinker(self) -> Trimmed:
+        """Where a thought's text goes."""
+
+    def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
+        """Read the calls that begin with this mark; what is no call goes to `refuse`."""
+
+
+def read_messages(turn: Turn, form: Messages, prompt_end: str) -> Reading[None]:
     """The whole turn. prompt_end: may hold a header already, and even the beginning of a text."""
     reader = _Messages(turn, form)
     _, start, begun = prompt_end.rpartition(form.start)
@@ -34,7 +55,7 @@ def read_messages(turn: TurnReader, form: Messages, prompt_end: str) -> Reading[
 
 
 class _Messages:
-    def __init__(self, turn: TurnReader, form: Messages) -> None:
+    def __init__(self, turn: Turn, form: Messages) -> None:
         self._turn, self._form = turn, form
         self._stream = turn.stream
         self._ends = marks_of((*form.ends, form.start))

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.text.talk.calling import Calling
+from twostroke.text.talk.hold.lark import Lark
 from twostroke.text.talk.ids import CallIds
-from twostroke.text.talk.lark import Lark
 from twostroke.text.talk.notations.json_text import dumped, read_value
 from twostroke.text.talk.stream import Reading, TextStream
 

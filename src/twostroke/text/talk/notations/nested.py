@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from twostroke.text.grammar.pointers import Pointers
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, NOTHING, Lark
+from twostroke.text.talk.hold.lark import ANY_KEY, NOTHING, Lark
 from twostroke.text.talk.notations.json_text import dumped, inner
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream, marks_of

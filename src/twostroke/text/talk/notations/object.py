@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.text.talk.calling import NO_ARGUMENTS, Calling
-from twostroke.text.talk.lark import Lark
+from twostroke.text.talk.hold.lark import Lark
 from twostroke.text.talk.notations.json_text import dumped, read_string, read_value
 from twostroke.text.talk.stream import Reading, TextStream
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.text.talk.calling import Calling
-from twostroke.text.talk.lark import ANY_KEY, Lark
+from twostroke.text.talk.hold.lark import ANY_KEY, Lark
 from twostroke.text.talk.notations.json_text import dumped, loaded, read_value
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream

@@ -9,10 +9,10 @@ from typing import Protocol
 from msgspec import structs
 
 from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
-from twostroke.text.talk.derive import derived
 from twostroke.text.talk.format import Format, ThoughtMarks
-from twostroke.text.talk.probe import CHECKS, IDS, THOUGHT, Renders, TemplateProbe, TurnCase
-from twostroke.text.talk.round_trip import checked, fits, same_in_characters
+from twostroke.text.talk.learn.derive import derived
+from twostroke.text.talk.learn.probe import CHECKS, IDS, THOUGHT, Renders, TemplateProbe, TurnCase
+from twostroke.text.talk.learn.round_trip import checked, fits, same_in_characters
 from twostroke.text.talk.write import written
 
 _LOG = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from twostroke.text.talk.calling import Tools
 from twostroke.text.talk.format import Format
+from twostroke.text.talk.learn.probe import CHECKS, FIRST, SCHEMAS, TemplateProbe, TurnCase
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought, joined
-from twostroke.text.talk.probe import CHECKS, FIRST, SCHEMAS, TemplateProbe, TurnCase
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]

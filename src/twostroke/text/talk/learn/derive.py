@@ -15,12 +15,12 @@ from os.path import commonprefix
 from msgspec import Struct, structs
 
 from twostroke.text.talk.format import CallForm, Format, Notation, ThoughtMarks
+from twostroke.text.talk.learn.probe import FIRST, IDS, NAME, OTHER, TEXT, THOUGHT, TemplateProbe, TurnCase
+from twostroke.text.talk.learn.round_trip import checked, same_at_every_cut, without_end
 from twostroke.text.talk.notations.named import NamedNotation
 from twostroke.text.talk.notations.object import ObjectNotation
 from twostroke.text.talk.notations.pythonic import PythonicNotation
 from twostroke.text.talk.notations.tagged import TaggedNotation
-from twostroke.text.talk.probe import FIRST, IDS, NAME, OTHER, TEXT, THOUGHT, TemplateProbe, TurnCase
-from twostroke.text.talk.round_trip import checked, same_at_every_cut, without_end
 
 KEY, VALUE, MORE = "qz_key", "qzvalue", "qz_number"
 GIVEN = {KEY: VALUE}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.text.talk.format import CallForm, Format, Messages
-from twostroke.text.talk.lark import ANYTHING, NOTHING, Lark, SpecialId, quoted
+from twostroke.text.talk.hold.lark import ANYTHING, NOTHING, Lark, SpecialId, quoted
 from twostroke.types.grammar import Grammar
 
 _GAP = r"/[ \n]{0,4}/"

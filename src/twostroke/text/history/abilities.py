@@ -1,0 +1,79 @@
+"""What of a conversation with tools a chat template shows: each ability is tried with a small conversation.
+
+    abilities = tried(template.render)      abilities.offers: the tools that a request offers reach the prompt
+
+Nothing is read in the template's source. What a template does not show is written in the format's own notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from twostroke.text.history.fit import LAST_RESORT
+from twostroke.text.history.repair import Messages, assistant, call, result, user
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.notes import Notes
+
+
+class Renders(Protocol):
+    """A template with its repairs."""
+
+    def __call__(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        notes: Notes | None = None,
+    ) -> str:
+        """The text of a conversation. Raises InvalidRequest."""
+
+
+class Abilities(Struct, frozen=True):
+    """offers: the prompt has the tools' names, descriptions and arguments. calls: an earlier call, its arguments and
+    the text next to it are there. results: the result of a call is there."""
+
+    offers: bool = True
+    calls: bool = True
+    results: bool = True
+
+    @property
+    def complete(self) -> bool:
+        """True where nothing of a conversation with tools is left out."""
+        return self.offers and self.calls and self.results
+
+
+_NAME, _KEY, _VALUE = "qzfn", "qzkey", "qzvalue"
+_PARAMETERS = {
+    "type": "object",
+    "properties": {_KEY: {"type": "string", "description": "qzmeaning"}},
+    "required": [_KEY],
+}
+_PLAIN_TOOL = {"name": "other", "description": "Other.", "parameters": {"type": "object", "properties": {}}}
+_TOOL = {"name": _NAME, "description": "qzpurpose", "parameters": _PARAMETERS}
+_CALLED: Messages = [
+    user("qzask"),
+    assistant("qzsay", call(_NAME, {_KEY: _VALUE})),
+    result("qzresult", name=_NAME),
+]
+
+
+def tried(render: Renders) -> Abilities:
+    """The abilities of this template. A call is tried with another tool on offer, so that its name is the call's."""
+    offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
+    calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
+    return Abilities(
+        offers=all(word in offer for word in (_NAME, "qzpurpose", _KEY)), calls=calls, results="qzresult" in turn
+    )
+
+
+def _text(render: Renders, messages: Messages, tool: Mapping[str, Any]) -> str:
+    """What the template itself makes of it, "" where it refuses."""
+    notes = Notes()
+    try:
+        text = render(messages, tools=[{"type": "function", "function": dict(tool)}], notes=notes)
+    except InvalidRequest:
+        return ""
+    return "" if LAST_RESORT in notes.texts else text

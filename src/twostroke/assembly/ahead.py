@@ -42,7 +42,7 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One layer. spec: with what it shares with the model. own: what is loaded, the layer alone."""
+    """One layer. spec: the layer together with what it shares with the model. own: the layer alone, which is loaded."""
 
     made: AheadProgram
     spec: Model

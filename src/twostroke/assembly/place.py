@@ -83,7 +83,7 @@ class RunPlace(Struct, frozen=True):
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
         """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.
-        operands: those behind both. On a device there is room for the input from now on."""
+        operands: those after both. On a device there is room for the input from now on."""
         if self.device is None:
             return runner_ahead.native_call(self.ops, op, operands)
         device, kind = self.device, registry()[op]

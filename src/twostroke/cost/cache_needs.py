@@ -1,9 +1,10 @@
 """Bytes of the caches of a model's groups, and how a budget of bytes becomes pools.
 
 The rule (docs/adr/0019-cache-groups.md). Each page group has a pool of its own, so that one cannot starve another.
-Where pages that stay and pages behind a window share the budget, each pool gets the share that a typical sequence
-needs: 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences run out of
-window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was asked for.
+Where pages that stay and pages of a window share the budget, each pool gets the share that a typical sequence needs.
+Such a sequence has 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences
+run out of window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was
+asked for.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class CacheNeeds(Struct, frozen=True):
     """groups: the page groups, in the order of `program.cache_groups`. state_bytes: the bytes of one slot; 0 without
     states.
 
-    context_tokens: the longest sequence. max_sequences: that run at once. chunk_tokens: the most positions of one
-    sequence in a step.
+    context_tokens: the longest sequence. max_sequences: the most sequences that run at once. chunk_tokens: the most
+    positions of one sequence in a step.
     """
 
     groups: tuple[GroupBytes, ...]

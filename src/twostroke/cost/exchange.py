@@ -11,9 +11,10 @@ from twostroke.cost.work import Work
 
 @dataclass(frozen=True, slots=True)
 class ExchangeWork:
-    """What one process sends in a step. meetings: in which processes wait for one another; logit_meetings: further
-    ones in steps with logits. row_bytes: for each row, to all others together; logit_row_bytes: for each row that needs
-    logits."""
+    """What one process sends in a step. meetings: how often processes wait for one another; logit_meetings: how often
+    in addition in steps with logits. row_bytes: bytes of each row to all others together; logit_row_bytes: bytes of
+    each row that needs logits.
+    """
 
     meetings: int = 0
     logit_meetings: int = 0

@@ -1,4 +1,4 @@
-"""What a step is made of, and what a prediction of its time says."""
+"""What a step is made of, and what a prediction of its time contains."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ class SteadyCost(StepCost, Protocol):
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
 
-        Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence; none has an adapter.
+        Equal, bit for bit, to what `predict` returns for each of these steps. At least one sequence; none has an
+        adapter.
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:

@@ -1,8 +1,8 @@
 """WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
 
-Made from a traced program by ops/program/work_table.py. A step's work is linear in its rows, in the rows that need
-logits, in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads.
-Banks of experts add what is read of them.
+Made from a traced program by ops/program/work_table.py. A step's work is linear in five counts. They are its rows, the
+rows that need logits, its sequences, the pairs of a row and a position that it sees, and the cached positions that it
+reads. Banks of experts add what is read of them.
 """
 
 from __future__ import annotations

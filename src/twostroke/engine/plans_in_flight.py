@@ -2,9 +2,9 @@
 
     core = EngineCore(scheduler, executor, flight=PlansInFlight(stages, leader.begin))
 
-A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` says that a plan will be
-executed behind those before it; the executor is then asked for the results in the same order. One process is a pipeline
-of one stage: it begins nothing early, and each plan is executed before the next is made.
+A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` announces that a plan
+will be executed after those before it; the executor is then asked for the results in the same order. One process is a
+pipeline of one stage: it begins nothing early, and each plan is executed before the next is made.
 """
 
 from __future__ import annotations

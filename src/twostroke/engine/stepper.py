@@ -78,8 +78,9 @@ class Stepper:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running, or a plan is in flight, and where the alarm was rung: then `step`
-        says why."""
+        """True while a request is waiting or running, or a plan is in flight, and after the alarm was rung; `step` then
+        raises the reason.
+        """
         return self._core.has_work or self.alarm.rung
 
     def gauges(self) -> Any:

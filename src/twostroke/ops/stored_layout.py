@@ -372,7 +372,7 @@ def unpack_stored(weight: PackedWeight) -> F32Array:
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
-    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), as the module says.
+    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), see the module.
 
     Products are rounded before they are added: numpy has no fma.
     """

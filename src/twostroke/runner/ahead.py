@@ -1,4 +1,4 @@
-"""A layer that writes ahead as an executor of plans: it reads the model's hidden states where they are known.
+"""A draft layer as an executor of plans: it reads the model's hidden states where they are known.
 
 Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t.
 """
@@ -36,7 +36,7 @@ class HiddenHistory:
         self.num_bytes = 0
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """See StepReader. Positions of guesses count as far as they came true."""
+        """See StepReader. Positions of guesses count as far as the guesses were right."""
         found: list[F32Array] = []
         begin = 0
         for sequence in plan.sequences:
@@ -126,7 +126,7 @@ class AheadExecutor:
 
 
 def native_call(ops: Any, name: str, operands: Sequence[Any]) -> Callable[[F32Array, F32Array], None]:
-    """An op of a result and an input. operands: those behind both."""
+    """An op of a result and an input. operands: those after both."""
 
     def call(out: F32Array, rows: F32Array) -> None:
         getattr(ops, name)(out, rows, *operands)

@@ -119,7 +119,7 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """All with the same next layer. plans: with the text and the pages of now."""
+        """All plans have the same next layer. plans: contain the present text and pages."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
@@ -156,7 +156,7 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """The rows as the next layer reads them. plan: with the text as the first layer reads it, guesses included."""
+    """The rows as the next layer reads them. plan: contains the text as the first layer reads it, guesses included."""
     request = plan.request
     if samples:  # draws go by the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

@@ -1,6 +1,6 @@
 """Sampling where the logits are: what each row asks goes up with the step's inputs, and tokens come down.
 
-A row of a guess is sampled as if the guess came true, beside the others; it counts where it did. A sequence that a
+A row of a guess is sampled as if the guess was accepted, beside the others; it counts where it did. A sequence that a
 device cannot sample (`why_host`) has its logits brought here, and no other has.
 """
 

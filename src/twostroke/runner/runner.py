@@ -76,7 +76,7 @@ class ModelRunner:
         return scored
 
     def _scores(self, sequence: PlannedSequence, shift: int, sizes: StepSizes) -> Iterator[TokenLogprob]:
-        """shift: from a position of the sequence to its row of the batch."""
+        """shift: what is added to a position of the sequence to get its row of the batch."""
         num_top, prompt = sequence.request.params.prompt_logprobs or 0, sequence.request.prompt_token_ids
         step = self._forward.max_rows
         for start in range(sequence.scores.start, sequence.scores.stop, step):

@@ -78,7 +78,7 @@ class ChatTemplate:
         notes: Notes | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: of what had to be changed in the messages.
+        notes: collects what had to be changed in the messages.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 

@@ -82,8 +82,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """One piece of one completion of a streamed request. Pieces joined give the completion. Made once for each token:
     a Struct is made in a tenth of the time of a frozen dataclass. `msgspec.structs.replace` makes a changed copy.
 
-    index: which of the n completions. text may be empty while a stop string or half a character is held back.
-    finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
+    index: the number of the completion, 0 to n - 1. text may be empty while a stop string or half a character is held
+    back. finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
     prompt_logprobs: log probabilities of the prompt's next tokens, from its second on; they come before any text, with
     index 0. end_logprob: the log probability of the end token, which is generated and never delivered; on the last
@@ -113,8 +113,10 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     rows_sum: bytes = b""
 
     def followed_by(self, later: Delta) -> Delta | None:
-        """Both as one piece; None where they must stay apart: other completions, log probabilities of the prompt, or a
-        later piece that ends the answer by a fault, which is raised and would take this one's text with it."""
+        """Both as one piece; None where they must stay apart. They stay apart if they belong to different completions,
+        or have log probabilities of the prompt. They also do if the later piece ends the answer with a fault, since
+        raising it would lose this one's text.
+        """
         if later.index != self.index or self.finish_reason or self.prompt_logprobs or later.prompt_logprobs:
             return None
         if later.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):

@@ -37,7 +37,7 @@ class PlannedSequence(NamedTuple):
     draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
     sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
 
-    alone: to be computed by itself, because a step with these positions and others failed.
+    alone: True to compute it by itself, because a step with these positions and others failed.
     """
 
     request: Request

@@ -44,15 +44,15 @@ class StepResult:
     right, and the one after them.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
-    undone: request ids of which nothing was computed, while their states may have changed: they begin again from their
-    last snapshots.
+    undone: ids of requests for which nothing was computed, while their states may have changed. They begin again from
+    their last snapshots.
     prompt_logprobs: request id -> log probabilities of the prompt tokens after its planned `scores`, in order.
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
-    cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
+    cold: memory was being made ready while the step ran, so that its time is no measure of later steps.
     exchange: for a model in several processes, what the leader's exchange with the others took; its seconds are a part
-    of model_s. delayed_s: since the last step, how long the step's thread was ready to run while the processor ran
-    another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
-    executor.
+    of model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor
+    ran another program. early_s: the part of model_s in which a device worked on the step before the plan was given to
+    the executor.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -69,5 +69,5 @@ class StepResult:
 
     @property
     def faulty(self) -> bool:
-        """Whether some request's work failed, or was not done: the step's time says nothing of later ones."""
+        """Whether some request's work failed, or was not done: the step's time is no measure of later ones."""
         return bool(self.failed or self.undone)

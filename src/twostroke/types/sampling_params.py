@@ -44,7 +44,7 @@ class SamplingParams:
     token counts) are given, best first. None: n.
     use_beam_search: the answers are found by a beam search with best_of beams, as transformers' generate(num_beams=...)
     does it. An answer's score is the sum of its tokens' log probabilities / (its length ** length_penalty).
-    early_stopping: when the search ends. True: as soon as there are as many finished answers as beams. False: when the
+    early_stopping decides when the search ends. True: when there are as many finished answers as beams. False: when the
     best beam, at its present length, could not beat the worst of them. "never": when it could not at any length.
     """
 

@@ -79,11 +79,11 @@ class Scene:
 
     @property
     def busy_decode_s(self) -> float:
-        """Seconds of the decode lost to a busy processor: what the system counted, or what measured steps took beyond
-        the prediction for a machine that was measured idle, whichever is more.
+        """Seconds of the decode lost to a busy processor. It is the larger of two figures: what the system counted, and
+        what measured steps took beyond the prediction for an idle machine.
 
-        The second figure holds what the system does not count for this thread: waits of the engine's other threads for
-        a processor, and processors that a virtual machine did not get.
+        The second figure includes what the system does not count for this thread. These are waits of the engine's other
+        threads for a processor, and processors that a virtual machine did not get.
         """
         left_s = max(0.0, self.account.parts.decode_s - self.cold_decode_s)
         return min(left_s, max(self._delayed_share * left_s, self._unexplained_s(left_s)))
@@ -132,7 +132,7 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
 
 
 def causes_of(scene: Scene) -> list[Cause]:
-    """Most seconds first; what is too small to matter is left out, but for why a prefix missed."""
+    """Most seconds first; what is too small to matter is left out, except for why a prefix missed."""
     found = [
         _queue(scene),
         _shared_prefill(scene),

@@ -1,4 +1,4 @@
-"""What explain says of one completion: a verdict, causes in order, what would help."""
+"""The explanation of one completion: a verdict, causes in order, what would help."""
 
 from __future__ import annotations
 

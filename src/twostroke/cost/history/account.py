@@ -92,7 +92,7 @@ class LiveAccount(Struct, eq=False):
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
 
     sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
-    stays: at the replicas of a front, in order; the last one may go on.
+    stays: its times at the replicas of a front, in order; the last one may still go on.
     """
 
     request: Request
@@ -170,7 +170,7 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not beside them. stays: at which replicas of a front it was.
+    delays: parts of the other seconds, not beside them. stays: the replicas of a front that it was at.
     """
 
     request_id: str

@@ -5,8 +5,9 @@
     account = ledger.finish(event)                    for its terminal event
     ledger.close_step(end_s)                          when all that a step gives has been handed over
 
-A completion that decodes is in every step, so its parts are differences of running sums: a step that only decodes costs
-the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are looked into.
+A completion that decodes is in every step, so its parts are differences of running sums. A step that only decodes
+therefore costs the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are
+looked into.
 """
 
 from __future__ import annotations

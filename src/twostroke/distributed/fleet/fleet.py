@@ -1,7 +1,7 @@
 """All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
 
-A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters,
-and makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters.
+It makes the tokens that the lost one would have made: the exactness law holds between replicas of equal Arithmetic.
 In the same way a stream leaves a replica that only computes prompts after its first token there: see `_hand_over`.
 Which prompts go there is predicted: see distributed/fleet/moving.py. Their pages go ahead, to where the stream will be
 decoded.
@@ -177,7 +177,7 @@ class ReplicaFleet:
                 self._place_or_wait(stream)
 
     def tick(self, now: float) -> list[str]:
-        """Replicas that have said nothing for SILENCE_S: their connections are to be closed, and `lost` called."""
+        """Replicas that have sent nothing for SILENCE_S; the caller closes their connections and calls `lost`."""
         self._now = max(self._now, now)
         for member in self._members.values():
             member.suspect = now - member.heard_s > SUSPECT_S

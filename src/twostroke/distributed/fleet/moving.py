@@ -24,7 +24,7 @@ LAST_TOKENS = 64
 makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
 
 CACHED = Placing(1, (), 1)
-"""A prompt of which one token is left to compute."""
+"""A prompt with one token left to compute."""
 
 Members = Sequence[FleetMember]
 Sooner = Callable[[float, float], bool]
@@ -52,7 +52,7 @@ def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Place
 
 
 def place_split(asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner) -> Placed:
-    """readers: that only compute prompts. Neither list is empty."""
+    """readers: the replicas that only compute prompts. Neither list is empty."""
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 
     def after_s(heir: FleetMember) -> float:

@@ -27,11 +27,11 @@ class FleetStream:
     prompt_told: how many log probabilities of the prompt were sent. prompt_seen: how many came from the present
     Assignment.
     lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
-    refused_by: replicas that refused it; refusal: what the last one of them said; retry_at_s: when the first one of
-    them may take it. unpromised: replicas that could not promise its first token in time and may hold it. to_be_held:
-    no replica can promise it, so it goes to one that may hold it until it can. held: that replica had to refuse it
-    after all. stays_whole: it is decoded where its prompt is computed. heir: the replica that will generate the rest;
-    pages go there meanwhile, under the number of the present Assignment.
+    refused_by: replicas that refused it; refusal: the reason that the last one of them gave; retry_at_s: when the first
+    one of them may take it. unpromised: replicas that could not promise its first token in time and may hold it.
+    to_be_held: no replica can promise it, so it goes to one that may hold it until it can. held: that replica had to
+    refuse it after all. stays_whole: it is decoded where its prompt is computed. heir: the replica that will generate
+    the rest; pages go there meanwhile, under the number of the present Assignment.
     """
 
     request: Request

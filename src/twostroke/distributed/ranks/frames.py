@@ -119,7 +119,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """A frame. Raises ValueError for what is none."""
+    """A frame. Raises ValueError for bytes that are no valid frame."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:

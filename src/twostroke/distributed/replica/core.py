@@ -66,7 +66,7 @@ class _Link:
 
 class ReplicaCore:
     """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
-    probe: raises where the machine itself is broken. explainer: its ledger hears of each request and each step.
+    probe: raises where the machine itself is broken. explainer: its ledger records each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
@@ -110,7 +110,7 @@ class ReplicaCore:
 
     @property
     def idle(self) -> bool:
-        """There is no request: none is computed, none waits for pages."""
+        """True while no request is computed and none waits for pages."""
         return not (self.has_work or self.pulls)
 
     def open(self, link_id: LinkId) -> None:

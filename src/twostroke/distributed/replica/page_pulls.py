@@ -41,8 +41,9 @@ class Pull:
 
 
 class PagePulls:
-    """asks: to be sent in this order. Each has one answer, which goes to `came`. exchange: None where no page can be
-    kept; then nothing is asked for."""
+    """asks: the page requests, to be sent in this order. Each has one answer, which goes to `came`. exchange: None
+    where no page can be kept; then nothing is asked for.
+    """
 
     def __init__(self, exchange: PageExchange | None) -> None:
         self.asks: deque[tuple[PageSource, PagesAsked]] = deque()

@@ -183,7 +183,7 @@ class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
 
 
 class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """A stream's end. event: with the replica's name of the stream and its times."""
+    """A stream's end. event: its end, with the replica's request id and clock times."""
 
     number: int
     event: FinishedEvent

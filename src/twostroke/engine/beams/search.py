@@ -1,10 +1,10 @@
 """Beam search over log probabilities, as transformers' generate(num_beams=..., do_sample=False) does it.
 
-Of all continuations of all beams by one token, the best `width` are looked at. Those among them that end, by an end
-token, by a stop string or because the answer has its last token, are finished answers; their score is the sum of the
-scores of their tokens divided by (length ** length_penalty), the end token counted. A token's score is its log
-probability, with what the request changes. The best `width` finished answers are kept. The best `width` continuations
-that do not end are the next beams. Where scores are equal, the earlier beam is first, then the likelier token.
+Of all continuations of all beams by one token, the best `width` are looked at. Some of them end, because of an end
+token, a stop string, or the limit of tokens. These are finished answers. Their score is the sum of the scores of their
+tokens divided by (length ** length_penalty), the end token counted. A token's score is its log probability, with what
+the request changes. The best `width` finished answers are kept. The best `width` continuations that do not end are the
+next beams. Where scores are equal, the earlier beam is first, then the likelier token.
 
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 
@@ -96,7 +96,7 @@ class BeamSearch:
         self.done = False
 
     def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
-        """sampled: for each beam in order what is offered (`num_offered`), or fewer where fewer may come.
+        """sampled: for each beam, in order, what is offered (`num_offered`), or fewer where fewer may come.
 
         Each of the new beams says in `place` which beam it continues. Raises what a text raises.
         """

@@ -10,7 +10,7 @@ NOTHING = 0
 
 class Evictions:
     """A path has one place, which the latest path to come there takes. Of the last n evictions about n / (2 x places)
-    are forgotten too early. Nothing is remembered that was not evicted, but for two paths with one hash.
+    are forgotten too early. Only evicted pages are remembered, except that two paths may have the same hash.
 
     8 bytes a place, all of them from the start on: a server that evicts for days does not grow by it.
     """

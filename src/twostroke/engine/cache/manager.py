@@ -327,8 +327,9 @@ class CacheManager:
                 holding.planned_pages = -1
 
     def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
-        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix trees, give back what is
-        behind a window, and take a snapshot of the state where a page ends here."""
+        """Positions [0, computed_tokens) are filled. Puts newly full pages into the prefix trees, releases pages that
+        have left a window, and takes a snapshot of the state where a page ends here.
+        """
         holding = self._holdings[sequence_id]
         holding.filled_tokens = computed_tokens
         size, begin = self.page_tokens, holding.full_pages

@@ -2,8 +2,8 @@
 
 Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of
 its own.
-The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest
-unused first, by a counter of uses (no clock).
+The tree is one owner of each of its pages. A page that has no other owner can be evicted: leaves first, the longest
+unused first. A counter of uses decides, not a clock.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Places:
     """A call is large where it has more than an eighth of all places, and more than FEWEST_LARGE.
 
     A guest is a waiting sequence of a call that has no place. Where one waits and no place is free, the largest call
-    gives up the one that it got last; what was computed for that is mostly found in the prefix cache again. The last
+    gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. The last
     free place is for a guest before it is for a large call.
     """
 

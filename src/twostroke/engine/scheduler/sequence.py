@@ -17,8 +17,8 @@ Rank = tuple[int, int, float, int]
 class Sequence(Struct, eq=False):
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
-    role: DECODE from a token on, until it is preempted: all but its last token is computed, or, where a state went back
-    behind a wrong guess, all but the tokens of one step.
+    role: DECODE from its first output token on, until it is preempted. All but its last token is computed then. Where a
+    state went back after a wrong guess, all but the tokens of one step are.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.

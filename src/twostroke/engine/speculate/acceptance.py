@@ -54,7 +54,7 @@ class GuessRecord:
         return self._came_true / self._expected
 
     def add(self, came_true: float, expected: float) -> None:
-        """One token that was guessed: 1 where it came true, and the chance that was expected."""
+        """One token that was guessed: 1 where it was accepted, and the chance that was expected."""
         self._came_true = max(LEAST_RECORD, self._came_true * REQUEST_MEMORY + came_true)
         self._expected = max(LEAST_RECORD, self._expected * REQUEST_MEMORY + expected)
 

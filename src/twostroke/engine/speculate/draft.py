@@ -5,7 +5,7 @@ on the probabilities, they agree on the token, whatever the temperature.
 
 The draft's K and V lie in pages of its own. A guess that was accepted is in them already; of one that was not, the
 positions are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy goes
-back afterwards, and the next call reads the tokens that came true in the pass that reads the newest token in any case.
+back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine, the Python that runs it, its weights in this comparison: int8, int4, or a type of GGUF files, of which
-    all engines read the same file. kv: the format of K and V in this engine; with int8 only the cases about K and V are
-    run.
+    """An engine in a comparison, and the Python that runs it. weights: int8, int4, or a type of GGUF files; all engines
+    read the same file. kv: the format of K and V in this engine; with int8 only the cases about K and V are run.
     """
 
     peer: Peer
@@ -59,7 +58,7 @@ class Contestant:
 @dataclass(slots=True)
 class Column:
     """What one contestant reached. values: figures by case name, one for each round. limits: the machine's limits
-    measured around each of them, for this engine alone. faults: by case name, why a case has no figures.
+    measured around each of them, for this engine alone. faults: why a case has no figures, keyed by case name.
     """
 
     contestant: Contestant
@@ -92,8 +91,9 @@ class Setup:
 
 
 class Comparison:
-    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: what a published checkpoint says in
-    float32; None for random weights, of which no text is likely."""
+    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: the log probabilities of a published
+    checkpoint in float32; None for random weights, which make no text likely.
+    """
 
     def __init__(
         self,

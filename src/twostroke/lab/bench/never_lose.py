@@ -1,10 +1,10 @@
 """What guessing costs where it cannot win: the same requests with it and without, by turns in one engine.
 
 Of each round both ways answer the same requests, in turns that begin now with the one and now with the other. Their
-times make one ratio, which a slow moment of the machine changes less than either time. Of the ratios the median counts,
-and the interval that holds the true median in 95 of 100 measurements, whatever the noise looks like (the order of n
-independent numbers around their median is that of n coins). The verdict goes by the interval, so that noise is called
-noise. Every answer is compared with that of the other way.
+times make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
+ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any noise, because n
+independent numbers lie above or below their median like n coins. The verdict goes by the interval, so that noise is
+called noise. Every answer is compared with that of the other way.
 """
 
 from __future__ import annotations

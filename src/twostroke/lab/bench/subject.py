@@ -24,8 +24,9 @@ EXACT = GgufMix("F32", 0, "F32", "F32")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """model: what engines are given, a folder or a file. folder: with config.json and the tokenizer. weights: the
-    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely."""
+    """model: the folder or file that engines get. folder: the folder with config.json and the tokenizer. weights: the
+    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely.
+    """
 
     model: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""What a checkpoint says of texts in float32, against which the engines of a comparison are held.
+"""The log probabilities that a checkpoint gives texts in float32, with which the engines of a comparison are compared.
 
 Weights, K, V and activations are float32 here. tests/real hold such logits of published checkpoints to those of
 transformers within 1e-4 of their range, so that no other engine is needed for the truth.

@@ -91,7 +91,7 @@ def make_ask(
     itl_s: float | None = None,
     price_per_hour: float | None = None,
 ) -> Ask:
-    """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
+    """Fill in what was not given, as the engine would. Raises ConfigError naming the option that cannot be."""
     chosen = weights or usual_weights(spec)
     kept = kv_format or usual_kv_format(chosen, spec.has_latents)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)

@@ -16,7 +16,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The closed loop: as many requests as run are always running.
+    """The load of a closed loop, in which the same number of requests is always running.
 
     itl_s: what 95% of a request's gaps do not pass, as `bench serve` and the scheduler mean an objective.
     longest_gap_s: the longest of them. prefill_gap_share: the share of its gaps that hold another prompt's chunk.

@@ -29,7 +29,8 @@ class PartPlan:
     """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: that it sends
-    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: in the steps of the plan.
+    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: bytes sent in a decode step and in a prefill
+    step of the plan.
     """
 
     name: str

@@ -17,7 +17,7 @@ FORMATS = (SHAREGPT, MOONCAKE, AZURE)
 
 
 def format_of(text: str, source: str = "trace") -> str:
-    """One of FORMATS, by the first line. Raises TraceError where it is none."""
+    """One of FORMATS, by the first line. Raises TraceError where it is not valid."""
     first = next((line.strip() for line in text.lstrip("\ufeff").split("\n") if line.strip()), "")
     if first.startswith("[") or (first.startswith("{") and '"conversation' in text[:100_000]):
         return SHAREGPT

@@ -33,7 +33,7 @@ def unchanged(program: Program) -> Program:
 
 
 class Form(Struct, frozen=True):
-    """task: what the result's rows are. change: from the program of a model file to this one."""
+    """task: what the result's rows are. change: makes this program from that of a model file."""
 
     task: Task = Task.GENERATE
     change: Callable[[Program], Program] = unchanged

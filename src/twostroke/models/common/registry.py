@@ -148,9 +148,10 @@ def read_model(
 ) -> Model:
     """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
 
-    stored: for the tensors of a matrix the format that keeps what the checkpoint holds. orders: which matrices are kept
-    with their columns sorted. asked: what to serve it as; None for what its architecture is made for. apart: whether
-    experts that plain checkpoints of the family hold in stacks are named one by one; None for what the config says.
+    stored: returns, for the tensors of a matrix, the format that keeps what the checkpoint holds. orders: which
+    matrices are kept with their columns sorted. asked: what to serve it as; None for what its architecture is made for.
+    apart: whether experts that plain checkpoints of the family hold in stacks are named one by one; None for what the
+    config says.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)

@@ -47,7 +47,7 @@ SILENT = {
 LEAST_SQUARE = 1e-5
 """The mean square below which a stream counts as this loud."""
 SPARSE_LAYERS, SPARSITY = 10, 0.95
-"""Where the config is silent: in a model of more layers, the first are so sparse."""
+"""The default where the config does not have the field: in a model of more layers, the first are so sparse."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b",
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")
 INTERVAL = 4
-"""Every fourth layer does not turn, where the config is silent."""
+"""Every fourth layer does not turn, where the config does not have the field."""
 GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
 """Multiplies by 1 + log(1 + position)."""
 
@@ -71,7 +71,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """turning, own, sources: for each layer whether it turns, whether it chooses, and whose latents it attends to."""
+    """turning, own, sources: for each layer, whether it turns, whether it chooses, and whose latents it attends to."""
 
     turned: LatentHeads
     still: LatentHeads

@@ -1,7 +1,7 @@
 """RecurrentGemma: two layers with a recurrent unit, then one of attention in a window (De et al. 2024, Griffin).
 
-A recurrent block is a short convolution and an RG-LRU, whose two gates are products of each head's own; its output is
-multiplied by gelu of a product of its own.
+A recurrent block is a short convolution and an RG-LRU, whose two gates have a product for each head. The block's output
+is multiplied by gelu of another product.
 """
 
 from __future__ import annotations

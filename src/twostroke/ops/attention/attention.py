@@ -10,7 +10,7 @@
     out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) beside, a
     score without a value.
 
-A page that no row of its sequence sees was given back: its entry of the page table says nothing, and it is never read.
+A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.

@@ -1,5 +1,5 @@
-"""How several processes hold one model: as ranks, which divide outputs, or as stages, which divide layers. This file
-decides which part each process has and what they exchange.
+"""Decides which part of a model each process has, and what the processes exchange. They are ranks, which divide
+outputs, or stages, which divide layers.
 
 The leader schedules and samples: rank 0 where outputs are divided, the last stage where layers are, because it has the
 head.

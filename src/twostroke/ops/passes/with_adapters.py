@@ -68,7 +68,9 @@ def module_of(tensor: Tensor) -> str:
 
 
 def linear_tensors(program: Program) -> dict[str, Tensor]:
-    """The tensors of all products, by module: what adapters can change. The embedding is none where it is the head."""
+    """The tensors of all products, by module: what adapters can change. The embedding is left out where it is also the
+    head.
+    """
     embedded = {part for call in program.calls if call.NAME == "embed" for part in _weight_parts(call)}
     linears = (call.weight for call in program.calls if isinstance(call, Linear))
     return {module_of(part): part for weight in linears for part in weight.parts if part not in embedded}
@@ -100,7 +102,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
 
 
 def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:
-    """The error for modules that are no products."""
+    """The error for modules that are not products."""
     endings = sorted({name.rpartition(".")[2] for name in known})
     return ConfigError(
         f"Adapters change {', '.join(name[:100] for name in names[:3])}, which no product of this model is made of.",

@@ -20,7 +20,7 @@ F32_BYTES = 4
 class CommonFacts:
     """What a model file reads from the config beside its program.
 
-    max_positions: the longest sequence. eos_token_ids may be empty. dtype: what the checkpoint says it was saved in,
+    max_positions: the longest sequence. eos_token_ids may be empty. dtype: the saved dtype that the checkpoint names,
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
     that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program

@@ -79,10 +79,11 @@ class StoredFormats(Struct, frozen=True):
 
 
 class OpCost(Struct, frozen=True):
-    """What a call costs. once: where there is any row at all. per_row: for each row of its result.
+    """What a call costs. once: the cost where there is any row at all. per_row: the cost of each row of its result.
 
-    per_pair: for each pair of a row and a position that it sees; per_position: for each cached position that is read,
-    once for all rows of its sequence; both for calls with a `window`. per_sequence: for each sequence with any row.
+    per_pair: the cost of each pair of a row and a position that it sees. per_position: the cost of each cached position
+    that is read, once for all rows of its sequence. Both are for calls with a `window`. per_sequence: the cost of each
+    sequence with any row.
     """
 
     once: Work = Work()

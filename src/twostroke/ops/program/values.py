@@ -27,7 +27,7 @@ class Size(enum.Enum):
 
 
 class Recorder(Protocol):
-    """What a value knows of the trace that made it: ops of its values record themselves there."""
+    """The part of a trace that its values need: ops on them record themselves there."""
 
     def record(self, call: Any) -> Any:
         """Keep one call, an `Op`."""
@@ -211,9 +211,9 @@ class VectorForm(enum.Enum):
     STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). REST: they are read as
     1 - x (shares of RWKV-4). DIFFERENCE: four tensors a, b, c, d of equal length make the one number exp(c . d) - exp(a
     . b): the negated factor of the second softmax in differential attention (Ye et al. 2024). PRODUCT: a table (B, K),
-    a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T + bias; with five tensors, weight and
-    bias of a layer norm of the table's rows are the second and the third, and `numbers` holds its epsilon.
-    INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each row.
+    a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T + bias. With five tensors, the second
+    and third are weight and bias of a layer norm of the table's rows, and `numbers` holds its epsilon. INVERSE_LENGTHS:
+    a matrix (N, K) makes one over the length of each row.
     """
 
     STORED = enum.auto()

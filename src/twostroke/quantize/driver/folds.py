@@ -84,7 +84,7 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 
 
 def _own(vector: Vector, users: Counter[str]) -> bool:
-    """One whole tensor that nothing else reads, as it is stored but for what is added."""
+    """One whole tensor that nothing else reads, as it is stored except for what is added."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
     if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False

@@ -28,7 +28,8 @@ GROUPS = (128, 64, 32)
 
 FEW = 4
 """An expert that met fewer rows than its columns divided by this is rounded to the nearest codes: the moments of so few
-inputs say more of these inputs than of those to come."""
+inputs describe these inputs better than those to come.
+"""
 
 
 @dataclass(frozen=True, slots=True)

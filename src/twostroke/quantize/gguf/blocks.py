@@ -6,8 +6,8 @@
     Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; 32 wide
     Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); 16 wide
 
-Layouts: ggml-common.h of llama.cpp; the searches follow the papers' least squares: for codes q the best scale (and
-minimum) of a block has a closed form, and codes of a few slightly different scales are tried.
+The layouts are those of ggml-common.h of llama.cpp. The searches follow the papers' least squares: for codes q the best
+scale (and minimum) of a block has a closed form. Codes of a few slightly different scales are tried.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Chooses the streams of batch work that go on in a step: as many as leave half of the interactive streams' time to
-prefill.
+"""Chooses the streams of batch work that go on in a step. They are as many as fit into half of the step's time bound.
+The other half is left for prefill.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ ROOM_SHARE = 0.5
 
 
 class BatchDecodes:
-    """Batch streams have no promise: they are left out where steps would be too long, those first that went on last.
+    """Batch streams have no promise. Where a step would be too long, those are left out first that went on most
+    recently.
 
     At least one is in every step, and the one that was left out longest comes first. Each of k batch streams therefore
     goes on at least every k-th step.

@@ -53,7 +53,7 @@ class LoadAsk:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """users: None for an open loop. words: what it is."""
+    """users: None for an open loop. words: a description for people."""
 
     requests: list[WorkloadRequest]
     users: int | None

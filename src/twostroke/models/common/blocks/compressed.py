@@ -1,7 +1,7 @@
 """Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
 
-One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements,
-the last of a head in the checkpoint, are the first here: queries, keys and outputs take the same order, and outputs
+One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements
+are the last of a head in the checkpoint and the first here. Queries, keys and outputs take the same order, and outputs
 are put back before the next product. Values have turned with their keys, so outputs are turned back.
 """
 

@@ -102,8 +102,9 @@ class AfterLayers:
 
 
 def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: str, biased: bool) -> Heads:
-    """Heads of which each sees the whole text. joined, out: the tensors of q, k and v in this order, and of the
-    product behind them."""
+    """Heads that each see the whole text. joined, out: the tensors of q, k and v in this order, and of the product
+    behind them.
+    """
     return Heads(
         width,
         num_heads,

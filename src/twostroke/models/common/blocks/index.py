@@ -42,8 +42,9 @@ class Index:
     eps: float = INDEX_EPS
 
     def orders(self, heads: int, turned: int) -> tuple[HeadRows | None, ...]:
-        """The orders in which the rows of `heads` heads are read, so that those that turn are the first of a head; None
-        for the order in which they are stored."""
+        """The orders in which the rows of `heads` heads are read, so that the rotated ones are the first of a head.
+        None means the order in which they are stored.
+        """
         dim, plain = self.dim, self.dim - turned
         if self.turned_last:
             parts = ((turned, plain), (plain, 0))

@@ -1,8 +1,9 @@
 """Several streams of the residual, mixed before and behind each block (hyper-connections on a manifold; Xie et al.
 2026).
 
-A block reads a weighted sum of the streams; its output is added to each stream with a weight of its own, and the
-streams before are mixed by a matrix whose rows and columns add up to one, nearly. All weights are made of the streams.
+A block reads a weighted sum of the streams, and its output is added to each stream with a weight of its own. Before
+that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All weights are made of the
+streams.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ ROUTER = "block_sparse_moe.router.layer"
 
 
 def granite_factor(fields: Fields, name: str) -> float:
-    """A factor; 1 where the config is silent."""
+    """A factor; 1 where the config does not have the field."""
     return fields.number(name, SMALLEST, LARGEST, default=1.0)
 
 

@@ -98,7 +98,7 @@ def refuse_groups(fields: Fields) -> None:
 
 
 def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
-    """sparse: for each layer whether it has experts."""
+    """sparse: whether each layer has experts."""
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return mixed_layer(t, parts, block, x) if sparse[index] else latent_layer(t, parts, x)

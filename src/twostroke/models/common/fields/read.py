@@ -26,7 +26,7 @@ SILENT: Mapping[str, object] = {
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False,
 }
-"""What transformers assumes for most families where config.json is silent."""
+"""The defaults of transformers for most families, for fields that config.json does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,6 @@ def pattern_windows(fields: Fields, layers: int, window: int, pattern: int) -> t
 
 
 def window_of(fields: Fields, absent: int) -> int:
-    """sliding_window; `absent` where the config is silent, 0 where it is null."""
+    """sliding_window; `absent` where the config does not have the field, 0 where it is null."""
     found = fields.optional_integer("sliding_window", 1, MAX_POSITIONS)
     return found or (0 if fields.has("sliding_window") else absent)

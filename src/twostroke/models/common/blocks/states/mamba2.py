@@ -118,7 +118,9 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
 
 
 def step_limit(fields: Fields, name: str = "time_step_limit") -> tuple[float, float]:
-    """The bounds of dt; none where the config is silent. The upper one may be infinite, which has two spellings."""
+    """The bounds of dt; none where the config does not have the field. The upper one may be infinite, which has two
+    spellings.
+    """
     found = fields.value(name)
     if found is None:
         return 0.0, math.inf

@@ -20,7 +20,7 @@ from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.runner.backing import PoolBacking
+from twostroke.runner.backing import KvPrefault
 from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, UnsupportedModel
 from twostroke.types.pooling import Task
 from twostroke.types.spec.hardware_guess import guessed_device
@@ -140,9 +140,9 @@ def needs_on(
     return structs.replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
 
 
-def backing_of(device: CudaDevice | None, memory: StepMemory) -> PoolBacking:
+def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
     """Memory behind the first group's pages ahead of their use; a device's is there from the beginning."""
-    return PoolBacking([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
+    return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
 
 
 def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:

@@ -56,7 +56,7 @@ class QueueStory(Struct, frozen=True):
     ended: tuple[str, ...] = ()
 
 
-class Spell(Struct, frozen=True):
+class PreemptionSpan(Struct, frozen=True):
     """One preemption: put back at from_s, planned again at until_s (None: never).
 
     by: the completion that it was preempted for. If it ran out of pages itself, `by` is the completion that held most
@@ -118,7 +118,7 @@ class LiveAccount(Struct, eq=False):
     token_ordinal: int = 0
     start: TimeParts | None = None
     queue: QueueStory = field(default_factory=QueueStory)
-    spells: list[Spell] = field(default_factory=list)
+    spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
@@ -189,7 +189,7 @@ class Account(Struct, frozen=True):
     queue: QueueStory
     start_shares: tuple[Share, ...] = ()
     stretches: tuple[Share, ...] = ()
-    spells: tuple[Spell, ...] = ()
+    spells: tuple[PreemptionSpan, ...] = ()
     prefix_miss: PrefixMiss | None = None
     first_ordinal: int = 0
     sample: tuple[Segment, ...] = ()

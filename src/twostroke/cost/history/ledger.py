@@ -22,8 +22,8 @@ from twostroke.cost.history.account import (
     ChunkStep,
     LiveAccount,
     Phase,
+    PreemptionSpan,
     QueueStory,
-    Spell,
     record_of,
     shares,
 )
@@ -310,7 +310,7 @@ class Ledger:
         if by == request_id:
             holder = max(plan.sequences, key=lambda each: len(each.page_ids), default=None)
             by = by if holder is None else holder.request.request_id
-        live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
+        live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
         """Account for what the running sums grew by since the request began to decode, up to the last summed step."""

@@ -165,7 +165,7 @@ class Sample(Struct, frozen=True):
         return self.run.busy_s(self.offset)
 
 
-class Stretch(Struct, frozen=True):
+class StepRange(Struct, frozen=True):
     """Steps [first, last) of a run, by reference."""
 
     run: Run
@@ -242,7 +242,7 @@ class StepHistory:
         run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
-    def since(self, ordinal: int) -> list[Stretch]:
+    def since(self, ordinal: int) -> list[StepRange]:
         """What is kept of the steps after the one with this number and is done; any thread may ask."""
         runs = self._runs
         place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
@@ -251,7 +251,7 @@ class StepHistory:
             done = min(run.num_steps, run.times.num_ended) if run is runs[-1] else run.num_steps
             first = max(0, ordinal + 1 - run.ordinal)
             if first < done:
-                found.append(Stretch(run, first, done))
+                found.append(StepRange(run, first, done))
         return found
 
     def latest(self, most: int) -> list[Sample]:

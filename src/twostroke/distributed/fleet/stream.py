@@ -30,8 +30,8 @@ class FleetStream:
     refused_by: replicas that refused it; refusal: the reason that the last one of them gave; retry_at_s: when the first
     one of them may take it. unpromised: replicas that could not promise its first token in time and may hold it.
     to_be_held: no replica can promise it, so it goes to one that may hold it until it can. held: that replica had to
-    refuse it after all. stays_whole: it is decoded where its prompt is computed. heir: the replica that will generate
-    the rest; pages go there meanwhile, under the number of the present Assignment.
+    refuse it after all. stays_whole: it is decoded where its prompt is computed. decode_replica: the replica that will
+    generate the rest; pages go there meanwhile, under the number of the present Assignment.
     """
 
     request: Request
@@ -51,7 +51,7 @@ class FleetStream:
     prompt_told: int = 0
     prompt_seen: int = 0
     stays_whole: bool = False
-    heir: FleetMember | None = None
+    decode_replica: FleetMember | None = None
     party: list[FleetStream] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.shape import Segment
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
-from twostroke.distributed.replica.page_pulls import PagePulls, Pull
+from twostroke.distributed.replica.page_pulls import PageFetch, PagePulls
 from twostroke.distributed.wire.frames import (
     Assignment,
     Frame,
@@ -138,7 +138,7 @@ class ReplicaCore:
         """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
         self._queue_pulled(*self.pulls.let_go())
 
-    def _queue_pulled(self, *pulls: Pull | None) -> None:
+    def _queue_pulled(self, *pulls: PageFetch | None) -> None:
         for pull in pulls:
             if pull is not None and pull.work is not None:
                 self._queue(pull.link_id, pull.work, pull.masks)

@@ -11,7 +11,7 @@ from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.lab.planner.ask import Ask
 from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding
 from twostroke.lab.planner.target import Target
-from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.passes.division import MOST_RANKS, PIPELINE, TENSOR, Division
 from twostroke.ops.program.model import Model
@@ -79,7 +79,7 @@ class DividedPlan:
     source: str
     ask: Ask
     target: Target
-    divided: Divided
+    divided: ParallelPlan
     parts: tuple[PartPlan, ...]
     steps: tuple[DividedStep, ...]
     load: Load
@@ -88,7 +88,7 @@ class DividedPlan:
     assumptions: tuple[str, ...]
 
 
-def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: Divided) -> DividedPlan:
+def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: ParallelPlan) -> DividedPlan:
     """target: the machine of each process. Raises ConfigError where the model cannot be divided so. Raises OutOfMemory
     where not one sequence fits, with the counts of processes that would suffice.
     """
@@ -120,7 +120,7 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
     )
 
 
-def _loop_cost(spec: Model, ask: Ask, target: Target, divided: Divided, cost: StepCost) -> StepCost:
+def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
     """What streams wait for, from one token to the next."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
@@ -200,7 +200,7 @@ def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> I
             return
 
 
-def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
+def _assumptions(divided: ParallelPlan, ask: Ask) -> Iterator[str]:
     count, link = divided.division.count, divided.link
     sent = "float32 numbers, and int8 codes where nothing but a product with an integer matrix reads them"
     yield f"weights {ask.weights}, K and V {ask.kv_words}; what processes exchange are {sent}"

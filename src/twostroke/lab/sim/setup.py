@@ -24,7 +24,7 @@ from twostroke.lab.sim.clock import VirtualClock
 from twostroke.lab.sim.guessing import simulated_guesser
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.staged import StagedExecutor
-from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.program.model import Model
 from twostroke.types.cache_pools import CachePools
@@ -126,7 +126,7 @@ def replica_setup(
     machine: HardwareSpec | Calibration,
     memory_bytes: int,
     sizes: Sizes,
-    divided: Divided | None = None,
+    divided: ParallelPlan | None = None,
 ) -> ReplicaSetup:
     """Size a replica as the engine sizes itself. machine, memory_bytes: those of each process where the model is
     divided.

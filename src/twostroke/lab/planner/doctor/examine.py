@@ -57,7 +57,7 @@ Note = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class MeasuredMachine:
     """fingerprint: identifies processor, threads and version. title: the processor's name."""
 
     fingerprint: str
@@ -122,7 +122,7 @@ class Quiet:
 
 
 def examine(
-    patient: Patient,
+    patient: MeasuredMachine,
     clock: Callable[[], float],
     note: Note,
     effort: Effort = FULL,
@@ -212,7 +212,7 @@ def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Cali
     return timed
 
 
-def _limits(patient: Patient, clock: Callable[[], float], memory: U8Array) -> Limits:
+def _limits(patient: MeasuredMachine, clock: Callable[[], float], memory: U8Array) -> Limits:
     meter = LimitMeter(patient.threads, clock, memory)
     try:
         return meter.measure()

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from twostroke.assembly import engine as assemble
@@ -33,6 +34,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from twostroke.cost.explain.explanation import Explanation
+    from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.runner.retrieval.reranker import Ranked
     from twostroke.text.chat_template import ChatTemplate
@@ -166,10 +168,17 @@ class LLM:
         *,
         adapter: str | None = None,
     ) -> GenerationOutput:
-        """The assistant's next message. messages: objects with role and content. Raises as `generate` does."""
+        """The assistant's next message. messages: objects with role and content. Raises as `generate` does.
+
+        A part {"type": "image", "image": x} of a content is an image, where the model reads images: x is a path, the
+        bytes of a file, an array (height, width, 3) of uint8, or a PIL image.
+        """
         prompt = self._rendered(messages, False)
         token_ids = self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
-        return replace(self.generate([token_ids], params, adapter=adapter)[0], prompt=prompt.text)
+        made = self._prompt(token_ids, params or self.default_params(), adapter)
+        if prompt.pictures is not None:
+            made = replace(made, images=prompt.pictures.spans(token_ids))
+        return replace(_unbroken(self.engine.generate([made])[0]), prompt=prompt.text)
 
     def stream(
         self, prompt: TextOrTokens, params: SamplingParams | None = None, *, adapter: str | None = None
@@ -309,7 +318,12 @@ class LLM:
     def _rendered(self, messages: Sequence[Mapping[str, Any]], parse_special: bool) -> Rendered:
         quoting = Quoting() if parse_special else self.tokenizer.quoting()
         template = chat_template.required(self._template, self.model_name)
-        return quoting.shown(template.render(messages, each_text=quoting.hide))
+        eyes: Eyes | None = self._built.eyes
+        pictures = None if eyes is None else eyes.look(messages, local=True)
+        if pictures is None:
+            return quoting.shown(template.render(messages, each_text=quoting.hide))
+        text = template.render(pictures.messages, each_text=quoting.hide, pictures=pictures.marks)
+        return structs.replace(quoting.shown(pictures.expanded(text)), pictures=pictures)
 
     def _shelf(self) -> AdapterShelf:
         if self._built.adapters is None:

@@ -48,6 +48,8 @@ class EverySecond:
     """A TokenMask: behind a token, those of the other parity; behind every fifth one, all. It raises where it
     is moved by what is not its sequence's output."""
 
+    mask_s = 0.0
+
     def __init__(self) -> None:
         self.taken: list[int] = []
 

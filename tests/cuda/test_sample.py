@@ -34,6 +34,8 @@ class Mask:
     """A grammar that allows the tokens whose bits are set; each token changes the bits. As in the real grammar, a
     forbidden token is a fault, and a fault stays. fault_at: the grammar fails when it has this many tokens."""
 
+    mask_s = 0.0
+
     def __init__(self, bits: bytes, num_tokens: int, fault_at: int | None = None) -> None:
         self._first, self._fed, self._base, self._fault_at = bits, list[int](), num_tokens, fault_at
         self.is_broken = False

@@ -405,3 +405,39 @@ def test_a_loop_that_died_leaves_nothing_behind() -> None:
 
     asyncio.run(main())
     assert kept is not None
+
+
+def test_a_parked_request_rests_until_it_goes_on_and_its_text_is_the_same() -> None:
+    made = bench()
+    prompt = made.prompt("q", "a parked answer", n=2, max_tokens=14)
+    whole = SyncEngine(made.stepper).generate([prompt])[0]
+
+    async def main() -> None:
+        held = True
+        hold(made, lambda: held)
+        async with running(made) as engine:
+            news = asyncio.Event()
+            reader = engine.open(await engine.prepare(prompt), news.set)
+            await until(lambda: made.executor.num_steps >= 3)
+            reader.park(True)
+            held = False
+            other = await engine.generate(made.prompt("p", "another answer", max_tokens=20))
+            assert len(other.completions[0].token_ids) == 20
+            pieces = list(iter(reader.take, None))
+            assert not any(piece.finish_reason for piece in pieces), "nothing was computed for it meanwhile"
+            assert engine.gauges().running == 0 and engine.gauges().pages_used == 0
+            reader.park(False)
+            while not reader.done:
+                reader.rest()
+                news.clear()
+                pieces += iter(reader.take, None)
+                if not reader.done:
+                    await news.wait()
+            for index in range(2):
+                text = "".join(piece.text for piece in pieces if piece.index == index)
+                assert text == whole.completions[index].text
+            reader.park(True)  # of no use any more
+            reader.close()
+            await until(lambda: is_quiet(made, engine))
+
+    asyncio.run(main())

@@ -42,6 +42,7 @@ def llm(made: Bench, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
             engine=SyncEngine(made.stepper),
             tokenizer=made.tokenizer,
             template=TEMPLATE,
+            eyes=None,
             spec=SimpleNamespace(vocab_size=made.tokenizer.vocab_size),
             resolved={"context": 256},
             model_name="toy",

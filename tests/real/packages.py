@@ -109,7 +109,7 @@ def folder_of(model: Published, pip: Sequence[str] = PIP) -> Path:
     if model.path.is_dir():
         return model.path
     model.path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(model.path.with_suffix(".lock")):
+    with alone(model.path.with_suffix(".lock")):
         if model.path.is_dir():
             return model.path
         failed = _failed_in_this_run(model)
@@ -133,7 +133,7 @@ def _failed_in_this_run(model: Published) -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     """One process at a time; a lock ends with its process."""
     with lock.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

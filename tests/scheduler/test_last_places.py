@@ -86,3 +86,24 @@ def test_completions_that_wait_are_not_passed_for_ever() -> None:
     for number in range(5000, 6000):
         come(world, request(number, 3, 30, world.now_s), steps=1)
     assert all(len(world.tokens[str(place)]) == 30 for place in range(40))
+
+
+def test_a_request_does_not_wait_for_the_completions_that_enter_before_it() -> None:
+    """A step has room for few prompts, so places are free for many steps while a large call takes them."""
+    world = World(None, SchedulerLimits(5 * PLACES, 8 * PLACES), LineCost())
+    for each in call(0, 8 * PLACES):
+        world.add(each)
+    while len(names(world) if world.steps else ()) < PLACES + 1:
+        world.step()
+    come(world, request(9000, 3, 4), steps=1)
+    assert world.tokens["9000"] and len(names(world)) < 5 * PLACES
+
+
+def test_a_call_of_better_priority_takes_places_before_batch_work() -> None:
+    world = World(None, SchedulerLimits(5 * PLACES, 8 * PLACES), LineCost())
+    for each in call(0, 8 * PLACES):
+        world.add(each)
+    world.add(request(9000, 3, 4, priority=1))
+    while len(names(world) if world.steps else ()) < 4 * PLACES:
+        world.step()
+    assert not world.tokens["9000"]

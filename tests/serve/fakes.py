@@ -78,6 +78,7 @@ class PlainTemplate:
     """role: content, one a line; the names of tools in front."""
 
     abilities = Abilities()
+    source = "plain"
     variables: frozenset[str] = frozenset()
 
     def render(
@@ -93,6 +94,12 @@ class PlainTemplate:
         messages = normalized(messages, notes)  # as the real one does first
         named = "".join(f"tool {tool['function']['name']}\n" for tool in tools or ())
         return named + "".join(f"{m.get('role')}: {m.get('content')}\n" for m in messages) + "assistant: "
+
+    def joint(self, _role: str) -> str:
+        return "\n"
+
+    def written(self, messages: Sequence[Mapping[str, Any]], *, variables: Any = None, **_: Any) -> str:
+        return f"{variables or ''}{self.render(messages)}"
 
 
 class Turnstile(asyncio.Event):
@@ -123,8 +130,10 @@ class Turnstile(asyncio.Event):
 class FakeReader:
     """Pieces of a generator, which a task asks for one after the other."""
 
-    def __init__(self, deltas: AsyncGenerator[Delta, None], wake: Callable[[], None]) -> None:
-        self.done = False
+    def __init__(
+        self, deltas: AsyncGenerator[Delta, None], wake: Callable[[], None], park: Callable[[bool], None]
+    ) -> None:
+        self.done, self.park = False, park
         self._deltas, self._wake = deltas, wake
         self._mail: deque[Delta] = deque()
         self._ended: Exception | bool = False
@@ -160,6 +169,7 @@ class FakeEngine:
     """Completion i of any prompt is `answer` in upper case for odd i, one byte a token, then the end.
 
     gate: waited for before each token. error_after: pieces after which `error` is raised. peak: most live at once.
+    parked: what it was told of readers that stopped or went on.
     """
 
     def __init__(self, answer: str = "hello world") -> None:
@@ -171,6 +181,7 @@ class FakeEngine:
         self.closed_early = 0
         self.prompts: list[Prompt] = []
         self.waiting = 0
+        self.parked: list[bool] = []
         self.token_s = 0.0
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
@@ -196,7 +207,7 @@ class FakeEngine:
         return prompt
 
     def open(self, prompt: Prompt, wake: Callable[[], None]) -> FakeReader:
-        return FakeReader(self._stream(prompt), wake)
+        return FakeReader(self._stream(prompt), wake, self.parked.append)
 
     async def _stream(self, prompt: Prompt) -> AsyncGenerator[Delta, None]:
         if not self.alive:

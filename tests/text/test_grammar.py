@@ -356,3 +356,12 @@ def test_a_model_without_an_end_token_is_refused(tokenizer: Tokenizer) -> None:
 def _parsed(grammar: Grammar) -> dict[str, object]:
     made: dict[str, object] = json.loads(grammar.text)
     return made
+
+
+def test_a_machine_tells_how_long_its_masks_take(compiler: GrammarCompiler) -> None:
+    """The scheduler shares out what steps have for hard grammars; machines of one grammar begin alike."""
+    one, other = compiler.submit(Grammar.json_object(), 2).result()
+    before_s = one.mask_s
+    assert before_s == other.mask_s > 0
+    one.bits()
+    assert one.mask_s != before_s and one.mask_s > 0

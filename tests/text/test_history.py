@@ -199,6 +199,29 @@ def test_a_template_for_lists_of_parts_gets_them() -> None:
     assert shown(PARTS, [ASK, {"role": "assistant", "content": ""}, ASK]) == ("<user>qask<assistant><user>qask", ())
 
 
+@pytest.mark.parametrize(
+    ("part", "between"),
+    [
+        ("{{ p.text }}", ""),
+        ("{{ p.text }}\n", "\n"),
+        ("{% if not loop.first %} {% endif %}{{ p.text }}", " "),
+        ("{{ p }}", "\n"),
+    ],
+)
+def test_parts_are_joined_as_the_template_joins_them(part: str, between: str) -> None:
+    """A template that writes parts as values, or takes none, gets them joined by a line end."""
+    each = "{% for p in m.content %}" + part + "{% endfor %}"
+    source = "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}" + each
+    source += "{% endif %}{% endfor %}"
+    parts = [{"type": "text", "text": text} for text in ("qone", "qtwo")]
+    result = [ASK, calls(call()), got(parts)]
+    assert one(source).render([{"role": "user", "content": parts}]) == f"<user>qone{between}qtwo"
+    assert one(source).render(result).endswith(f"qone{between}qtwo")
+    assert one("{% for m in messages %}{{ m.content | trim }}{% endfor %}").render(
+        [{"role": "user", "content": parts}]
+    ) == "qone\nqtwo"
+
+
 def test_a_template_that_takes_no_calls_gets_them_as_text() -> None:
     text, notes = shown(NO_SYSTEM, [ASK, calls(call('{"a": 1}'), content="I look."), got(), ASK])
     assert text == '<user>qask<assistant>I look.\n\n[qtool: {"a": 1}]<user>qresult\n\nqask'

@@ -58,6 +58,7 @@ GGUFS = {
     "mmproj-F16.gguf": b"",
     "README.md": b"",
 }
+MEASURED = {"M-UD-Q4_K_M.gguf": b"GGUFM", "M-UD-Q5_K_XL.gguf": b"GGUFX", "M-Q8_0.gguf": b"GGUF8"}
 
 
 @pytest.fixture
@@ -70,6 +71,7 @@ def hub(files, monkeypatch):
         "acme/gated": Repo({NEW: files}, {"main": NEW}, gated=True),
         "acme/adapter": Repo({NEW: {"adapter.bin": b"", "README.md": b""}}, {"main": NEW}),
         "acme/gguf": Repo({NEW: {"model.gguf": b"GGUF", "README.md": b""}}, {"main": NEW}),
+        "acme/measured": Repo({NEW: MEASURED}, {"main": NEW}),
         "acme/ggufs": Repo({NEW: GGUFS}, {"main": NEW}),
     }
     with serve(repos) as running:
@@ -208,7 +210,6 @@ def test_no_room_is_said_before_the_download(pull, hub, monkeypatch):
         ("acme/gated", {}, "gated.*HF_TOKEN"),
         ("acme/adapter", {}, "no config.json.*no GGUF"),
         ("acme/adapter:Q4_0", {}, "no GGUF file"),
-        ("acme/ggufs", {}, "3 models.*Q4_0 .*Q4_K_M .*Q8_0 "),
         ("acme/ggufs:Q5_K_M", {}, "no Q5_K_M.*Q4_0 .*Q4_K_M .*Q8_0 "),
         ("acme/ggufs:Q4", {}, "no Q4"),
         ("acme/none:Q4_0", {}, "no model acme/none on the hub"),
@@ -286,6 +287,29 @@ def test_gguf_files_by_quantization_and_by_name(pull, hub):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("acme/measured:Q4_K_M", "M-UD-Q4_K_M.gguf"),  # the publisher's own name of the same bits
+        ("acme/measured:q5_k_m", "M-UD-Q5_K_XL.gguf"),
+        ("acme/measured:UD-Q4_K_M", "M-UD-Q4_K_M.gguf"),
+        ("acme/measured", "M-UD-Q4_K_M.gguf"),
+        ("acme/measured:latest", "M-UD-Q4_K_M.gguf"),
+        ("acme/ggufs", "Tiny.Q4_K_M.gguf"),
+        (f"hf.co/acme/measured:Q8_0@{NEW}", "M-Q8_0.gguf"),
+        ("https://huggingface.co/acme/measured/blob/main/M-Q8_0.gguf", "M-Q8_0.gguf"),
+    ],
+)
+def test_which_file_of_a_repository_is_meant(pull, name, file):
+    assert pull(name).path.name == file
+
+
+def test_another_quantization_is_never_taken_for_one_that_is_not_there(pull):
+    for name in ("acme/measured:Q6_K", "acme/measured:UD-Q8_0", "acme/measured:Q4_0"):
+        with pytest.raises(ModelNotFound, match="has no"):
+            pull(name)
+
+
 def test_gguf_files_that_are_here_need_no_hub(pull, hub):
     first = pull("acme/ggufs:Q8_0")
     hub.requests.clear()

@@ -32,6 +32,7 @@ from twostroke.assembly.guesses import (
 from twostroke.assembly.optional import advice, objective_policy, verdict
 from twostroke.assembly.optional_heads import ahead, heads
 from twostroke.assembly.place import RunPlace
+from twostroke.assembly.seeing import build_sight, plan_sight
 from twostroke.assembly.settings.config import (
     GAP_LIMITER,
     ModelFacts,
@@ -86,8 +87,10 @@ from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.settle import Settler
 
 if TYPE_CHECKING:
+    from twostroke.assembly.sight import SightPlan
     from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
+    from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
 
@@ -107,6 +110,7 @@ class Found:
     files: SentenceFiles = field(default_factory=SentenceFiles)
     device: CudaDevice | None = None
     places: ranks.RankPlaces | None = None
+    sight: SightPlan | None = None
 
     @property
     def part(self) -> Model:
@@ -141,6 +145,7 @@ class Heart:
     guesser: Guesser
     adapters: AdapterShelf | None
     texts: Texts
+    eyes: Eyes | None
 
     @property
     def session(self) -> Session:
@@ -198,6 +203,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
     placing.settle_early_steps(device, spec, guessing, resolver)
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=device is None and asked is None)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
     if adapters is not None:
@@ -205,6 +211,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
+    if seeing is not None:
+        needs = seeing.added_to(needs, resolver.resolved())
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )
@@ -214,7 +222,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if objectives_of(settings).any:
         check_objectives(costs, objectives_of(settings))
         resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
@@ -255,7 +263,9 @@ def build_heart(
     backing = placing.backing_of(device, memory)
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
-    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on")
+    program = spec.program if found.adapters is None else found.adapters.program
+    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
@@ -303,6 +313,7 @@ def build_heart(
         guesser,
         shelf,
         build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
+        eyes,
     )
 
 

@@ -1,4 +1,4 @@
-"""The parts of this room that guess with heads or layers, imported with their first use.
+"""The parts of this room that guess with heads or layers, or read images, imported with their first use.
 
 They stand apart from `optional`, which they use themselves.
 """
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import ahead, heads
+    from twostroke.assembly import ahead, heads, sight
 else:
     ahead = LazyModule("twostroke.assembly.ahead")
     heads = LazyModule("twostroke.assembly.heads")
+    sight = LazyModule("twostroke.assembly.sight")
 
-__all__ = ["ahead", "heads"]
+__all__ = ["ahead", "heads", "sight"]

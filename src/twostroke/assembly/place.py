@@ -28,6 +28,7 @@ from twostroke.weights.loaded import ModelWeights
 
 if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
+    from twostroke.runner.image_encoder import ImageRows
 
 
 class RunPlace(Struct, frozen=True):
@@ -58,12 +59,13 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         delay: Callable[[], float] = no_delay,
         readers: Sequence[StepReader] = (),
+        images: ImageRows | None = None,
     ) -> ModelRunner:
-        """Steps of a model, whose tokens are chosen where the logits are. delay, readers: see ModelRunner."""
+        """Steps of a model, whose tokens are chosen where the logits are. delay, readers, images: see ModelRunner."""
         sampler: StepSampler = HostSampler(forward, self.ops.weigh)
         if self.device is not None and isinstance(forward, cuda.CudaForward):
             sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
-        return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers)
+        return ModelRunner(forward, memory, time.perf_counter, delay, sampler, readers, images)
 
     def executor(
         self,
@@ -72,10 +74,11 @@ class RunPlace(Struct, frozen=True):
         vocabulary: int,
         readers: Sequence[StepReader],
         early: bool,
+        images: ImageRows | None = None,
     ) -> Executor:
         """As `runner`, with the delays of this thread. early: steps are begun before the one ahead was looked at."""
         delay = RunDelay()
-        plain = self.runner(forward, memory, vocabulary, delay, readers)
+        plain = self.runner(forward, memory, vocabulary, delay, readers, images)
         if not early or readers or not isinstance(forward, cuda.CudaForward):
             return plain
         sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)

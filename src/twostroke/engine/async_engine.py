@@ -17,6 +17,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from twostroke.cost.history.ledger import Ledger
 from twostroke.engine.alarm import Alarm
 from twostroke.engine.collect import Collector
@@ -31,6 +33,14 @@ MAX_UNREAD_BYTES = 256 * 1024
 _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 
+class _Parked(Struct, frozen=True):
+    """A command: let this request rest, or go on."""
+
+    request_id: str
+    parked: bool
+
+
+Command = StreamReader | str | _Parked
 _Mail = list[tuple[StreamReader, Delta]]
 _Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and not delivered yet
 
@@ -79,7 +89,7 @@ class AsyncEngine:
         self._mailed: dict[str, StreamReader] = {}
         self._posts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Post] = WeakKeyDictionary()
         # Everything below is guarded by `_changed`.
-        self._commands: deque[StreamReader | str] = deque()
+        self._commands: deque[Command] = deque()
         self._streams: dict[str, StreamReader] = {}  # by request id; a closed stream's id is free at once
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -147,7 +157,7 @@ class AsyncEngine:
             if not self.alive:
                 raise EngineStopped("The engine is not running.", fix="Start it, or start it again.")
             loop = asyncio.get_running_loop()
-            stream = StreamReader(self._named(prompt), loop, arrival_s, wake, watch, self._close)
+            stream = StreamReader(self._named(prompt), loop, arrival_s, wake, watch, self._close, self._park)
             self._streams[stream.request_id] = stream
             self._command(stream)
         return stream
@@ -183,8 +193,8 @@ class AsyncEngine:
         """End a request: its stream gets its last pieces with FinishReason.ABORT. Unknown ids change nothing."""
         self._command(request_id)
 
-    def _command(self, command: StreamReader | str) -> None:
-        """Let the step thread submit this stream, or abort this request id."""
+    def _command(self, command: Command) -> None:
+        """Let the step thread submit this stream, abort this request id, or park a request."""
         with self._changed:
             self._commands.append(command)
             self._changed.notify_all()
@@ -207,6 +217,10 @@ class AsyncEngine:
             if self._streams.get(stream.request_id) is stream:
                 del self._streams[stream.request_id]
                 self._command(stream.request_id)
+
+    def _park(self, stream: StreamReader, parked: bool) -> None:
+        if self._streams.get(stream.request_id) is stream:
+            self._command(_Parked(stream.request_id, parked))
 
     def _deliver(self, loop: asyncio.AbstractEventLoop, post: _Post) -> None:
         """Runs on the readers' loop. A loop that is behind gets the pieces of several steps at once, and each reader is
@@ -253,9 +267,11 @@ class AsyncEngine:
         for command in commands:
             self._carry_out(command)
 
-    def _carry_out(self, command: StreamReader | str) -> None:
+    def _carry_out(self, command: Command) -> None:
         if isinstance(command, StreamReader):
             self._submit(command)
+        elif isinstance(command, _Parked):
+            self._session.park(command.request_id, command.parked)
         else:
             self._send(self._stepper.abort(command))
             self._mailed.pop(command, None)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from twostroke.engine.async_engine import MAX_UNREAD_BYTES, AsyncEngine, Steps
-from twostroke.engine.reader import StreamReader
+from twostroke.engine.async_engine import MAX_UNREAD_BYTES, AsyncEngine, Command, Steps
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta
 
@@ -61,7 +60,7 @@ class LoopEngine(AsyncEngine):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._carry_out, request_id)
 
-    def _command(self, command: StreamReader | str) -> None:
+    def _command(self, command: Command) -> None:
         self._carry_out(command)
 
     def _look(self) -> None:

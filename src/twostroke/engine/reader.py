@@ -28,7 +28,7 @@ class StreamReader(Struct, eq=False):
 
     wake: called on the loop when there is news, once for all pieces that came together; it may be called again before
     `take` is, and must not raise.
-    hang_up: ends the request in the engine; called with this reader, any number of times.
+    hang_up: ends the request in the engine; called with this reader, any number of times. parks: lets it rest there.
     """
 
     prompt: Prompt
@@ -37,6 +37,7 @@ class StreamReader(Struct, eq=False):
     wake: Callable[[], None]
     watch: ReaderWatch
     hang_up: Callable[[StreamReader], None]
+    parks: Callable[[StreamReader, bool], None]
     mail: deque[tuple[float, Delta, int]] = field(default_factory=deque)
     error: TwostrokeError | None = None
     unread_bytes: int = 0
@@ -99,6 +100,10 @@ class StreamReader(Struct, eq=False):
     def close(self) -> None:
         """Abort what still runs; its pages are free before the next step is planned."""
         self.hang_up(self)
+
+    def park(self, parked: bool) -> None:
+        """The client has stopped reading while others wait for a place, or goes on. It may be said more than once."""
+        self.parks(self, parked)
 
     def _oldest(self) -> tuple[float, float, Delta]:
         """When the oldest piece was sent, when the last of those that are joined to it was, and all of them as one."""

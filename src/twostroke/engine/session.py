@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs
 
 from twostroke.cost.explain.guesses import seconds_of_guesses
 from twostroke.cost.history.ledger import Ledger
+from twostroke.engine.book import RequestBook
 from twostroke.engine.chosen import ChosenAnswers
 from twostroke.engine.completion_text import CompletionText, Piece
 from twostroke.engine.limits import EngineLimits
@@ -54,21 +55,6 @@ class Adapters(Protocol):
 
     def give_back(self, slot: int) -> None:
         """The request has ended."""
-
-
-class RequestBook(Protocol):
-    """The part of the scheduler that a session uses."""
-
-    def add(self, request: Request) -> None:
-        """Queue a request."""
-
-    def abort(self, request_id: str, now: float) -> list[Event]:
-        """End it; its pages are free at once."""
-
-    def finish(
-        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
-    ) -> list[Event]:
-        """End it with a reason that the scheduler cannot see."""
 
 
 class _Live(Struct):
@@ -201,6 +187,7 @@ class Session:
                     adapter=adapter.slot,
                     pooling=prompt.pooling,
                     shown_token_ids=prompt.shown_token_ids,
+                    images=prompt.images,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)
@@ -234,6 +221,13 @@ class Session:
             if member in self._live:
                 events += self._book.abort(member, now)
         return self.consume(events, now)
+
+    def park(self, request_id: str, parked: bool) -> None:
+        """Compute nothing for what is left of a request, or go on with it. An id that is not live changes nothing."""
+        move = self._book.parking.park if parked else self._book.parking.go_on
+        for member in self._groups.get(request_id, ()):
+            if member in self._live:
+                move(member)
 
     def consume(self, events: Sequence[Event], now: float) -> list[Delta]:
         """Turn the scheduler's events into pieces for readers, and end what a stop string has ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +13,12 @@ from twostroke.runner.hidden_rows import StepReader
 from twostroke.runner.pool_rows import NOT_FINITE, pool_rows
 from twostroke.runner.samplers import HostSampler, StepSampler
 from twostroke.runner.step_inputs import write_plan
+from twostroke.types.images import NOTHING_ENCODED
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult, TokenLogprob
+
+if TYPE_CHECKING:
+    from twostroke.runner.image_encoder import ImageRows
 
 
 def no_delay() -> float:
@@ -26,7 +31,7 @@ class ModelRunner:
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
     sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: objects that
-    read values after each step.
+    read values after each step. images: what writes rows of images; None for a model that does not see.
     """
 
     def __init__(
@@ -37,7 +42,9 @@ class ModelRunner:
         delay: Callable[[], float] = no_delay,
         sampler: StepSampler | None = None,
         readers: Sequence[StepReader] = (),
+        images: ImageRows | None = None,
     ) -> None:
+        self._images = images
         self._readers = readers
         self._forward, self._memory, self._clock, self._delay = forward, memory, clock, delay
         self._sampler = sampler or HostSampler(forward)
@@ -51,6 +58,7 @@ class ModelRunner:
         self._memory.copy_states(plan.state_copies)
         self._memory.copy_pages(plan.page_copies)
         sizes = write_plan(plan, self._memory)
+        done = NOTHING_ENCODED if self._images is None else self._images.write(plan, sizes)
         found = self._sampler.forward(plan, sizes)
         model_end_s = self._clock()
         sampled, failed = self._sampler.choose(plan, found)
@@ -62,7 +70,13 @@ class ModelRunner:
             name: NOT_FINITE for name, rows_sum in pooled.items() if not np.isfinite(np.frombuffer(rows_sum)).all()
         }
         model_s, sampling_s = model_end_s - started_s, self._clock() - model_end_s
-        return StepResult(sampled, failed, model_s, sampling_s, scored, delayed_s=self._delay(), pooled=pooled)
+        return StepResult(
+            *(sampled, failed, model_s, sampling_s, scored),
+            delayed_s=self._delay(),
+            pooled=pooled,
+            encoded=done.keys,
+            encode_s=done.seconds,
+        )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
         """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""

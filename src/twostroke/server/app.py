@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
+from twostroke.server.api.ollama import routes as ollama
 from twostroke.server.api.responses_request import ResponsesRequest, responses_call
 from twostroke.server.api.retrieval_request import (
     EmbeddingRequest,
@@ -110,6 +112,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
         *adapter_routes(parts),
+        *_ollama_routes(parts),
         Route("/v1/models", _models(parts), methods=["GET"]),
         Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
         Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
@@ -119,6 +122,14 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/metrics", _metrics(parts), methods=["GET"]),
         Route("/version", _version(parts), methods=["GET"]),
     ]
+
+
+def _ollama_routes(parts: ServerParts) -> list[Route]:
+    """The paths of Ollama's API that do not run the model."""
+    told = ollama.facts_paths().items()
+    facts = [Route(path, _constant(partial(make, parts)), methods=["GET"]) for path, make in told]
+    read = [Route(path, _read(parts, make), methods=["POST"]) for path, make in ollama.reading_paths().items()]
+    return [*facts, *read, *ollama.refusing_routes()]
 
 
 def _task_routes(parts: ServerParts) -> list[Route]:
@@ -131,6 +142,7 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
         ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
+        *ollama.answering_paths(),
     ]
     return [
         Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
@@ -140,14 +152,15 @@ def _task_routes(parts: ServerParts) -> list[Route]:
 
 def _generate(
     parts: ServerParts,
-    read: Callable[[bytes, ServerParts], Call],
+    read: Callable[[bytes, ServerParts], Call | Response],
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
     def checked(body: bytes) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
         try:
-            return replace(read(body, parts), ignored_fields=ignored)
+            call = read(body, parts)
+            return call if isinstance(call, Response) else replace(call, ignored_fields=ignored + call.ignored_fields)
         except StreamRefused as refused:
             return failed_stream(refused, parts)
 

@@ -18,8 +18,9 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
+from twostroke.server.card import card_of
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.forecast import Forecast, Listeners, Room
 from twostroke.server.gate.quarantine import Quarantine
@@ -86,8 +87,10 @@ def build_server(
         work=heart.session.ledger.history.work,
         listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
+        card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
+        eyes=heart.eyes,
         view=EngineView(
             heart.session.ledger,
             heart.cache.page_states,
@@ -127,7 +130,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=Limits(deadline_s=resolved["deadline"]),
+        limits=Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
         door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
         bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),

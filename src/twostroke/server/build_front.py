@@ -22,6 +22,7 @@ from twostroke.engine.session import Session
 from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
+from twostroke.server.card import card_of
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import front_about
@@ -94,6 +95,7 @@ def build_front(
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
         metrics=metrics,
+        card=card_of(folder.path, found, facts.arithmetic.weights, spec, 0),
         explain=stepper.explain,
         view=EngineView(
             stepper.fleet.ledger,

@@ -20,11 +20,11 @@ class Call:
     None.
 
     logprobs: see SamplingParams. include_usage, continuous_usage: whether a stream reports usage at its end, and in
-    each piece. form, tools, rendered_end: how to read a chat answer. earlier_calls: the number of tool calls earlier in
-    the conversation. grammar_field: the client's name for the grammar. asked: the request as its API's answers repeat
-    it. progress: report how far the first prompt is.
-    legacy_functions: calls are sent as `function_call`. ignored_fields: fields of the request that have no meaning
-    here. warnings: what was changed in the request. model: the name that the client used.
+    each piece. form, tools, rendered_end: how to read a chat answer. earlier_calls, earlier_ids: the number of tool
+    calls earlier in the conversation, and their ids. grammar_field: the client's name for the grammar. asked: the
+    request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are
+    sent as `function_call`. ignored_fields: fields of the request that have no meaning here. warnings: what was changed
+    in the request. model: the name that the client used.
     """
 
     response_id: str
@@ -40,6 +40,7 @@ class Call:
     tools: ToolUse = ToolUse()
     rendered_end: str = ""
     earlier_calls: int = 0
+    earlier_ids: frozenset[str] = frozenset()
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
     progress: bool = False

@@ -26,6 +26,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
 
 MESSAGES_PATH = "/v1/messages"
+OLLAMA_PATH = "/api/"
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 
@@ -54,6 +55,8 @@ class Problem:
     def response(self, path: str = "") -> Response:
         """The problem as an HTTP response, in the form of the API at this path."""
         body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
+        if path.startswith(OLLAMA_PATH):
+            body = line_json({"error": self.message})
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 
@@ -117,7 +120,21 @@ def refused(error: Overloaded) -> Problem:
 
 def body_too_large(limit_bytes: int) -> Problem:
     """The problem with status 413 that states the limit."""
-    return Problem(413, f"The request's body is larger than {limit_bytes:,} bytes.", code="request_too_large")
+    return Problem(
+        413,
+        f"The request's body is larger than {limit_bytes:,} bytes. Shorten it, or start the server with a larger "
+        "--body-memory: one body may take a quarter of it.",
+        code="request_too_large",
+    )
+
+
+def too_many_values(most: int) -> Problem:
+    """The problem with status 413 of a body whose values would take many times its size."""
+    return Problem(
+        413,
+        f"The request's JSON has more than {most:,} commas and brackets. Send it in several requests.",
+        code="request_too_large",
+    )
 
 
 def too_long(error: ContextLengthExceeded) -> Problem:

@@ -199,6 +199,11 @@ class Generation:
                 return
         self._wake(True)
 
+    def park(self, parked: bool) -> None:
+        """Let what makes the pieces rest, or go on. It may be said more than once."""
+        for _, reader in self._readers:
+            reader.park(parked)
+
     def _close_readers(self) -> None:
         """Aborts what runs: this is what frees the pages."""
         for _, reader in self._readers:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -18,8 +18,9 @@ from twostroke.runner.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.card import ModelCard
 from twostroke.server.facts import Listener
-from twostroke.server.gate.body_budget import BodyBudget
+from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
@@ -32,6 +33,9 @@ from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Eyes
 
 
 def new_hex_id() -> str:
@@ -49,18 +53,18 @@ class Limits(Struct, frozen=True):
 
     deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
     heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
-    nothing of an answer before its request is dropped; crowded_s: the same where its own buffer is full and others wait
-    for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    nothing of an answer before its request is dropped; crowded_s: the same, after which it rests where its client's own
+    buffer is full and others wait for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
     longest time for all of it. header_s: until a request's headers are complete.
     """
 
-    body_bytes: int = 8 * 1024 * 1024
+    body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
     json_depth: int = 64
     choices: int = 512
     deadline_s: float | None = None
     heartbeat_s: float = 15.0
     stalled_s: float = 30.0
-    crowded_s: float = 1.0
+    crowded_s: float = 0.25
     body_idle_s: float = 30.0
     body_s: float = 120.0
     header_s: float = 10.0
@@ -88,7 +92,8 @@ class ServerParts:
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
-    other_names: further names of the model. format: how the model writes its turns.
+    other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
+    eyes: what opens images in messages; None for a model that reads none.
     """
 
     engine: AsyncEngine
@@ -120,11 +125,13 @@ class ServerParts:
     closing: Closing = field(default_factory=Closing)
     embedder: Embedder | None = None
     reranker: Reranker | None = None
+    eyes: Eyes | None = None
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
     format: Format = FORMATS["hermes"]
     reach: Reach = field(default_factory=Reach)
     other_names: tuple[str, ...] = ()
+    card: ModelCard = field(default_factory=ModelCard)
 
     @property
     def names(self) -> tuple[str, ...]:

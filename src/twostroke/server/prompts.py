@@ -17,7 +17,7 @@ from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
-from twostroke.server.api.reasoning_effort import with_effort
+from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.schema import (
     MAX_PROMPTS,
     ChatRequest,
@@ -33,10 +33,13 @@ from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
-from twostroke.text.history.legal_ids import with_legal_ids
+from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
+from twostroke.text.history.parts import text_of
+from twostroke.text.pictures import WithPictures
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.speaker import Speaker
+from twostroke.text.talk.speaker import Begun, Speaker
+from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
@@ -101,13 +104,13 @@ def call_of_chat(
     request, notes = checked.request, checked.notes
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     tools = tool_use(checked)
-    prompt = _render(checked, tools, parts, prefill)
-    rendered_end = prompt.text[-RENDERED_END_CHARACTERS:]
+    prompt, before, thinks = _render(checked, tools, parts, prefill)
+    rendered_end = before[-RENDERED_END_CHARACTERS:]
     special_id = special_ids_of(parts.tokenizer)
     form = grammar_of(request)
     notes.add_all(form.not_held)
-    if not (prefill or request.continue_final_message):
-        form = after_thought(form, parts.format.thought, prompt.text, special_id)
+    if thinks or prompt.text == before:
+        form = after_thought(form, parts.format, before, special_id)
     form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
     params = _params(request, logprobs, request.max_tokens, form, parts)
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
@@ -115,13 +118,15 @@ def call_of_chat(
     params = within_room(params, parts.engine.room(len(token_ids)), notes)
     call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(parts.format, tools, parts.tokenizer)
+    images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
     return replace(
         call,
-        prompts=tuple(replace(prompt, shown_token_ids=shown) for prompt in call.prompts),
+        prompts=tuple(replace(own, shown_token_ids=shown, images=images) for own in call.prompts),
         form=_turn_form(parts.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
         earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
+        earlier_ids=call_ids_of(request.messages),
         asked=asked,
         warnings=notes.texts,
     )
@@ -129,26 +134,46 @@ def call_of_chat(
 
 def prompt_of_chat(checked: CheckedChat, parts: ServerParts, prefill: str = "") -> Rendered:
     """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
-    return _render(checked, tool_use(checked), parts, prefill)
+    return _render(checked, tool_use(checked), parts, prefill)[0]
 
 
-def _render(checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: str) -> Rendered:
-    """Control tokens in what the client wrote are quoted, unless it asks for them.
+def _render(
+    checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: str
+) -> tuple[Rendered, str, bool]:
+    """The prompt, its text up to what the client wrote of the answer, and whether the answer goes on in a thought.
 
-    continue_final_message: the last message is how the answer begins, behind the template's own opening of an answer.
+    Control tokens in what the client wrote are quoted, unless it asks for them. continue_final_message: the last
+    message is how the answer begins.
     """
     request, notes = checked.request, checked.notes
     template = _template_for(request, parts)
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
-    asked, thinks = request.chat_template_kwargs, parts.format.thinks
-    variables = with_effort(asked, request.reasoning_effort, template, notes, thinks=thinks)
+    wish = wish_of(request.reasoning_effort, request.thinking)
+    put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
-    messages = with_legal_ids(messages, parts.format.ids)
+    messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
+    pictures = None if parts.eyes is None else parts.eyes.look(messages)
+    if pictures is not None:
+        messages = pictures.messages
+    speaker = Speaker(
+        template if pictures is None else WithPictures(template, pictures.marks),
+        parts.format,
+        tools=tools.offered,
+        variables=put.variables,
+        hide=hide,
+        notes=notes,
+    )
     if request.continue_final_message:
-        messages, prefill = messages[:-1], messages[-1]["content"]
-    speaker = Speaker(template, parts.format)
-    text = speaker.prompt(messages, tools.offered, variables=variables, hide=hide, notes=notes)
-    return quoting.shown(text + hide(prefill))
+        last, messages = messages[-1], messages[:-1]
+        prefill = text_of(last.get("content"), "messages", notes, strict=False) or ""
+    elif prefill:
+        last = {"role": "assistant", "content": prefill}
+    else:
+        last = None
+    begun = Begun(speaker.prompt(messages)) if last is None else speaker.continued(messages, last, prefill)
+    before = begun.before if pictures is None else pictures.expanded(begun.before)
+    whole = structs.replace(quoting.shown(before + hide(begun.text)), pictures=pictures)
+    return whole, quoting.shown(before).text, begun.thinks
 
 
 def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
@@ -180,7 +205,7 @@ def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
     """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
     if asked.grammar is None or tools.held is not None:
         return own
-    return structs.replace(PLAIN, thought=own.thought) if asked.grammar.thought else PLAIN
+    return structs.replace(own, calls=()) if asked.grammar.thought else PLAIN
 
 
 def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
@@ -191,7 +216,14 @@ def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]
 
 def completion_call(body: bytes, parts: ServerParts) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = read_completion(body, parts.limits.json_depth)
+    return call_of_completion(read_completion(body, parts.limits.json_depth), parts, "cmpl-")
+
+
+def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: str) -> Call:
+    """A checked completion request from whatever API. prefix: of the answer's id.
+
+    Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
+    """
     asked_model(request.model, parts)
     given = _split_prompts(request.prompt)
     special = request.parse_special is not False
@@ -206,7 +238,7 @@ def completion_call(body: bytes, parts: ServerParts) -> Call:
     ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
-    call = _call(request, "cmpl-", lists, "prompt", request.logprobs, params, asked, parts)
+    call = _call(request, prefix, lists, "prompt", request.logprobs, params, asked, parts)
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call

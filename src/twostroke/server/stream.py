@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.shape import Counts, Shape
-from twostroke.server.api.sse import Event, line_json, raw_event
+from twostroke.server.api.sse import SSE, Event, StreamForm, line_json
 from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, SlowReader, problem_of
 from twostroke.server.facts import RequestFacts, facts_of
-from twostroke.server.gate.body_writer import BodyWriter, body_writer_of
+from twostroke.server.gate.body_writer import BodyWriter, Park, body_writer_of, give_park
 from twostroke.server.generation import Generation
 from twostroke.server.parts import ServerParts
 from twostroke.server.telemetry.progress import PROGRESS_S, PromptProgress
@@ -33,7 +33,6 @@ from twostroke.types.output import Delta
 
 log = logging.getLogger("twostroke.server")
 _STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
@@ -52,6 +51,7 @@ class Answer(Response):
         self._parts = parts
         self._visit = Visit()
         self._facts = RequestFacts("", "", "", 0.0)
+        self._can_rest: Callable[[Park], None] = lambda park: None
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,9 +59,16 @@ class Answer(Response):
         self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
+        self._can_rest = partial(give_park, scope)
         if self._call.stream:
             body = self._stream(
-                EventWriter(send, self._parts.limits.stalled_s, self._more_headers(), body_writer_of(scope))
+                EventWriter(
+                    send,
+                    self._parts.limits.stalled_s,
+                    self._more_headers(),
+                    body_writer_of(scope),
+                    self._shape.written,
+                )
             )
         else:
             body = self._whole(scope, receive, send)
@@ -89,7 +96,7 @@ class Answer(Response):
     async def _stream(self, events: EventWriter) -> None:
         try:
             last = await self._pieces(events)
-            await events.finish(b"".join(map(raw_event, last)) + self._shape.closing)
+            await events.finish(b"".join(map(self._shape.written.raw, last)) + self._shape.closing)
         except SlowReader:
             log.warning("dropped: its client stopped reading", extra=self._ids())
 
@@ -97,6 +104,7 @@ class Answer(Response):
         """Send all pieces. -> the events behind them, or those of what ended them."""
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
+                self._can_rest(generation.park)
                 send_now = partial(self._send_now, generation, events)
                 while (piece := await self._next(generation, events)) is not None:
                     generation.listen(send_now)  # from the first piece on: before it, progress may be reported
@@ -134,7 +142,9 @@ class Answer(Response):
 
     def _raw(self, piece: tuple[int, Delta], generation: Generation) -> bytes:
         raw = self._shape.text_event(*piece)
-        return b"".join(map(raw_event, self._shape.events(*piece, _counts(generation)))) if raw is None else raw
+        if raw is not None:
+            return raw
+        return b"".join(map(self._shape.written.raw, self._shape.events(*piece, _counts(generation))))
 
     def _more_headers(self) -> list[tuple[bytes, bytes]]:
         return said_of(self._call.ignored_fields, self._call.warnings)
@@ -180,17 +190,19 @@ class EventWriter:
         stalled_s: float,
         more_headers: Sequence[tuple[bytes, bytes]] = (),
         body_writer: BodyWriter | None = None,
+        written: StreamForm = SSE,
     ) -> None:
         self.started = False
         self._body_writer = body_writer
-        self._headers = [*_STREAM_HEADERS, *more_headers]
+        self._raw = written.raw
+        self._headers = [(b"content-type", written.media_type), *_STREAM_HEADERS, *more_headers]
         self._send = send
         self._stalled_s = stalled_s
 
     async def send(self, events: Sequence[Event]) -> None:
         """All of them in one write."""
         if events:
-            await self.write(b"".join(map(raw_event, events)))
+            await self.write(b"".join(map(self._raw, events)))
 
     async def finish(self, raw: bytes) -> None:
         """The last bytes and the end of the response, in one write."""

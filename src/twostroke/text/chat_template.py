@@ -15,6 +15,7 @@ from twostroke.text.history.abilities import Abilities, tried
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
+from twostroke.text.pictures import PictureMarks
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
 from twostroke.text.template_files import read_sources
@@ -22,7 +23,7 @@ from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
 
-MAX_OUTPUT_CHARACTERS = 4 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
@@ -76,9 +77,10 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
+        pictures: PictureMarks | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: collects what had to be changed in the messages.
+        notes: collects what had to be changed in the messages. pictures: the marks of images in them.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 
@@ -89,7 +91,7 @@ class ChatTemplate:
         extra = dict(variables or {})
         self._check_variables(name, extra)
         notes = Notes() if notes is None else notes
-        made = self._roles(name, normalized(messages, notes))
+        made = self._roles(name, normalized(messages, notes, self._fits[name].joint))
         given = {**extra, "tools": list(tools) if tools else None, "documents": list(documents) if documents else None}
         names = {
             **self._special_texts,
@@ -98,7 +100,10 @@ class ChatTemplate:
         }
 
         def text_of(conversation: Messages) -> str:
-            return self._rendered(name, {**names, "messages": _with_texts(conversation, each_text)})
+            shown = _with_texts(conversation, each_text)
+            if pictures is not None and self._fits[name].sees(pictures.written):
+                shown = pictures.as_parts(shown, self._fits[name].joint)
+            return self._rendered(name, {**names, "messages": shown})
 
         try:
             return text_of(self._fits[name].fitted(made, notes))
@@ -157,6 +162,10 @@ class ChatTemplate:
                 why="They have a shape that the template was not written for.",
             ) from error
 
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
+        return self._fits[self._default_name()].joint(role)
+
     @made_once
     def abilities(self) -> Abilities:
         """What of a conversation with tools the template shows."""
@@ -166,6 +175,11 @@ class ChatTemplate:
     def variables(self) -> frozenset[str]:
         """Names that a request may give the default template values for."""
         return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
+
+    @property
+    def source(self) -> str:
+        """The text of the template that conversations without tools are rendered by."""
+        return self._sources[self._default_name()]
 
     def _default_name(self) -> str:
         return "default" if "default" in self._sources else next(iter(self._sources))

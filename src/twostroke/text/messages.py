@@ -6,11 +6,11 @@ it can be, because a user cannot change it; `notes` say what was changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twostroke.text.history.calls import calls_of
-from twostroke.text.history.parts import text_of
+from twostroke.text.history.parts import LINE_END, text_of
 from twostroke.text.history.thoughts import with_thought
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
@@ -18,18 +18,31 @@ from twostroke.types.notes import Notes, named
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
 OTHER_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
 """Roles by the names that they have elsewhere."""
-MAX_MESSAGES = 2048
+MAX_MESSAGES = 16_384
+"""An agent's session of a million tokens has a few thousand."""
 
 
-def normalized(messages: Sequence[Mapping[str, Any]], notes: Notes | None = None) -> list[dict[str, Any]]:
-    """Copies with known roles and with content as one text (null stays null beside tool calls).
+def line_ends(_role: str) -> str:
+    """What stands between two parts where no template says it."""
+    return LINE_END
+
+
+def normalized(
+    messages: Sequence[Mapping[str, Any]], notes: Notes | None = None, joint: Callable[[str], str] = line_ends
+) -> list[dict[str, Any]]:
+    """Copies with known roles and with content as one text (null stays null beside tool calls). joint: what stands
+    between two parts of a message of this role.
 
     Raises InvalidRequest that names the message, as `messages[3].content`.
     """
     if not messages:
         raise InvalidRequest("messages is empty.", param="messages", fix="Send at least one message.")
     if len(messages) > MAX_MESSAGES:
-        raise InvalidRequest(f"{len(messages)} messages; at most {MAX_MESSAGES} are read.", param="messages")
+        raise InvalidRequest(
+            f"{len(messages):,} messages; at most {MAX_MESSAGES:,} are read.",
+            fix="Summarize the oldest of them.",
+            param="messages",
+        )
     for place, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise InvalidRequest(
@@ -37,7 +50,7 @@ def normalized(messages: Sequence[Mapping[str, Any]], notes: Notes | None = None
             )
     notes = Notes() if notes is None else notes
     new = newest(messages)
-    return [_message(message, place, notes, strict=place == new) for place, message in enumerate(messages)]
+    return [_message(message, place, notes, joint, strict=place == new) for place, message in enumerate(messages)]
 
 
 def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
@@ -52,14 +65,18 @@ def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
     return None
 
 
-def _message(message: Mapping[str, Any], place: int, notes: Notes, *, strict: bool) -> dict[str, Any]:
+def _message(
+    message: Mapping[str, Any], place: int, notes: Notes, joint: Callable[[str], str], *, strict: bool
+) -> dict[str, Any]:
     where = f"messages[{place}]"
     role = _role(message.get("role"), where, notes, strict=strict)
     made = {str(name): value for name, value in message.items() if value is not None}
     if role == "assistant":
         made = with_thought(made)
     made["role"] = role
-    made["content"] = text_of(message.get("content"), f"{where}.content", notes, strict=strict)
+    content = message.get("content")
+    between = joint(role) if isinstance(content, list | tuple) and len(content) > 1 else LINE_END
+    made["content"] = text_of(content, f"{where}.content", notes, strict=strict, joint=between)
     listed = made.pop("tool_calls", None)
     calls = calls_of(listed, place, notes) if listed and role == "assistant" else []
     if calls:

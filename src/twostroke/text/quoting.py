@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from twostroke.text.pictures import PlacedImages
+
 Spans = tuple[tuple[int, int], ...]
 """(start, end) of parts of a text, in order, none touching the inside of another."""
 
@@ -23,10 +25,11 @@ MARK_DIGITS, NUMBER_DIGITS = 24, 6
 
 
 class Rendered(Struct, frozen=True):
-    """A prompt's text. quoted: where it holds a control token's text that a client wrote."""
+    """A prompt's text. quoted: where it holds a control token's text that a client wrote. pictures: its images."""
 
     text: str
     quoted: Spans = ()
+    pictures: PlacedImages | None = None
 
 
 def nothing_found(_text: str) -> Iterable[tuple[int, int]]:

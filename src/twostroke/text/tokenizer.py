@@ -29,7 +29,7 @@ from twostroke.types.unreadable import fix_unreadable, why_unreadable
 if TYPE_CHECKING:
     import tokenizers
 
-MAX_PROMPT_CHARACTERS = 4 * 1024 * 1024
+MAX_PROMPT_CHARACTERS = 8 * 1024 * 1024
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 BOUNDED_CHARACTERS = 64 * 1024
 """Shorter texts are tokenized at once: that takes milliseconds."""

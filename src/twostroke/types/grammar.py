@@ -61,7 +61,8 @@ class ThoughtFirst:
     """The marks around a thought that may stand before the text that a grammar describes.
 
     begun: the prompt has opened it, so that the answer begins within it. opening_id, closing_id: token ids of the
-    marks, where they are special tokens.
+    marks, where they are special tokens. around: the rules of Lark for formats that write more around an answer than a
+    thought. Their `start` has the answer's form in it as `answer_form`.
     """
 
     opening: str
@@ -69,6 +70,7 @@ class ThoughtFirst:
     begun: bool = False
     opening_id: int | None = None
     closing_id: int | None = None
+    around: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ class TokenMask(Protocol):
     @property
     def num_tokens(self) -> int:
         """Output tokens it has taken in."""
+
+    @property
+    def mask_s(self) -> float:
+        """About how many seconds of a processor its masks take, each."""
 
     def feed(self, token_id: int) -> None:
         """Take in the next output token."""

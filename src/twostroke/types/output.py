@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from twostroke.types.grammar import TokenMask
+from twostroke.types.images import ImageSpan
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.parts import TimeParts
 from twostroke.types.pooling import PooledRows
@@ -25,7 +26,7 @@ class Prompt:
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
     text all the same. adapter: the name of the adapter to compute it with; None for the model alone. pooling: the
-    prompt becomes one vector, and there is no answer; params then say nothing.
+    prompt becomes one vector, and there is no answer; params then say nothing. images: see `Request`.
     """
 
     token_ids: tuple[int, ...]
@@ -39,6 +40,7 @@ class Prompt:
     speculate: str | None = None
     adapter: str | None = None
     pooling: PooledRows | None = None
+    images: tuple[ImageSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

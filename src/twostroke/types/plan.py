@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from twostroke.types.images import ImageTile
 from twostroke.types.request import Request
 
 
@@ -104,10 +105,11 @@ class Hold(enum.StrEnum):
     OBJECTIVE = "it would have made the others' tokens late"
     PAGES = "the KV pool had too few free pages"
     SIBLING = "another completion of the same request computed their prompt"
+    IMAGE = "its image was not encoded yet"
     CALL = "other completions of the same request had many places, and the last one was for another request"
 
 
-PASSED_BY = (None, Hold.SIBLING, Hold.CALL)
+PASSED_BY = (None, Hold.SIBLING, Hold.CALL, Hold.IMAGE)
 """Holds of one request alone: those after it may run."""
 
 
@@ -136,7 +138,9 @@ class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
     held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
-    the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together.
+    the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together. encode: the
+    tile of an image
+    that is worked on in this step.
     """
 
     step_id: int
@@ -146,6 +150,7 @@ class Plan:
     state_copies: tuple[tuple[int, int], ...] = ()
     num_draft_tokens: int = 0
     page_copies: tuple[tuple[int, int, int], ...] = ()
+    encode: ImageTile | None = None
 
     @property
     def preempted(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 
 from twostroke.types.grammar import TokenMask
+from twostroke.types.images import ImageSpan
 from twostroke.types.many_answers import num_offered
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.pooling import PooledRows
@@ -37,6 +38,7 @@ class Request:
     sent again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
     none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
     request has no output. shown_token_ids: special tokens that are part of its text.
+    images: positions of the prompt that hold image rows, in order; the token ids there are placeholders.
     """
 
     request_id: str
@@ -56,6 +58,7 @@ class Request:
     adapter: int = -1
     pooling: PooledRows | None = None
     shown_token_ids: frozenset[int] = frozenset()
+    images: tuple[ImageSpan, ...] = ()
 
     @property
     def wants_rows(self) -> bool:

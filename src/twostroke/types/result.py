@@ -53,6 +53,7 @@ class StepResult:
     of model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor
     ran another program. early_s: the part of model_s in which a device worked on the step before the plan was given to
     the executor.
+    encoded: keys of tiles whose rows were finished. encode_s: the part of model_s that encoders of images took.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -66,6 +67,8 @@ class StepResult:
     undone: frozenset[str] = frozenset()
     exchange: ExchangeSpent | None = None
     early_s: float = 0.0
+    encoded: frozenset[int] = frozenset()
+    encode_s: float = 0.0
 
     @property
     def faulty(self) -> bool:

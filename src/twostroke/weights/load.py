@@ -248,7 +248,9 @@ class _Rows:
         if part.transposed or part.order is not None or part.matrix is not None:
             rows = self._whole(part)[first : first + len(slot)]
             slot[...] = _as_f32(rows) if bits_to_f32 else rows
-        elif bits_to_f32:
+            return
+        slot = slot.reshape(len(slot), *part.shape[1:])  # the kernel of a convolution, read as rows
+        if bits_to_f32:
             slot[...] = _as_f32(self._checkpoint.read_rows(part.name, first, len(slot)))
         else:
             self._checkpoint.read_rows(part.name, first, len(slot), out=slot)

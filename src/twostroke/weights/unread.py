@@ -37,7 +37,7 @@ def unread_sentence(model: Model, checkpoint: Checkpoint, guesses: bool = False)
 
     Buffers that are computed anew, second copies of an embedding and tensors of other ranks are not mentioned.
     """
-    wanted = {tensor.name for tensor in wanted_tensors(model)}
+    wanted = {*model.read_elsewhere, *(tensor.name for tensor in wanted_tensors(model))}
     twice = tuple(begin for begin, _ in model.copies)
     left = sorted(with_prefix(checkpoint, model).names - wanted)
     names = [name for name in left if not (_is_expected(name) or name.startswith(twice))]

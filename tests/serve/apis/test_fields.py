@@ -11,10 +11,11 @@ import pytest
 from tests.serve.fakes import PlainTemplate, fake_parts
 from twostroke.server.api.messages_request import messages_call
 from twostroke.server.api.model_list import model_list
-from twostroke.server.api.reasoning_effort import with_effort
+from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.responses_request import responses_call
 from twostroke.server.live.view import EngineView
 from twostroke.server.prompts import chat_call, completion_call
+from twostroke.text.talk.catalog import FORMATS
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 
@@ -99,12 +100,13 @@ def test_an_effort_is_a_variable_of_the_template() -> None:
     plain, notes = PlainTemplate(), Notes()
 
     def effort(variables: Any, asked: str | None, template: Any, thinks: bool = False) -> Any:
-        return with_effort(variables, asked, template, notes, thinks=thinks)
+        form = FORMATS["hermes" if thinks else "llama4"]
+        return with_wish(variables, wish_of(asked), template, form, notes).variables
 
     assert effort({"x": 1}, "high", effortful) == {"x": 1, "reasoning_effort": "high"}
     assert effort(None, "none", switched) == {"enable_thinking": False}
     assert effort(None, "medium", switched) == {"enable_thinking": True}
-    assert effort(None, "none", plain) is None and notes.texts == ()
+    assert effort(None, "none", plain) == {} and notes.texts == ()
     off: Any = {"enable_thinking": False, "x": 1}
     assert effort(off, None, plain) == {"x": 1}
     assert effort(off, None, switched) == effort(off, None, plain, thinks=True) == off

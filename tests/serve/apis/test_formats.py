@@ -13,7 +13,7 @@ from openai import OpenAI
 
 from tests.serve.fakes import MODEL, FakeEngine, PlainTemplate, fake_parts
 from tests.serve.harness import Live, serving
-from tests.text.talk.reading import TOOLS
+from tests.text.talk.reading import TOOLS, written
 from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import Example
 
@@ -109,3 +109,46 @@ def test_an_id_counts_the_calls_of_the_conversation() -> None:
     with replaying("kimi", example) as live:
         calls = live.chat(tools=OFFERED, messages=before).json["choices"][0]["message"]["tool_calls"]
         assert calls[0]["id"] == "functions.bell:1"
+
+
+IDS = "[TOOL_CALLS]bell[CALL_ID]aaaaaaaaa[ARGS]{}[TOOL_CALLS]bell[CALL_ID]aaaaaaaaa[ARGS]{}"
+
+
+def test_an_id_that_the_model_writes_twice_is_replaced() -> None:
+    """A result must belong to one call: neither two calls of a turn nor one of an earlier turn have the same id."""
+    with replaying("mistral_ids", Example(IDS)) as live:
+        first, second = (call["id"] for call in live.chat(tools=OFFERED).json["choices"][0]["message"]["tool_calls"])
+        assert first == "aaaaaaaaa" and second != first and len(second) == 9
+        call = {"id": first, "type": "function", "function": {"name": "bell", "arguments": "{}"}}
+        before = [*USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": first}]
+        again = live.chat(tools=OFFERED, messages=before).json["choices"][0]["message"]["tool_calls"]
+        assert len({first, *(call["id"] for call in again)}) == 3
+
+
+def test_a_counted_id_is_not_given_twice_in_a_history_that_was_cut() -> None:
+    example = Example("<|tool_calls_section_begin|><|tool_call_begin|>bell<|tool_call_argument_begin|>{}")
+    call = {"id": "functions.bell:1", "type": "function", "function": {"name": "bell", "arguments": "{}"}}
+    before = [*USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"]}]
+    with replaying("kimi", example) as live:
+        calls = live.chat(tools=OFFERED, messages=before).json["choices"][0]["message"]["tool_calls"]
+        assert calls[0]["id"] == "functions.bell:2"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_streamed_call_of_responses_begins_empty_and_its_deltas_are_all_of_it(name: str) -> None:
+    """Where a name and the first arguments are sure at the same time, these came twice."""
+    example = next(each for each in EXAMPLES[name] if each.calls)
+    if not example.raw.isascii():
+        example = Example(written(FORMATS[name], [("hours", {"day": "Mon"})]))
+    if example.raw.isascii():
+        with replaying(name, example) as live:
+            said = live.post("/v1/responses", {"model": MODEL, "input": "hi", "tools": FLAT, "stream": True}).body
+        events = [json.loads(line[6:]) for line in said.decode().splitlines() if line.startswith("data: {")]
+        texts: dict[int, str] = {}
+        for event in events:
+            if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call":
+                texts[event["output_index"]] = event["item"]["arguments"]
+            elif event["type"] == "response.function_call_arguments.delta":
+                texts[event["output_index"]] += event["delta"]
+        done = [item for item in events[-1]["response"]["output"] if item["type"] == "function_call"]
+        assert done and list(texts.values()) == [item["arguments"] for item in done]

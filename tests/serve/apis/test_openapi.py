@@ -25,6 +25,7 @@ from tests.serve.harness import Live, serving
 from tests.tiers import fewer
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
+from twostroke.server.api.ollama.routes import refused_paths
 from twostroke.server.app import routes_of
 from twostroke.server.build import build_server
 from twostroke.server.document.openapi import openapi_document
@@ -45,12 +46,17 @@ SHORT: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "a"},
     "/v1/responses": {"input": "a"},
     "/v1/messages": {"max_tokens": 4},
+    "/api/chat": {"model": MODEL, "messages": [{"role": "user", "content": "a"}]},
+    "/api/generate": {"model": MODEL, "prompt": "a"},
+    "/api/show": {"model": MODEL},
+    "/api/pull": {"model": MODEL},
     "/tokenize": {"model": MODEL, "prompt": "a"},
 }
 DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]
-REFUSED = ("/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH)  # by a server as the fake one is
+OF_OLLAMA = (*refused_paths(), "/api/embed", "/api/embeddings")
+REFUSED = ("/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA)  # by the fake server
 TYPED = [(path, method) for path, method in OPERATIONS if method == "post" and path not in REFUSED]
 QUERIED = [("/v1/engine/steps", "get"), ("/v1/engine/trace", "get")]
 WRONG = [(*each, GenerationMode.NEGATIVE) for each in [*TYPED, QUERIED[1]]]

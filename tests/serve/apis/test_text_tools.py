@@ -56,6 +56,15 @@ def test_a_text_tool_over_responses(patching: Live) -> None:
     assert forced.status == 200 and "patch" in engine.prompts[-1].params.grammar.text
 
 
+def test_a_regular_expression_of_a_text_tool_is_enforced_without_being_forced(patching: Live) -> None:
+    wanted = {"type": "grammar", "syntax": "regex", "definition": "[*]{3}(.|\n)*"}
+    tools: Any = [{"type": "custom", "name": "patch", "description": "d", "format": wanted}]
+    reply = ask(patching, "responses", tools=tools)
+    engine: Any = patching.parts.engine
+    assert reply.status == 200 and "grammar" not in warned(reply)
+    assert engine.prompts[-1].params.grammar is not None and "[*]{3}" in engine.prompts[-1].params.grammar.text
+
+
 def test_a_text_tool_over_chat(patching: Live) -> None:
     tools = [{"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": GRAMMAR}}}]
     (call,) = ask(patching, "chat", tools=tools).json["choices"][0]["message"]["tool_calls"]

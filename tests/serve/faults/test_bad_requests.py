@@ -96,7 +96,7 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 0}, "max_tokens"),
     ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, "tools"),
-    ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(129)]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(1025)]}, "tools"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": "x" * 70_000}}}]}, "tools"),
     ({"tool_choice": "any"}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
@@ -248,7 +248,7 @@ def test_json_nested_beyond_the_limit_within_a_message(live: Live) -> None:
 
 
 def test_a_body_over_the_cap_is_413_declared_or_not(live: Live) -> None:
-    big = b'{"x": "' + b"a" * (8 * 1024 * 1024) + b'"}'
+    big = b'{"x": "' + b"a" * live.parts.limits.body_bytes + b'"}'
     for headers in ({}, {"Transfer-Encoding": "chunked"}):
         try:
             reply = live.call("POST", "/v1/completions", _chunked(big) if headers else big, headers)
@@ -256,7 +256,7 @@ def test_a_body_over_the_cap_is_413_declared_or_not(live: Live) -> None:
             pass  # the server answered and closed while we were still sending
         else:
             assert reply.status == 413
-            assert reply.error["code"] == "request_too_large"
+            assert reply.error["code"] == "request_too_large" and "--body-memory" in reply.error["message"]
         assert live.get("/health").status == 200
     reply = live.call("POST", "/v1/completions", b"", {"Content-Length": str(10**12)})
     assert reply.status == 413
@@ -372,3 +372,16 @@ def test_no_bytes_are_anything_but_a_400(body: bytes) -> None:
     for read in (chat_call, completion_call):
         with pytest.raises((InvalidRequest, HttpProblem)):
             read(body, fake_parts())
+
+
+def test_long_histories_are_read_and_bodies_of_very_many_values_are_not(live: Live) -> None:
+    """20 MB of pictures in a history of thousands of turns is what agents send; lists of lists are an attack."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 100_000}}
+    turns = [{"role": role, "content": "x"} for _ in range(1500) for role in ("user", "assistant")]
+    asked = {"role": "user", "content": [{"type": "text", "text": "see"}, picture]}
+    seen = [asked, {"role": "assistant", "content": "k"}]
+    reply = live.chat(messages=[*seen * 20, *turns, {"role": "user", "content": "go on"}])
+    assert reply.error["code"] == "context_length_exceeded", "all of it was read: it is longer than this context"
+    many = b'{"model": "m", "messages": [' + b"[]," * 3_000_000 + b"[]]}"
+    reply = live.call("POST", "/v1/chat/completions", many)
+    assert reply.status == 413 and "commas" in reply.error["message"]

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from tests.serve.fakes import FakeEngine, Turnstile, fake_parts
-from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving, wait_until
+from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from twostroke.server.gate.far_end import FarEnd
 from twostroke.server.parts import ServerParts
 
@@ -116,13 +116,22 @@ def test_an_answer_that_fits_the_kernels_buffer_is_not_kept_for_a_reader_that_ha
         assert engine.closed_early == 0
 
 
-def test_where_others_wait_a_reader_that_has_stopped_loses_its_place_soon() -> None:
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_where_others_wait_a_reader_that_has_stopped_gives_its_place_and_goes_on_later(waiting: int) -> None:
     engine = FakeEngine("a" * 900)
-    engine.token_s = 1e-4
-    engine.waiting = 1
-    with serving(patient(engine, stalled_s=3600.0, crowded_s=0.1)) as live, reader_that_does_not_read(live):
-        wait_until(lambda: engine.peak == 100 and engine.live == 0, "the request dropped")
-        assert engine.closed_early == 1
+    engine.waiting = waiting
+    with serving(patient(engine, stalled_s=3600.0, crowded_s=0.1)) as live, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", live.port))
+        connection.settimeout(WAIT_S)
+        connection.sendall(asked(live, "Connection: close\r\n", n=64, max_tokens=900, stream=True))
+        if waiting:
+            wait_until(lambda: engine.parked[:2] == [True, True], "the request rests, and is told so again")
+        else:
+            wait_until(lambda: engine.peak == 64, "the request running")
+        taken = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert taken.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and engine.closed_early == 0
+    assert engine.parked[-1:] == ([False] if waiting else [])
 
 
 def test_a_reader_that_is_slow_keeps_its_request() -> None:

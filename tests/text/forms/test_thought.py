@@ -13,11 +13,12 @@ from tests.text.test_grammar import allowed
 from twostroke.server.api.grammar import AskedGrammar, after_thought
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.thought import after_thought as source_after_thought
-from twostroke.text.talk.format import ThoughtMarks
+from twostroke.text.talk.format import Format, ThoughtMarks
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar, ThoughtFirst
 
 MARKS = ThoughtMarks("<think>", "</think>")
+THINKING = Format("thinking", thought=MARKS)
 ABOUT_START = 'start: "start" more // start here\nmore: /start+/ | start\n'
 FORMS = [
     (Grammar.json_schema({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}), '{"a": 1.5}'),
@@ -83,15 +84,15 @@ def test_the_end_of_the_prompt_says_whether_the_model_thinks() -> None:
     asked = AskedGrammar(Grammar.regex("a"), "regex")
 
     def thought_after(rendered: str) -> ThoughtFirst | None:
-        grammar = after_thought(asked, MARKS, rendered, lambda _: None).grammar
+        grammar = after_thought(asked, THINKING, rendered, lambda _: None).grammar
         assert grammar is not None
         return grammar.thought
 
     opened, open_or_not = thought_after("assistant:<think>\n"), thought_after("assistant:")
     assert opened is not None and opened.begun and open_or_not is not None and not open_or_not.begun
     assert thought_after("assistant:<think>\n\n</think>\n\n") is None, "the template has closed it"
-    assert after_thought(asked, None, "assistant:", lambda _: None) == asked
-    assert after_thought(AskedGrammar(), MARKS, "<think>", lambda _: None) == AskedGrammar()
+    assert after_thought(asked, Format("x"), "assistant:", lambda _: None) == asked
+    assert after_thought(AskedGrammar(), THINKING, "<think>", lambda _: None) == AskedGrammar()
 
 
 def test_only_the_rule_is_renamed() -> None:

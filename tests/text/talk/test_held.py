@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import structs
 
 from tests.text.kinds import make
 from tests.text.talk.reading import TOOLS, read, valued, written
 from tests.text.test_grammar import allowed
+from twostroke.server.api.changed.kept_tools import text_tool
+from twostroke.server.api.grammar import AskedGrammar, after_thought
+from twostroke.text.grammar.check import checked_in_words
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
+from twostroke.types.notes import Notes
 
 MOST_TOKENS = 900
 STRICT: dict[str, Any] = {
@@ -120,6 +126,29 @@ def test_what_a_format_writes_its_grammar_lets_through(
         assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer), text
 
 
+@pytest.mark.parametrize("form", CALLING)
+def test_a_text_tool_is_held_to_its_regular_expression(
+    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    pattern = r"(add|sub) [0-9]{1,3}/x( \"é\n\\)?"
+    tool = text_tool("sum", None, {"type": "grammar", "syntax": "regex", "definition": pattern}, notes := Notes())
+    assert not notes.texts and tool.function.strict and tool.function.parameters
+    schemas = {"sum": checked_in_words(tool.function.parameters).schema}
+    for grammar in (
+        forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form)),
+        strict_calls(form, schemas, special, parallel=False),
+    ):
+        text = written(form, [("sum", {"input": "add 12/x"})])
+        wrong = written(form, [("sum", {"input": "add twelve/x"})])
+        assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer)
+        assert not passes(grammar, wrong.lstrip("\n") if form.messages else wrong, compiler, tokenizer)
+    forced = forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form))
+    for seed in range(2):
+        text = walked(forced, compiler, tokenizer, seed) or text
+        ((_, arguments, _),) = valued(read(form, [text], closed(form), schemas)).calls
+        assert re.fullmatch(pattern, arguments["input"]), text
+
+
 THINKING = [form for form in FORMATS.values() if form.thought and form.calls]
 
 
@@ -136,6 +165,55 @@ def test_a_held_answer_may_think_first(form: Format, compiler: GrammarCompiler, 
     off = forced_calls(form, STRICT, special, parallel=True, prompt_end=marks.closing)
     assert not passes(off, thought + call, compiler, tokenizer)
     assert read(form, [thought + call], marks.opening).thought == "Which one?"
+
+
+HELD = [form for form in FORMATS.values() if form.thinks or form.messages]
+JSON = '{"day": "Mon"}'
+
+
+def thought_and_answer(form: Format) -> tuple[str, str]:
+    """A thought as the format writes it, and what stands between it and the answer."""
+    said, marks = form.messages, form.thought
+    if said is not None:
+        head = f"{said.channel}final{said.body}" if said.channel else f"{said.recipient}{said.everyone[0]}{said.body}"
+        if not said.thoughts:
+            return "", head
+        thinks = said.channel or said.recipient
+        return f"{thinks}{said.thoughts[0]}{said.body}Hm.{said.ends[0]}{said.start}", head
+    assert marks is not None
+    opening = form.answers[0][0] if form.answers else ""
+    return f"{marks.opening}Hm.{marks.closing}{marks.following}", opening
+
+
+@pytest.mark.parametrize("form", HELD, ids=lambda form: form.name)
+def test_an_answer_of_any_form_may_think_first(
+    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    schema = Grammar.json_schema({"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]})
+    asked = after_thought(AskedGrammar(schema), form, "", special).grammar
+    assert asked is not None and asked.thought is not None
+    thought, opening = thought_and_answer(form)
+    closing = form.answers[0][1] if form.answers else ""
+    for text, told in ((thought + opening + JSON, bool(thought)), (opening + JSON + closing, False)):
+        assert passes(asked, text, compiler, tokenizer), text
+        found = read(structs.replace(form, calls=()), [text], "", {})
+        assert (found.content.strip(), found.thought) == (JSON, "Hm." if told else ""), text
+    assert not passes(asked, thought + opening + '{"day": 1}', compiler, tokenizer)
+
+
+@pytest.mark.parametrize("form", [form for form in HELD if form.thought], ids=lambda form: form.name)
+def test_an_answer_follows_the_thought_that_the_prompt_opened(
+    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    marks = form.thought
+    assert marks is not None
+    asked = after_thought(AskedGrammar(Grammar.choice(["ja"])), form, marks.opening, special).grammar
+    assert asked is not None
+    assert passes(asked, f"Hm.{marks.closing}ja", compiler, tokenizer)
+    assert not passes(asked, "ja", compiler, tokenizer)
+    off = after_thought(AskedGrammar(Grammar.choice(["ja"])), form, marks.opening + marks.closing, special).grammar
+    assert off is not None and passes(off, "ja", compiler, tokenizer)
+    assert not passes(off, f"Hm.{marks.closing}ja", compiler, tokenizer)
 
 
 def passes(grammar: Grammar, text: str, compiler: GrammarCompiler, tokenizer: Tokenizer) -> bool:

@@ -13,7 +13,6 @@ from twostroke.text.history.abilities import Abilities
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.own_words import offer
 from twostroke.text.talk.speaker import Speaker
-from twostroke.types.notes import Notes
 
 OFFER = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content or '' }}"
@@ -61,8 +60,8 @@ HISTORY: list[dict[str, Any]] = [
 
 
 def prompt(template: str, form: str, hide: Any = str) -> str:
-    speaker = Speaker(ChatTemplate({"default": template}, {}), FORMATS[form])
-    return speaker.prompt(HISTORY, OFFERED, variables=None, hide=hide, notes=Notes())
+    speaker = Speaker(ChatTemplate({"default": template}, {}), FORMATS[form], tools=OFFERED, hide=hide)
+    return speaker.prompt(HISTORY)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -112,4 +111,4 @@ def test_a_conversation_without_tools_tries_nothing() -> None:
             return str(messages[0]["content"])
 
     speaker = Speaker(Untried(), FORMATS["hermes"])
-    assert speaker.prompt([{"role": "user", "content": "x"}], None, variables=None, hide=str, notes=Notes()) == "x"
+    assert speaker.prompt([{"role": "user", "content": "x"}]) == "x"

@@ -126,6 +126,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
+    Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
+    Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
         "cpu_level",

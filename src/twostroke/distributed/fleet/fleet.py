@@ -53,14 +53,25 @@ MOST_WAITING = 4096
 KILLER = "This request ran on three replicas when they ended. It is not tried again."
 
 
+class NoParking:
+    """Satisfies engine.book.Rests: replicas compute on. What nobody reads is bounded where it is written."""
+
+    def park(self, request_id: str) -> None:
+        """Do nothing."""
+
+    def go_on(self, request_id: str) -> None:
+        """Do nothing."""
+
+
 class ReplicaFleet:
-    """Satisfies engine.session.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
+    """Satisfies engine.book.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
     that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
     they are decoded. sooner: decides between a split and the whole. ledger: the front's own, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
         self.moved = self.handed_over = 0
+        self.parking = NoParking()
         self._page_tokens, self._sooner = page_tokens, sooner
         self._router = router or LeastSeconds()
         self._members: dict[str, FleetMember] = {}

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from twostroke.engine.beams.search import BeamSearch, BeamText, FinishedBeam, Rules
 from twostroke.engine.scheduler.gauges import Gauges
+from twostroke.engine.scheduler.parking import Parking
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.plan import Plan
@@ -91,6 +92,11 @@ class BeamBook:
         if group is None:
             return self._scheduler.finish(request_id, reason, now, num_output_tokens)
         return self._end(group, FinishedEvent(request_id, reason, now, 0, 0, 0, 0, None), now)
+
+    @property
+    def parking(self) -> Parking:
+        """See Scheduler: beams do not rest."""
+        return self._scheduler.parking
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
         """Take in what a plan gave, and let searches go on whose beams are all computed."""

@@ -19,7 +19,7 @@ class PageAdmission:
 
     def cached_tokens(self, sequence: Sequence) -> int:
         """How many of its known tokens are in the prefix tree at this moment, so that they need not be computed."""
-        matched = self._cache.match(sequence.request.cache_salt, sequence.known)
+        matched = self._cache.match(sequence.request.cache_salt, sequence.keys)
         return self._cache.spared_tokens(matched, len(sequence.known))
 
     def fits_ever(self, sequence: Sequence) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from twostroke.engine.scheduler.limits.heavy_masks import HEAVY_S, mask_s
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.sequence import Sequence as Decoding
 from twostroke.engine.speculate.guess_limiter import StepShape
@@ -100,6 +101,7 @@ class Drafts:
             s
             for s in decoding
             if len(s.known) >= asleep(s.request.request_id, 0) and not s.request.steered and s.remaining == 1
+            and mask_s(s) <= HEAVY_S  # each guess needs a mask
         ]
         room = self._room(decoding, beside_prompts)
         streams = [Stream(s.request, s.known, min(room, self._most(s))) for s in awake]

@@ -24,20 +24,21 @@ class MissReasons:
         if sequence.to_score:
             return PrefixMiss(MissReason.SCORED, 0)
         request = sequence.request
-        miss = self._cache.miss(request.cache_salt, sequence.known, matched)
+        miss = self._cache.miss(request.cache_salt, sequence.keys, matched)
         if miss is None or miss.reason is MissReason.SHORT:
             return miss
         page_tokens = self._cache.page_tokens
         found = len(matched) * page_tokens
-        page = sequence.known[found : found + page_tokens]
+        keys = sequence.keys
+        page = keys[found : found + page_tokens]
         first = page[0]
         for other in running:
-            known = other.known
+            known = other.keys
             if len(known) <= found or known[found] != first:
                 continue  # as most are
             if other is sequence or other.request.cache_salt != request.cache_salt:
                 continue
-            if known[found : found + page_tokens] == page and known[:found] == sequence.known[:found]:
+            if known[found : found + page_tokens] == page and known[:found] == keys[:found]:
                 shared = _common_tokens(sequence, other, found) // page_tokens * page_tokens
                 lost_tokens = min(shared, len(sequence.known) - 1) - found
                 return replace(
@@ -52,5 +53,6 @@ class MissReasons:
 
 def _common_tokens(one: Sequence, other: Sequence, start: int) -> int:
     """Length of the longest common beginning; the first `start` tokens are known to be equal."""
-    end = min(len(one.known), len(other.known))
-    return next((i for i in range(start, end) if one.known[i] != other.known[i]), end)
+    mine, others = one.keys, other.keys
+    end = min(len(mine), len(others))
+    return next((i for i in range(start, end) if mine[i] != others[i]), end)

@@ -19,8 +19,9 @@ class Places:
     """A call is large where it has more than an eighth of all places, and more than FEWEST_LARGE.
 
     A guest is a waiting sequence of a call that has no place. Where one waits and no place is free, the largest call
-    gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. The last
-    free place is for a guest before it is for a large call.
+    gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. While a
+    guest waits, a large call takes no further place. Completions that enter fill steps as prompts do, so a guest that
+    came after hundreds of them would wait for steps although places are free.
     """
 
     def __init__(self, max_sequences: int) -> None:
@@ -30,7 +31,7 @@ class Places:
     def make(self, queues: Queues, give_up: GiveUp) -> frozenset[str]:
         """Free a place for a guest where that is needed. -> the calls that take no further place in this step."""
         running = queues.running
-        if not queues.waiting or len(running) < max(self._large, self._max_sequences - 1):
+        if not queues.waiting or len(running) < self._large:
             return frozenset()
         counts = Counter([each.request.group_id for each in running])
         group, most = max(counts.items(), key=lambda item: item[1])
@@ -44,7 +45,9 @@ class Places:
             if last is not None and guest.request.priority <= last.request.priority:
                 give_up(last, guest.request.request_id)
                 return frozenset(counts)  # the place is for the guest
-        return frozenset(name for name, count in counts.items() if count >= self._large)
+        held = {name for name, count in counts.items() if count >= self._large}
+        urgent = {each.request.group_id for each in running if each.request.priority < guest.request.priority}
+        return frozenset(held - urgent)
 
     def _last(self, running: list[Sequence], group: str) -> Sequence | None:
         """The sequence of a call that ran for the shortest time. None that a plan in work holds, and no beam."""

@@ -54,8 +54,8 @@ class Queues:
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def pause(self, sequence: Sequence) -> None:
-        """Move a sequence from running to paused."""
-        self.running.remove(sequence)
+        """Move a sequence from running, or from waiting, to paused."""
+        (self.waiting if sequence.admission is None else self.running).remove(sequence)
         sequence.paused = True
         self.paused.append(sequence)
 

@@ -13,15 +13,11 @@ from twostroke.engine.scheduler.drafts import Drafter, Drafts
 from twostroke.engine.scheduler.ending import Ending
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.engine.scheduler.limits.cache_limiters import cache_limiters
-from twostroke.engine.scheduler.limits.limits import (
-    Limiter,
-    SchedulerLimits,
-    SequenceBudget,
-    StepLoad,
-    TokenBudget,
-    WholePrompts,
-)
+from twostroke.engine.scheduler.limits.heavy_masks import without_late_masks
+from twostroke.engine.scheduler.limits.image_turns import ImageTurns
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
 from twostroke.engine.scheduler.misses import MissReasons
+from twostroke.engine.scheduler.parking import Parking
 from twostroke.engine.scheduler.places import Places
 from twostroke.engine.scheduler.plan_in_work import PlanInWork
 from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
@@ -46,18 +42,17 @@ class Scheduler:
         self._queues = Queues()
         self._limits = limits
         self._policy = policy or ArrivalPolicy()
-        budgets: tuple[Limiter, ...] = (SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens))
-        self.limiters = budgets + self._policy.limiters + cache_limiters(cache, limits)
+        self.limiters = budgets_of(limits) + self._policy.limiters + cache_limiters(cache, limits)
         self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
         self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
-        self._misses = MissReasons(cache)
+        self._misses, self._images = MissReasons(cache), ImageTurns()
         self.steering = Steering(cache, self._queues, self._give_up)
+        self.parking = Parking(self._queues, self._give_up)
         self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
-        self._num_added = self._num_steps = self._preemptions = 0
-        self._query_tokens = self._hit_tokens = 0
+        self._num_added = self._num_steps = self._preemptions = self._query_tokens = self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
         # Recurrent state depends on every earlier position, so the next plan needs the result of the one before.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
@@ -80,8 +75,7 @@ class Scheduler:
         """
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
-        known = [*request.prompt_token_ids, *request.resumed_token_ids]
-        sequence = Sequence(request, self._num_added + 1, known)
+        sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
@@ -101,8 +95,7 @@ class Scheduler:
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
         """End a request for a reason that the scheduler cannot see, such as a stop string."""
-        sequence = self._queues.find(request_id)
-        ending = Ending(reason, num_output_tokens=num_output_tokens)
+        sequence, ending = self._queues.find(request_id), Ending(reason, num_output_tokens=num_output_tokens)
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
@@ -122,7 +115,7 @@ class Scheduler:
         queues, held_calls = self._queues, self._places.make(self._queues, self._give_up)
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
-        decoding, share = self.under_way.turn(all_decoding)
+        decoding, share = self.under_way.turn(all_decoding := without_late_masks(all_decoding, prompts_wait))
         # The speculative decoder updates its statistics from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
@@ -161,7 +154,8 @@ class Scheduler:
         self._num_steps += 1
         self._given_up.clear()
         self.steering.planned()
-        plan = step.plan(self._num_steps, held, Copies(self._cache.take_copies(), self._cache.take_page_copies()))
+        copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
+        plan = step.plan(self._num_steps, held, copies, self._images.take())
         self.under_way.open(plan, load)
         return plan
 
@@ -170,9 +164,10 @@ class Scheduler:
         events: list[Event] = []
         self._now = max(self._now, now)
         measured_s, held = self.under_way.close(plan, result, now)
+        self._images.done(result.encoded)
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
-        elif not result.faulty:  # steps that failed say nothing of the next ones
+        elif not (result.faulty or result.encode_s):  # a fault or an image says nothing of the next ones
             self._policy.observe(self._parts(plan), measured_s, now)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
         self._cache.settle_copies(result.faulty)
@@ -215,7 +210,7 @@ class Scheduler:
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
-        wanted = num_tokens = len(sequence.known) - sequence.computed
+        wanted = num_tokens = self._images.limit(sequence, len(sequence.known) - sequence.computed, step)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
         if num_tokens < wanted:
@@ -278,7 +273,7 @@ class Scheduler:
         if self._siblings.holds_back(sequence, self._queues.running):
             return Hold.SIBLING
         salt, known = sequence.request.cache_salt, sequence.known
-        matched = self._cache.match(salt, known) if sequence.may_skip else NOTHING_CACHED
+        matched = self._cache.match(salt, sequence.keys) if sequence.may_skip else NOTHING_CACHED
         if not self._pages.fits_now(sequence, matched, self._queues.running):
             return Hold.PAGES
         if not self._policy.may_run(sequence, self._queues):
@@ -288,7 +283,7 @@ class Scheduler:
         num_tokens = self._allowed(sequence, step.load)
         if num_tokens == 0:
             sequence.computed = 0
-            return self._why_full(step)
+            return self._why_full(step) if step.load.full else Hold.IMAGE
         self._queues.admit(sequence)
         self._cache.open(sequence.request.request_id, salt, matched)
         if sequence.num_cached_tokens is None:
@@ -326,7 +321,7 @@ class Scheduler:
         ending = self._take_tokens(sequence, planned, result.sampled.get(request_id, ()), now, events)
         if planned.draft_token_ids:
             self._settle_guesses(sequence, planned)
-        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.known)
+        self._cache.commit(request_id, sequence.computed if planned.samples else planned.end, sequence.keys)
         if ending is not None:
             events.append(self._end(sequence, ending, now))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from twostroke.types.images import keys_of
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Role
 from twostroke.types.prefix import PrefixMiss
@@ -57,6 +58,12 @@ class Sequence(Struct, eq=False):
     def remaining(self) -> int:
         """Positions to compute before the next token can be chosen."""
         return len(self.known) - self.computed
+
+    @property
+    def keys(self) -> list[int]:
+        """What its pages are found by: the known tokens, with the keys of images in place of placeholders."""
+        images = self.request.images
+        return keys_of(self.known, images) if images else self.known
 
     @property
     def num_output(self) -> int:

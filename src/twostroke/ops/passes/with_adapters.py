@@ -98,7 +98,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
             made[call.weight] = tuple(_parts(call.weight, spec))
         calls += _adapted(call, in_order.get(call.x, call.x), made[call.weight])
     parts = tuple(part for each in made.values() for part in each)
-    return AdaptedProgram(Program.of(tuple(calls), program.logits), parts)
+    return AdaptedProgram(Program.of(tuple(calls), program.logits, program.given, program.kept), parts)
 
 
 def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:

@@ -26,7 +26,8 @@ class CommonFacts:
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
     has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros: endings of names of tensors that
     are zero where a checkpoint lacks them. copies: beginnings of names that may be there a second time, each with what
-    the program reads in its place; the numbers must be the same.
+    the program reads in its place; the numbers must be the same. read_elsewhere: names of tensors that another program
+    reads.
     """
 
     vocab_size: int
@@ -42,6 +43,7 @@ class CommonFacts:
     stacks: tuple[ExpertStack, ...] = ()
     zeros: tuple[str, ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
+    read_elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -333,8 +333,8 @@ class StateCache(Cache):
 
 
 class Indices(Struct, frozen=True):
-    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters` (T,), `state_slots`
-    (S,), `logit_rows`, `logit_adapters` (R,)."""
+    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters`, `row_marks` (T,),
+    `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
 
     name: str
     count: Size
@@ -348,6 +348,7 @@ TOKEN_IDS = Indices("token_ids", Size.TOKENS)
 TOKEN_TYPES = Indices("token_types", Size.TOKENS)
 POSITIONS = Indices("positions", Size.TOKENS)
 SLOTS = Indices("slots", Size.TOKENS)
+ROW_MARKS = Indices("row_marks", Size.TOKENS)
 STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
 LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
 ADAPTERS = Indices("adapters", Size.TOKENS)

@@ -37,9 +37,10 @@ KEPT_BYTES = frozenset({"keys_up", "values_up"})
 STORED = "stored"
 """Each matrix in the format that keeps what the checkpoint holds."""
 
-KEPT_WIDE = frozenset({"router", "positions", "classes"})
+KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
 """Roles that are never rounded: few rows that decide which experts a token meets; a table of which each token reads one
-row, so that fewer bytes would save no time; the few rows that make scores."""
+row, so that fewer bytes would save no time; the few rows that make scores; the first and the last
+product of an encoder of images."""
 
 
 ADAPTERS = "adapter"

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, structs
 
 from twostroke.text.grammar.check import not_held
-from twostroke.text.talk.format import ThoughtMarks
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.hold.before import around_answer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar, ThoughtFirst
 
@@ -59,11 +60,16 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
 
 
 def after_thought(
-    asked: AskedGrammar, marks: ThoughtMarks | None, rendered: str, special_id: Callable[[str], int | None]
+    asked: AskedGrammar, form: Format, rendered: str, special_id: Callable[[str], int | None]
 ) -> AskedGrammar:
-    """What is asked for, after the thought of a model that thinks. rendered: the prompt, which may have opened it, or
-    closed it: then the model does not think."""
-    if asked.grammar is None or marks is None or marks.closed_by(rendered):
+    """What is asked for, after the thought of a model that thinks, and within the marks of its answers. rendered: the
+    prompt, which may have opened a thought, or closed it: then the model does not think."""
+    if asked.grammar is None:
+        return asked
+    around, marks = around_answer(form, special_id, rendered), form.thought
+    if around:
+        return structs.replace(asked, grammar=replace(asked.grammar, thought=ThoughtFirst("", "", around=around)))
+    if marks is None or marks.closed_by(rendered):
         return asked
     opening, closing = marks.opening.strip(), marks.closing.strip()
     begun = marks.opened_by(rendered)

@@ -9,7 +9,6 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
 from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import asked_model
-from twostroke.server.api.reasoning_effort import EFFORT
 from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
@@ -123,10 +122,16 @@ def _chat_of(request: CountRequest, parts: ServerParts, notes: Notes) -> tuple[C
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_format=_response_format(request),
-        chat_template_kwargs=_template_variables(request, parts),
+        thinking=request.thinking,
+        reasoning_effort=_effort(request),
         parse_special=request.parse_special,
     )
     return chat, prefill
+
+
+def _effort(request: CountRequest) -> str | None:
+    effort = (request.output_config or {}).get("effort")
+    return effort if isinstance(effort, str) else None
 
 
 def _check_depths(request: CountRequest, limit: int) -> None:
@@ -192,14 +197,3 @@ def _response_format(request: CountRequest) -> dict[str, Any] | None:
         name = "output_config" if asked is not request.output_format else "output_format"
         raise InvalidRequest(f"{name} names a format that is no json_schema.", param=name)
     return {"type": "json_schema", "json_schema": {"schema": asked.get("schema")}}
-
-
-def _template_variables(request: CountRequest, parts: ServerParts) -> dict[str, Any]:
-    """`thinking` and `output_config.effort` as the template's own variables; left out where it has none of them."""
-    known = frozenset() if parts.template is None else parts.template.variables
-    found: dict[str, Any] = {}
-    if request.thinking is not None:
-        found["enable_thinking"] = request.thinking.get("type") != "disabled"
-    if isinstance(effort := (request.output_config or {}).get("effort"), str):
-        found[EFFORT] = effort
-    return {name: value for name, value in found.items() if name in known}

@@ -1,4 +1,4 @@
-"""reasoning_effort: a variable of the chat template, where it has one.
+"""What a request says about thinking, in the fields of many APIs, as one wish.
 
 Agents send one effort with every request, whatever the model is. Where a template can only turn thinking on, any
 effort but `none` does that; where it has no variable, the effort changes nothing, and the answer's header says so. Only
@@ -10,57 +10,87 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.talk.format import Format
+from twostroke.text.talk.switches import BUDGETS, EFFORT, NONE, VALUES, Put, Switches, Wish
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
 
-EFFORT = "reasoning_effort"
-SWITCH = "enable_thinking"
-NONE = "none"
+
+def wish_of(effort: str | None, thinking: Any = None) -> Wish:
+    """thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic and others name it."""
+    found = thinking if isinstance(thinking, Mapping) else {}
+    kind, budget = found.get("type"), found.get("budget_tokens")
+    on = None if kind is None else kind != "disabled"
+    whole = isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0
+    return Wish(effort, on, budget if whole else None)
 
 
-def _known(variables: Mapping[str, Any] | None, template: ChatTemplate, thinks: bool) -> Mapping[str, Any] | None:
-    """The variables without a switch that turns thinking off, for a model that does not think.
+def with_wish(
+    variables: Mapping[str, Any] | None, wish: Wish, template: ChatTemplate, form: Format, notes: Notes
+) -> Put:
+    """The template's variables with this wish among them. notes: of a wish that changes nothing.
 
-    Clients send that switch to every model.
+    Raises InvalidRequest where a model cannot be kept from thinking, or the variables say something else.
     """
-    if not variables or variables.get(SWITCH) is not False or SWITCH in template.variables or thinks:
-        return variables
-    return {name: value for name, value in variables.items() if name != SWITCH}
-
-
-def with_effort(
-    variables: Mapping[str, Any] | None, effort: str | None, template: ChatTemplate, notes: Notes, *, thinks: bool
-) -> Mapping[str, Any] | None:
-    """The template's variables with this effort among them. notes: of an effort that changes nothing.
-    thinks: whether the model does.
-
-    Raises InvalidRequest where a model cannot be kept from thinking, or the variables say another effort.
-    """
-    variables = _known(variables, template, thinks)
-    if effort is None:
-        return variables
     said = dict(variables or {})
-    name: str
-    value: str | bool
-    if EFFORT in template.variables:
-        name, value = EFFORT, effort
-    elif SWITCH in template.variables:
-        name, value = SWITCH, effort != NONE
-    elif effort != NONE or not thinks:
-        if effort != NONE:
-            notes.add(f"reasoning_effort {named(effort)} changes nothing: the chat template has no variable for it")
-        return variables
-    else:
+    switches = Switches(template, form)
+    own = _wish_in(said, template)
+    system = ""
+    if own is not None:
+        translated = switches.put(own)
+        if translated is not None or own.off != form.thinks:  # or it is kept anyway
+            said = {name: value for name, value in said.items() if name not in _foreign(said, template)}
+        if translated is not None:
+            said, system = {**translated.variables, **said}, translated.system
+    if wish == Wish():
+        return Put(said, system)
+    put = switches.put(wish)
+    if put is None:
+        _unkept(wish, notes, thinks=form.thinks)
+        return Put(said, system)
+    for name, value in put.variables.items():
+        if said.get(name, value) != value:
+            raise InvalidRequest(
+                f"reasoning_effort and chat_template_kwargs say two things about {name}.",
+                param=EFFORT,
+                fix="Send one.",
+            )
+    return Put({**said, **put.variables}, put.system)
+
+
+def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
+    """What variables that this template does not have say about thinking: clients know them from another model."""
+    wish = Wish()
+    foreign = {name: said[name] for name in _foreign(said, template)}
+    for name, (_, off) in VALUES.items():
+        if name in foreign:
+            wish = structs.replace(wish, on=foreign[name] != off)
+    for name in BUDGETS:
+        if isinstance(foreign.get(name), int):
+            wish = structs.replace(wish, budget=foreign[name])
+    if isinstance(foreign.get(EFFORT), str):
+        wish = structs.replace(wish, effort=foreign[EFFORT])
+    return None if wish == Wish() else wish
+
+
+def _foreign(said: Mapping[str, Any], template: ChatTemplate) -> set[str]:
+    """Names of switches that this template does not have."""
+    return {name for name in said if name in (*VALUES, *BUDGETS, EFFORT) and name not in template.variables}
+
+
+def _unkept(wish: Wish, notes: Notes, *, thinks: bool) -> None:
+    if wish.effort == NONE and wish.on is None and thinks:
         raise InvalidRequest(
-            f"reasoning_effort {effort[:40]!r} is not supported by this model.",
+            f"reasoning_effort {NONE!r} is not supported by this model.",
             param=EFFORT,
             why="It always thinks: its chat template has no variable that turns thinking off.",
             fix="Leave it out.",
             code="unsupported_value",
         )
-    if said.get(name, value) != value:
-        raise InvalidRequest(
-            f"reasoning_effort and chat_template_kwargs say two things about {name}.", param=EFFORT, fix="Send one."
-        )
-    return {**said, name: value}
+    if wish.effort not in (None, NONE):
+        notes.add(f"reasoning_effort {named(wish.effort)} changes nothing: the chat template has no variable for it")
+    elif wish.off and thinks:
+        notes.add("thinking cannot be turned off: the chat template has no variable for it")

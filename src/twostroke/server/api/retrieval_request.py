@@ -117,7 +117,11 @@ _FIXES = {
 
 def embedding_call(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    request = decode(body, EmbeddingRequest)
+    return call_of_embedding(decode(body, EmbeddingRequest), parts)
+
+
+def call_of_embedding(request: EmbeddingRequest, parts: ServerParts) -> Call:
+    """An embedding request from whatever API. Raises as embedding_call."""
     _check_shared(request, parts, [*REFUSED, "instruction"])
     embedder = _required(parts.embedder)
     embedder.check(VectorOptions(request.dimensions))

@@ -14,6 +14,7 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
 from twostroke.server.api.other_engines import in_our_fields
 from twostroke.server.gate.decode import body_kind, check_depth, decode
+from twostroke.text.history.thoughts import NAMES, with_thought
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import MAX_SCHEMA_BYTES
 from twostroke.types.notes import Notes
@@ -23,7 +24,7 @@ MAX_CHAT_TOP_LOGPROBS = 20
 MAX_COMPLETION_LOGPROBS = 5
 MAX_SALT_CHARACTERS = 256
 MAX_STOP_TOKEN_IDS = 1024
-MAX_TOOLS = 128
+MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
@@ -118,7 +119,8 @@ class ChatRequest(GenerationRequest, kw_only=True):
     prediction: Any = None
     web_search_options: Any = None
     chat_template: Any = None
-    reasoning_effort: str | None = None  # prompts.py: a variable of the template
+    reasoning_effort: str | None = None  # reasoning_effort.py: variables of the template
+    thinking: dict[str, Any] | None = None
     moderation: Any = None
     verbosity: Any = None
     add_generation_prompt: bool | None = None
@@ -220,8 +222,8 @@ def _check_continued(request: ChatRequest) -> None:
             fix="Send add_generation_prompt: false, or leave it out.",
         )
     last = request.messages[-1] if request.messages else {}
-    text = last.get("content")
-    if last.get("role") != "assistant" or not isinstance(text, str) or not text or last.get("tool_calls"):
+    said = any(with_thought(last).get(name) for name in ("content", NAMES[0]))
+    if last.get("role") != "assistant" or not said or last.get("tool_calls"):
         raise InvalidRequest(
             "continue_final_message needs a last message of the assistant with a text.",
             param="messages",
@@ -231,7 +233,11 @@ def _check_continued(request: ChatRequest) -> None:
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
     """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
-    request = decode(body, CompletionRequest)
+    return checked_completion(decode(body, CompletionRequest), depth_limit)
+
+
+def checked_completion(request: CompletionRequest, depth_limit: int) -> CompletionRequest:
+    """All caps, for a completion request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from twostroke.server.api.shapes.reasoning_count import ReasoningCount
 from twostroke.server.api.shapes.text_calls import TextCalls
-from twostroke.server.api.sse import Event, EventTemplate
+from twostroke.server.api.sse import SSE, Event, EventTemplate, StreamForm
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -29,6 +29,7 @@ class Shape(Protocol):
     """One answer in one API's form, either streamed or whole."""
 
     heartbeat: bytes
+    written: StreamForm
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """What this piece of choice `index` lets one say."""
@@ -97,10 +98,12 @@ Step = Opened | Grew | Closed
 @dataclass(slots=True)
 class Blocks:
     """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool. text_tools: names
-    of the tools that take a text."""
+    of the tools that take a text. taken: ids of calls so far; one that the model writes again is replaced, so that a
+    result belongs to one call."""
 
     new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
+    taken: set[str] = field(default_factory=set)
     blocks: list[Block] = field(default_factory=list)
     _open: bool = False
 
@@ -109,8 +112,7 @@ class Blocks:
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
-                call_id = piece.call_id or self.new_call_id(piece.name)
-                block = Block("call", len(self.blocks), piece.name, call_id)
+                block = Block("call", len(self.blocks), piece.name, self._id_of(piece))
                 block.takes_text = piece.name in self.text_tools
                 steps += self._begin(block)
                 continue
@@ -141,6 +143,12 @@ class Blocks:
         """The blocks of calls in the turn."""
         return [block for block in self.blocks if block.kind == "call"]
 
+    def _id_of(self, piece: CallBegan) -> str:
+        own = piece.call_id
+        made = own if own and own not in self.taken else self.new_call_id(piece.name)
+        self.taken.add(made)
+        return made
+
     def _begin(self, block: Block) -> list[Step]:
         steps = self.close()
         self.blocks.append(block)
@@ -162,9 +170,16 @@ class ChatTurn:
         self._plain = self._turn.plain and not self._calls_only
         self._texts = TextCalls(call.tools.texts)
         self._count = ReasoningCount(call.new_counting_turn(), token_text)
-        self.made = Blocks(lambda name: call.new_call_id(new_id(), name, len(self.made.calls)), call.tools.texts)
+        self._call, self._new_id = call, new_id
+        self.made = Blocks(self._new_call_id, call.tools.texts, taken=set(call.earlier_ids))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
+
+    def _new_call_id(self, name: str) -> str:
+        """One that no call of the conversation has."""
+        begin, taken = len(self.made.calls), self.made.taken
+        tries = (self._call.new_call_id(self._new_id(), name, begin + more) for more in range(len(taken) + 1))
+        return next((each for each in tries if each not in taken), self._new_id())
 
     @property
     def reasoning_tokens(self) -> int:
@@ -209,6 +224,7 @@ class TurnShape:
     """What the shapes of answers that are one turn have alike. See Shape."""
 
     heartbeat = HEARTBEAT
+    written = SSE
     closing = b""
 
     def __init__(self, call: Call, parts: ServerParts) -> None:

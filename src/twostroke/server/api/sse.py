@@ -1,7 +1,8 @@
-"""Server-sent events as bytes, and templates of events that differ from one another in a few values."""
+"""Events of streams as bytes, and templates of events that differ from one another in a few values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -31,6 +32,22 @@ def raw_event(event: Event) -> bytes:
     """The event's bytes as they are sent."""
     data = line_json(event.data)
     return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
+
+
+class StreamForm(NamedTuple):
+    """How the events of a stream are written. raw: the bytes of one."""
+
+    media_type: bytes
+    raw: Callable[[Event], bytes]
+
+
+def raw_line(event: Event) -> bytes:
+    """The event as one line of JSON."""
+    return line_json(event.data) + b"\n"
+
+
+SSE = StreamForm(b"text/event-stream; charset=utf-8", raw_event)
+NDJSON = StreamForm(b"application/x-ndjson", raw_line)
 
 
 def new_mark() -> str:

@@ -16,6 +16,7 @@ from twostroke.server.api.schema import ChatRequest, CompletionRequest
 from twostroke.server.api.tokens import DetokenizeRequest, TokenizeRequest
 from twostroke.server.document.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
 from twostroke.server.document.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
+from twostroke.server.document.openapi_ollama import ollama_paths
 from twostroke.server.live.routes import MAX_FRAMES
 from twostroke.server.parts import ServerParts
 from twostroke.types.pooling import Task
@@ -73,6 +74,9 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
         paths[path] = {"post": _refused("Another task than the model's.")}
     paths |= _responses_paths(parts)
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
+    of_ollama, their_schemas = ollama_paths(parts.task, _REF)
+    paths |= of_ollama
+    requests |= their_schemas
     return {
         "openapi": "3.1.0",
         "info": {"title": "Twostroke", "version": parts.version, "license": {"name": "Apache-2.0"}},

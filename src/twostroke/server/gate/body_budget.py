@@ -11,6 +11,12 @@ from twostroke.server.errors import HttpProblem
 from twostroke.server.gate.refusals import bodies_full
 
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
+LEAST_BODY_BYTES = 8 * 1024 * 1024
+
+
+def most_of_one_body(memory_bytes: int) -> int:
+    """The longest body: a quarter of the memory for all. A history of a million tokens with screenshots has 30 MB."""
+    return max(LEAST_BODY_BYTES, memory_bytes // 4)
 
 
 @dataclass(eq=False)

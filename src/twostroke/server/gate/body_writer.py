@@ -2,15 +2,20 @@
 
 `send` is a coroutine in every layer between an app and its server. A stream that sends each token as it is made spends
 more time in those calls than with its bytes, and no layer changes a body.
+
+The other way, the connection tells the app that its client has stopped reading: then what makes the answer may rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from starlette.types import Scope
 
-_KEY = "twostroke.body_writer"
+_KEY, _PARK_KEY = "twostroke.body_writer", "twostroke.park"
+Park = Callable[[bool], None]
+"""True: the client has stopped reading, and others wait. False: it goes on. It may be said more than once."""
 
 
 class BodyWriter(Protocol):
@@ -32,4 +37,15 @@ def give_body_writer(scope: Scope, writer: BodyWriter) -> None:
 def body_writer_of(scope: Scope) -> BodyWriter | None:
     """The writer of this request; None where its server has none, and `send` is the only way."""
     found: BodyWriter | None = scope.get("extensions", {}).get(_KEY)
+    return found
+
+
+def give_park(scope: Scope, park: Park) -> None:
+    """Put what makes the answer of this request rest into its scope."""
+    scope.setdefault("extensions", {})[_PARK_KEY] = park
+
+
+def park_of(scope: Scope) -> Park | None:
+    """What makes the answer of this request rest; None where nothing is being made."""
+    found: Park | None = scope.get("extensions", {}).get(_PARK_KEY)
     return found

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from twostroke.server.errors import Problem
 from twostroke.server.facts import facts_of
-from twostroke.server.gate.body_writer import give_body_writer
+from twostroke.server.gate.body_writer import Park, give_body_writer, park_of
 from twostroke.server.gate.far_end import FarEnd
 
 WRITE_BUFFER_BYTES = 64 * 1024
@@ -42,8 +42,9 @@ class Patience(Struct, frozen=True):
     """How long a connection waits for its client.
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
-    without one byte of an answer taken. crowded_s: the same where the client's own buffer is full and `crowded` is
-    true, which tells that other requests wait for a place.
+    without one byte of an answer taken. crowded_s: the same, after which a client whose own buffer is full gives its
+    place to others while `crowded` is true, which tells that they wait for one. It has a place again when it has taken
+    half of what was written, so that a slow client loses nothing.
     """
 
     header_s: float
@@ -134,6 +135,8 @@ class DeadlineProtocol(H11Protocol):
         self._ask: asyncio.TimerHandle | None = None
         self._delivered_bytes = 0
         self._moved_s = 0.0
+        self._parked: Park | None = None
+        self._parked_bytes = 0
         self._ended = False  # the client sends no more
         self.logger = _quiet  # a client that sends nonsense must not fill our log
 
@@ -233,17 +236,28 @@ class DeadlineProtocol(H11Protocol):
         if not untaken or delivered > self._delivered_bytes:
             self._moved_s = now
         self._delivered_bytes = delivered
+        self._share_place(untaken, now - self._moved_s)
         if not untaken and (self.cycle is None or self.cycle.response_complete):
             self._look = None
-        elif self._stalled(now - self._moved_s):
+        elif now - self._moved_s >= self._patience.stalled_s:
             request_id = facts_of(cast(Scope, self.cycle.scope)).request_id
             log.warning("dropped: its client stopped reading", extra={"request_id": request_id})
             self._far_end.drop()
         else:
             self._look_later()
 
-    def _stalled(self, seconds: float) -> bool:
+    def _share_place(self, untaken: int, still_s: float) -> None:
+        """Park the request of a client that has stopped reading while others wait; let it go on with its client.
+
+        It is parked again at each look: a step that has begun may have held it.
+        """
         patience = self._patience
-        if seconds >= patience.stalled_s:
-            return True
-        return seconds >= patience.crowded_s and self._far_end.reads_nothing and patience.crowded()
+        if self._parked is not None and 2 * untaken <= self._parked_bytes:
+            self._parked(False)
+            self._parked = None
+        elif still_s >= patience.crowded_s and self._far_end.reads_nothing and patience.crowded():
+            park = None if self.cycle is None else park_of(cast(Scope, self.cycle.scope))
+            if park is not None:
+                park(True)
+                before = 0 if self._parked is None else self._parked_bytes
+                self._parked, self._parked_bytes = park, max(untaken, before)

@@ -110,6 +110,8 @@ class ServerMetrics(Observer):
         self.finished = Counter("twostroke_requests_finished", "Completions that ended.", ["reason"], registry=made)
         self.faults = Counter("twostroke_request_faults", "Completions that a fault ended.", ["code"], registry=made)
         self.responses = Counter("twostroke_http_responses", "HTTP responses sent.", ["status"], registry=made)
+        self.tiles = Counter("twostroke_image_tiles", "Parts of images that were encoded.", registry=made)
+        self.encode_s = Counter("twostroke_image_encode_seconds", "Seconds that encodes took.", registry=made)
         self.ttft = _seconds("twostroke_time_to_first_token_seconds", "From arrival to the first token.", made)
         self.itl = Gaps("twostroke_inter_token_latency_seconds", "Between two tokens of one completion.", _LATENCY_S)
         made.register(self.itl)
@@ -151,6 +153,9 @@ class ServerMetrics(Observer):
         self.prefill_tokens.observe(prompt)
         self.decode_tokens.observe(plan.num_tokens - prompt - plan.num_draft_tokens)
         self.step_tokens.observe(prompt + sum(map(len, result.sampled.values())))
+        if result.encode_s:
+            self.tiles.inc(len(result.encoded))
+            self.encode_s.inc(result.encode_s)
         if plan.num_draft_tokens:
             self.guesses.on_step(plan, result)
 

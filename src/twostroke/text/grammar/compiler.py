@@ -158,15 +158,17 @@ class GrammarCompiler:
         """Compile `count` machines. The guard's process has done the same work within its limits."""
         vocabulary, limits = self._tokens.vocabulary(), self._library_limits()
         made: list[TokenMask] = []
-        until_s = time.thread_time() + self._limits.compile_s
+        until_s, mask_s = time.thread_time() + self._limits.compile_s, 0.0
         for _ in range(count):
             matchers = [Matcher(vocabulary, source, limits) for source in sources]
+            began_s = time.thread_time()
             for matcher in () if made else matchers:
                 if matcher.mask() is None:
                     raise InvalidRequest(
                         f"The {grammar.kind.words} cannot be used: {in_users_terms(matcher.fault)}.", param="grammar"
                     )
-            made.append(GrammarMachine(matchers))
+            mask_s = mask_s if made else time.thread_time() - began_s
+            made.append(GrammarMachine(matchers, mask_s))
             if time.thread_time() > until_s:
                 raise InvalidRequest(
                     f"The {grammar.kind.words} takes too long to compile for {count} completions.", param="grammar"

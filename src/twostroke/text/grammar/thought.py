@@ -20,6 +20,8 @@ def after_thought(source: str, thought: ThoughtFirst) -> str:
     """The grammar that begins with the thought. source: in the library's Lark, with its options in the first line."""
     options, _, rules = source.partition("\n")
     form = _PARTS.sub(lambda found: "answer_form" if found[0] == "start" else found[0], rules)
+    if thought.around:
+        return f"{options}\n{thought.around}{form}"
     if thought.closing_id is not None:
         whole, more = f"THOUGHT_TEXT <[{thought.closing_id}]>", ""
     else:  # it ends with the first occurrence of the mark

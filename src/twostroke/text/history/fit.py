@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twostroke.text.history import order, systems, tool_turns
+from twostroke.text.history.parts import LINE_END
 from twostroke.text.history.repair import Messages, Probe, Repair, user
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
@@ -26,6 +27,8 @@ class Fit:
         self._render = render
         self._helpful: dict[int, bool] = {}
         self._parts: bool | None = None
+        self._joints: dict[str, str] = {}
+        self._sees: bool | None = None
 
     def fitted(self, messages: Messages, notes: Notes) -> Messages:
         """The messages in shapes that the template takes. notes: of what a model sees in another way."""
@@ -78,6 +81,35 @@ class Fit:
             self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))
         return _as_parts(messages) if self._parts else messages
 
+    def joint(self, role: str) -> str:
+        """What the template writes between two parts of a message of this role; a line end where it takes no parts."""
+        if role not in self._joints:
+            self._joints[role] = self._joint(role)
+        return self._joints[role]
+
+    def _joint(self, role: str) -> str:
+        parts = [{"type": "text", "text": word} for word in _TWO]
+        message = {"role": role, "content": parts}
+        try:
+            text = self._render(_ASKED + [message] if role != "user" else [message])
+        except InvalidRequest:
+            return LINE_END
+        _, first, rest = text.partition(_TWO[0])
+        between, second, _ = rest.partition(_TWO[1])
+        # A list that is written as a value has its quotes and keys there.
+        return between if first and second and not between.strip() else LINE_END
+
+    def sees(self, written: str) -> bool:
+        """Whether the template writes this for a part of the type image."""
+        if self._sees is None:
+            asked = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORD}]}]
+            try:
+                text = self._render(asked)
+            except InvalidRequest:
+                text = ""
+            self._sees = text.count(written) == 1 and _WORD in text
+        return self._sees
+
     def _says(self, messages: Messages) -> bool:
         try:
             return _WORD in self._render(messages)
@@ -86,6 +118,7 @@ class Fit:
 
 
 _WORD = "qzask"
+_TWO = ("qzfirst", "qzsecond")
 _ASKED = [user(_WORD)]
 
 

@@ -38,6 +38,12 @@ def with_legal_ids(messages: Sequence[Mapping[str, Any]], ids: CallIds) -> Seque
     return made
 
 
+def call_ids_of(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The ids of all calls in a history."""
+    named = (_named(call) for message in messages for call in _calls_and_result(message)[0])
+    return frozenset(each[1] for each in named if each is not None)
+
+
 def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
     """The calls of a message, and the id of the call whose result it is; nothing for a message of another shape."""
     if not isinstance(message, Mapping):

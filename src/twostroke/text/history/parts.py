@@ -31,8 +31,11 @@ THOUGHT_KEYS = {
 """The key of the thought in parts of these types; none where it cannot be read."""
 
 
-def text_of(content: Any, where: str, notes: Notes, *, strict: bool) -> str | None:
-    """A text stays; the texts of a list of parts are joined by line ends; None stays None.
+LINE_END = "\n"
+
+
+def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str = LINE_END) -> str | None:
+    """A text stays; the texts of a list of parts are joined; None stays None. joint: what stands between two parts.
 
     Raises InvalidRequest that names `where`, where it is strict.
     """
@@ -40,7 +43,7 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool) -> str | No
         return content
     if isinstance(content, Sequence) and not isinstance(content, bytes):
         texts = [text for part in content if (text := _part(part, where, notes, strict)) is not None]
-        return "\n".join(texts)
+        return joint.join(texts)
     if strict:
         raise InvalidRequest("The content of the last message is neither text nor a list of parts.", param=where)
     notes.add("content that is neither text nor a list of parts was written as JSON")

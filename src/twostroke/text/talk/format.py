@@ -129,6 +129,7 @@ class ResultForm(Struct, frozen=True):
 
 class Format(Struct, frozen=True):
     """calls: the first form is how the model writes calls, the others are read, too. wraps: marks around content.
+    answers: pairs of marks of which one stands around an answer.
 
     silent: names that look like a tool's and mean none. ends: tokens that end a turn. result: of calls, in a history.
     vocabulary: tokens that tell the format where the template does not show it; all must be there. offer: texts of
@@ -140,6 +141,7 @@ class Format(Struct, frozen=True):
     calls: tuple[CallForm, ...] = ()
     thought: ThoughtMarks | None = None
     wraps: tuple[str, ...] = ()
+    answers: tuple[tuple[str, str], ...] = ()
     messages: Messages | None = None
     ids: CallIds = CallIds()
     silent: tuple[str, ...] = ()

@@ -31,7 +31,8 @@ class TurnReader:
         self.stream = TextStream()
         self.out: list[Piece] = []
         self.thinking = False
-        self.text = Trimmed(lambda text: self.out.append(Said(text)))
+        self.text = Trimmed(self._say)
+        self._behind_call = False  # nothing was said since
         self._num_calls = self._accepted = 0
         self._front = True  # nothing but white space stands between here and a beginning
         self._thought = self._unclosed = False
@@ -53,7 +54,10 @@ class TurnReader:
         return self._taken()
 
     def finish(self) -> list[Piece]:
-        """What was held back; a call that broke off stays as far as it came."""
+        """What was held back; a call that broke off stays as far as it came, and half a mark behind it is no text."""
+        rest = self.stream.text[self.stream.at :].strip()
+        if self._behind_call and rest and any(text.startswith(rest) for text in self.form.texts):
+            self.stream.at = len(self.stream.text)
         self.stream.ended = True
         self._advance()
         self.text.finish()
@@ -71,7 +75,12 @@ class TurnReader:
         """Where a thought's text goes; white space at its ends is left out."""
         return Trimmed(lambda text: self.out.append(Thought(text)), trim=True)
 
+    def _say(self, text: str) -> None:
+        self._behind_call = False
+        self.out.append(Said(text))
+
     def _called(self) -> None:
+        self._behind_call = True
         self.stream.forget()
         self.text.drop()
         self._unclosed = self._unclosed or self.thinking

@@ -1,15 +1,26 @@
-"""A conversation made into a prompt: by the template where it shows everything, in the format's own words where not."""
+"""A conversation made into a prompt: by the template where it shows everything, in the format's own words where not.
+
+    speaker.prompt(messages, tools, ...)            up to where the answer begins
+    speaker.continued(messages, last, tools, ...)   up to where the text that the answer begins with stands
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from twostroke.text.history.abilities import Abilities
+from twostroke.text.history.thoughts import NAMES, with_thought
 from twostroke.text.messages import normalized
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.own_words import with_own_words
+from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
+
+_PLACE = "Qzgoeson qzhere"
+"""Words that no template holds."""
 
 
 class Template(Protocol):
@@ -18,6 +29,9 @@ class Template(Protocol):
     @property
     def abilities(self) -> Abilities:
         """What of a conversation with tools it shows."""
+
+    def joint(self, role: str) -> str:
+        """What stands between two parts of a message of this role."""
 
     def render(
         self,
@@ -32,33 +46,103 @@ class Template(Protocol):
         """The text of a conversation. Raises InvalidRequest."""
 
 
+class Begun(Struct, frozen=True):
+    """before: the prompt up to the answer's first text. text: what the answer begins with, as the client wrote it.
+
+    thinks: that text is a thought.
+    """
+
+    before: str
+    text: str = ""
+    thinks: bool = False
+
+
 class Speaker:
-    """One template, and the format of its model."""
+    """One conversation, one template and the format of its model.
 
-    def __init__(self, template: Template, form: Format) -> None:
-        self._template = template
-        self._form = form
+    hide: each of the client's texts as it may stand in the prompt.
+    """
 
-    def prompt(
+    def __init__(
         self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
+        template: Template,
+        form: Format,
         *,
-        variables: Mapping[str, Any] | None,
-        hide: Callable[[str], str],
-        notes: Notes,
-    ) -> str:
-        """The prompt's text. hide: each of the client's texts as it may stand there. Raises InvalidRequest."""
-        if self._all_shown(messages, tools):
-            return self._template.render(messages, tools=tools, variables=variables, each_text=hide, notes=notes)
-        abilities = self._template.abilities
-        made = with_own_words(normalized(messages, notes), tools or (), self._form, abilities, hide)
-        given = tools if abilities.offers else None
-        return self._template.render(made, tools=given, variables=variables, notes=notes)
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        hide: Callable[[str], str] = str,
+        notes: Notes | None = None,
+    ) -> None:
+        self._template, self._form, self._tools = template, form, tools
+        self._variables, self._hide = variables, hide
+        self._notes = Notes() if notes is None else notes
 
-    def _all_shown(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> bool:
+    def prompt(self, messages: Sequence[Mapping[str, Any]], *, opens: bool = True) -> str:
+        """The prompt's text. opens: with the template's opening of an answer. Raises InvalidRequest."""
+        render, tools = self._template.render, self._tools
+        more: dict[str, Any] = {
+            "add_generation_prompt": opens, "variables": self._variables, "notes": self._notes
+        }
+        if self._all_shown(messages):
+            return render(messages, tools=tools, each_text=self._hide, **more)
+        abilities = self._template.abilities
+        plain = normalized(messages, self._notes, self._template.joint)
+        made = with_own_words(plain, tools or (), self._form, abilities, self._hide)
+        return render(made, tools=tools if abilities.offers else None, **more)
+
+    def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> Begun:
+        """The prompt of an answer that the client has begun. last: its message. text: of the message, "" for none.
+
+        A text stands after the thought, never within it; a message that has a thought and no text goes on to think.
+        """
+        thought, text, closed = self._split(last, text)
+        if thought and not text and not closed:
+            return Begun(self._thinking(messages), thought, thinks=True)
+        message = {"role": "assistant", "content": _PLACE, **(dict.fromkeys(NAMES, thought) if thought else {})}
+        before = self._placed([*messages, message])
+        if before is None:
+            before = self.prompt(messages)
+        marks = self._form.thought
+        if marks is not None and marks.opened_by(before):
+            before += marks.closing.lstrip() if before.endswith("\n") else marks.closing
+        return Begun(before, text)
+
+    def _split(self, last: Mapping[str, Any], text: str) -> tuple[str, str, bool]:
+        """The thought and the text of a message, and whether its thought has ended: the text may begin with the marks
+        of a thought."""
+        found = with_thought(last).get(NAMES[0], "")
+        marks = self._form.thought
+        opening = marks.opening.strip() if marks else ""
+        if marks is None or not opening or not text.lstrip().startswith(opening):
+            return found, text, False
+        thought, closed, rest = text.lstrip().removeprefix(opening).partition(marks.closing.strip())
+        return thought.strip() if closed else thought.lstrip("\n"), rest.lstrip("\n"), bool(closed)
+
+    def _thinking(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The prompt up to where a thought begins."""
+        opened, marks, said = self.prompt(messages), self._form.thought, self._form.messages
+        if marks is not None:
+            return opened if marks.opened_by(opened) else opened + marks.opening
+        if said is not None and said.thoughts and said.channel:
+            return f"{opened}{said.channel}{said.thoughts[0]}{said.body}"
+        raise InvalidRequest(
+            "This model does not think: its answer cannot go on from a thought.",
+            param="messages",
+            fix="End the messages with a text of the assistant.",
+        )
+
+    def _placed(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
+        """What the template writes before the last message's text, None where it does not write that text."""
+        try:
+            before, found, _ = self.prompt(messages, opens=False).rpartition(_PLACE)
+        except InvalidRequest:
+            return None
+        return before if found else None
+
+    def _all_shown(self, messages: Sequence[Mapping[str, Any]]) -> bool:
         """What is tried costs some renders: conversations without tools do not ask for it."""
-        return not (tools or any(_about_tools(each) for each in messages)) or self._template.abilities.complete
+        about_tools = bool(self._tools) or any(map(_about_tools, messages))
+        return not about_tools or self._template.abilities.complete
 
 
 def _about_tools(message: Any) -> bool:

@@ -14,6 +14,8 @@ BESIDE = {"mmproj": "a projector of images", "imatrix": "calibration data"}
 """What lies beside models under the same ending, by a word of its name, and what it is."""
 _QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F16|FP16|F32|FP32))$", re.IGNORECASE)
 
+_K_FORM = re.compile(r"(I?Q\d_K)_[SML]")
+
 
 def whole_models(names: Iterable[str]) -> list[str]:
     """The names that are of models; for a model in several files, the first file. Projectors of images and calibration
@@ -53,11 +55,28 @@ def first_part(name: str) -> str:
     return name if found is None else f"{name[: found.start()]}-00001-of-{found[2]}{name[found.end() :]}"
 
 
+def near_quants(word: str) -> tuple[str, ...]:
+    """What counts as a quantization too, where the one that is asked for is not there: the same bits under another
+    name. Publishers put UD- before those whose bits were divided among the tensors by measurement."""
+    plain = word.upper()
+    grown = _K_FORM.fullmatch(plain)
+    return () if plain.startswith("UD-") else (f"UD-{plain}", *([f"UD-{grown[1]}_XL"] if grown else []))
+
+
 def quant_of(name: str) -> str:
     """ "Llama-3.2-1B-Q4_K_M.gguf" -> "Q4_K_M"; the name without its ending where it names none."""
     stem = _PART.sub("", stem_of(name.rpartition("/")[2]))
     found = _QUANT.search(stem)
     return found[1].upper() if found else stem
+
+
+def of_quant(models: Iterable[str], word: str) -> list[str]:
+    """The files of a quantization; where there is none, those of the first that counts as the same."""
+    models = list(models)
+    for quant in (word.upper(), *near_quants(word)):
+        if found := [name for name in models if quant_of(name) == quant]:
+            return found
+    return []
 
 
 def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
@@ -71,7 +90,7 @@ def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
     else:
         word = stem_of(wanted)
         by_name = [name for name in models if word in (stem_of(name), stem_of(name.rpartition("/")[2]))]
-        meant = by_name or [name for name in models if quant_of(name) == word.upper()]
+        meant = by_name or of_quant(models, word)
     if len(meant) == 1:
         return meant[0]
     if not models:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +19,20 @@ from twostroke.types.errors import ConfigError, ModelError, ModelNotFound
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 from twostroke.weights.gguf.container import GgufHeader
-from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, whole_models
+from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
+from twostroke.weights.gguf.quants import usual
 from twostroke.weights.hub.names import hub_id_of
 from twostroke.weights.hub.progress import Meter, Progress
+from twostroke.weights.hub.reference import reference_of
 from twostroke.weights.quantized.recipe import SIDE_FILES
+from twostroke.weights.store.table import near_names
 
 if TYPE_CHECKING:
     from twostroke.weights.hub import resume
 else:  # for downloads alone
     resume = LazyModule("twostroke.weights.hub.resume")
 
+log = logging.getLogger(__name__)
 WEIGHTS = ("*.safetensors",)
 SETTINGS = (
     "*.safetensors.index.json",
@@ -96,13 +101,14 @@ def resolve_model(
                 fix="Leave --revision out, or give a hub id.",
             )
         return ModelFolder(found, name_or_path, None)
-    repo_id, _, wanted = name_or_path.partition(":")
-    if _exists(local) or not _looks_like_hub_id(repo_id):
+    meant = None if _exists(local) else reference_of(name_or_path)
+    if meant is None:
         raise _no_local_model(name_or_path, local)
+    repo_id, revision = meant.repo_id, revision or meant.revision
     elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
     place = _Place(repo_id, revision, offline, cache_dir, endpoint, False if elsewhere else token)
-    if wanted:
-        return _hub_gguf(place, name_or_path, wanted, progress)
+    if meant.wanted:
+        return _hub_gguf(place, name_or_path, meant.wanted, progress)
     path = _download(place, WEIGHTS, SETTINGS, progress)
     if (path / "config.json").is_file():
         return ModelFolder(path, name_or_path, path.name)
@@ -121,7 +127,8 @@ def resolve_config(
     Arguments and errors as of resolve_model.
     """
     local = Path(name_or_path).expanduser()
-    if _exists(local) or not _looks_like_hub_id(name_or_path) or ":" in name_or_path:
+    meant = None if _exists(local) else reference_of(name_or_path)
+    if meant is None or meant.wanted:
         found = resolve_model(name_or_path, revision, offline, cache_dir, endpoint).path
         return found if found.is_file() else found / "config.json"
     from huggingface_hub import constants, hf_hub_download
@@ -129,6 +136,7 @@ def resolve_config(
 
     folder = cache_dir or Path(constants.HF_HUB_CACHE)
     elsewhere = endpoint is not None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
+    name_or_path, revision = meant.repo_id, revision or meant.revision
     try:
         path = hf_hub_download(
             name_or_path,
@@ -183,7 +191,9 @@ def _hub_gguf(place: _Place, source: str, wanted: str | None, progress: Progress
     names = _names(place)
     if wanted is None and not whole_models(names):
         raise _no_config(place.repo_id)
-    name = chosen(names, wanted, place.repo_id)
+    name = usual(whole_models(names), place.repo_id) if wanted is None else chosen(names, wanted, place.repo_id)
+    if wanted is None or quant_of(name) not in (wanted.upper(), stem_of(wanted).upper()):
+        log.info("%s means the file %s", source, name)
     path = _download(place, tuple(parts_of(name, names)), (), progress)
     return ModelFolder(path / name, source, path.name)
 
@@ -243,11 +253,6 @@ def _no_config(repo_id: str) -> ModelNotFound:
     )
 
 
-def _looks_like_hub_id(name: str) -> bool:
-    parts = name.split("/")
-    return len(parts) == 2 and all(parts) and not name.startswith((".", "~")) and "\\" not in name
-
-
 def _no_local_model(name: str, local: Path) -> ModelNotFound:
     if local.is_file():
         return _is_a_file(name, local)
@@ -256,7 +261,7 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
         hint = f"Did you mean {inner[0]}?" if inner else "Give the folder that holds config.json, or a hub id."
         return ModelNotFound(f"{name} holds no config.json.", why="So it is not a model's folder.", fix=hint)
     hub_id = hub_id_of(name)
-    if hub_id is not None:
+    if hub_id is not None and not near_names(name):
         return ModelNotFound(
             f"{name} is no folder and no hub id.",
             why="Models come from the hub, under names that read publisher/model.",
@@ -266,7 +271,10 @@ def _no_local_model(name: str, local: Path) -> ModelNotFound:
     with contextlib.suppress(OSError):
         beside = [path.name for path in local.parent.iterdir() if path.is_dir()]
     near = difflib.get_close_matches(local.name, [EMBEDDED, *beside], 1)
-    if near and near[0] in beside:
+    short = [] if near else near_names(name)
+    if short:
+        fix = f"Did you mean {' or '.join(short)}?"
+    elif near and near[0] in beside:
         fix = f"Did you mean {local.parent / near[0]}?"
     else:
         fix = f"{'Did you mean spark? ' if near else ''}Check the path, or give a hub id; {EMBEDDED_HINT}."

@@ -119,3 +119,8 @@ class WholePrompts(Struct, frozen=True):
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """Everything that the sequence has to compute, or nothing."""
         return wanted_tokens if wanted_tokens == sequence.remaining else 0
+
+
+def budgets_of(limits: SchedulerLimits) -> tuple[Limiter, ...]:
+    """The limits of rows and sequences, which every scheduler has."""
+    return SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from twostroke.text.history.calls import TEXT_ARGUMENT
+from twostroke.text.talk.hold.lark import WHOLE
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
 
@@ -72,21 +73,30 @@ def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, 
 
 
 def text_tool(name: str, description: str | None, form: dict[str, Any] | None, notes: Notes) -> Tool:
-    """A tool that takes a text, as a function with one argument. form: its grammar, which the model is told."""
+    """A tool that takes a text, as a function with one argument. form: its grammar, which the model is told.
+
+    A regular expression is enforced, once a call of the tool begins; a grammar of Lark is not, because the text lies in
+    the model's own notation of a call, in which characters are escaped.
+    """
     told = [description or "", "Write the whole text as the one argument."]
     wanted = form.get("grammar") if form and isinstance(form.get("grammar"), dict) else form
     definition = wanted.get("definition") if wanted else None
+    text, strict = {"type": "string"}, False
     if isinstance(definition, str):
         syntax = named(wanted.get("syntax") if wanted else "")
         told.append(f"The text must fit this grammar ({syntax}):\n{definition}")
-        notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced")
+        strict = syntax == "regex"
+        if strict:
+            text["pattern"] = definition.join(WHOLE)
+        else:
+            notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced")
     schema = {
         "type": "object",
-        "properties": {TEXT_ARGUMENT: {"type": "string"}},
+        "properties": {TEXT_ARGUMENT: text},
         "required": [TEXT_ARGUMENT],
         "additionalProperties": False,
     }
-    spec = FunctionSpec(name=name, description="\n".join(filter(None, told)), parameters=schema)
+    spec = FunctionSpec(name=name, description="\n".join(filter(None, told)), parameters=schema, strict=strict)
     return Tool(function=spec, takes_text=True)
 
 

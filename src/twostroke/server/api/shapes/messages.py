@@ -102,13 +102,13 @@ def _step_event(step: Step) -> Event:
 
 def _block(block: Block, text: str) -> dict[str, Any]:
     if block.kind == "call":
-        return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input(text)}
+        return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": arguments_of(text)}
     if block.kind == "reasoning":
         return {"type": "thinking", "thinking": text, "signature": ""}
     return {"type": "text", "text": text}  # no `citations`: clients take null for a wrong value
 
 
-def _input(text: str) -> Any:
+def arguments_of(text: str) -> Any:
     """The arguments as an object. Of a call that broke off, the values that are complete, as clients put a stream
     together; what is no object at all is kept as text, so that nothing is made up.
     """

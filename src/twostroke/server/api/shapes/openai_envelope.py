@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.shape import HEARTBEAT, Counts
-from twostroke.server.api.sse import Event, EventTemplate, new_mark
+from twostroke.server.api.sse import SSE, Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -31,6 +31,7 @@ class Envelope:
     """The half of a Shape that OpenAI's answers share."""
 
     heartbeat = HEARTBEAT
+    written = SSE
     closing = DONE
 
     def __init__(self, call: Call, parts: ServerParts, whole_kind: str, chunk_kind: str) -> None:

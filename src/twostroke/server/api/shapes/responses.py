@@ -143,7 +143,8 @@ class ResponsesShape(TurnShape):
         made: dict[str, Any] = {"id": self._item_id(block), "status": status}
         if block.kind == "call":
             words = _call_words(block)
-            call = {"call_id": block.call_id, "name": block.name, words.key: block.text}
+            said = block.text if done else ""  # the block may have grown since it opened: that comes as deltas
+            call = {"call_id": block.call_id, "name": block.name, words.key: said}
             return {**made, "type": words.type, **call}
         content = [self._part(block, block.text)] if done else []
         if block.kind == "reasoning":

@@ -10,7 +10,7 @@ from twostroke.runner.retrieval.embedder import VectorOptions
 from twostroke.runner.retrieval.reranker import ranked
 from twostroke.server.api.retrieval_request import text_of
 from twostroke.server.api.shape import HEARTBEAT, Counts
-from twostroke.server.api.sse import Event
+from twostroke.server.api.sse import SSE, Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
@@ -21,6 +21,7 @@ class WholeShape(ABC):
     """A Shape of answers that are never streamed. rows: of each prompt, the sum of its rows."""
 
     heartbeat = HEARTBEAT
+    written = SSE
     closing = b""
 
     def __init__(self, call: Call, parts: ServerParts) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.text.talk.format import CallForm, Format, Messages
-from twostroke.text.talk.hold.lark import ANYTHING, NOTHING, Lark, SpecialId, quoted
+from twostroke.text.talk.hold.before import answer_head, earlier_messages, thought_rule
+from twostroke.text.talk.hold.lark import ANYTHING, Lark, SpecialId
 from twostroke.types.grammar import Grammar
-
-_GAP = r"/[ \n]{0,4}/"
 
 
 def forced_calls(
@@ -23,7 +22,7 @@ def forced_calls(
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
     if form.messages is not None:
-        return _grammar(f"{_earlier(form.messages, lark)} {_called(form, form.messages, schemas, lark)}", lark)
+        return _grammar(f"{earlier_messages(form.messages, lark)} {_called(form, form.messages, schemas, lark)}", lark)
     blank = _blank(written.begin or written.open)
     if written.begin:
         call, first, begin = _rules(written, written.open, schemas, lark), "", written.begin[len(blank) :]
@@ -39,9 +38,9 @@ def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
     if form.messages is not None:
-        said = f"{_answer(form.messages, lark)} {lark.rule(ANYTHING)}"
+        said = f"{answer_head(form.messages, lark)} {lark.rule(ANYTHING)}"
         call = _called(form, form.messages, schemas, lark)
-        return _grammar(f"{_earlier(form.messages, lark)} ({call} | {said})", lark)
+        return _grammar(f"{earlier_messages(form.messages, lark)} ({call} | {said})", lark)
     call = _rules(written, written.open, schemas, lark)
     begin, opening = written.begin, written.open
     mark = begin.strip() or opening.strip()
@@ -53,40 +52,8 @@ def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId
     return _grammar(f"{lark.up_to(mark)} {calls} | {lark.rule(ANYTHING)}", lark)
 
 
-def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
-    """What may stand before an answer that is held. blank: white space that stands there without a thought."""
-    marks = form.thought
-    if marks is None or marks.closed_by(prompt_end):
-        return lark.text(blank)
-    following = f"({lark.text(marks.following)})?" if marks.following else ""
-    inside = f"{lark.up_to(marks.closing.strip())} {_GAP} {following}"
-    if marks.opened_by(prompt_end):
-        return inside
-    return f"({lark.text(marks.opening.strip())} {inside} | {lark.text(blank) or NOTHING})"
-
-
 def _blank(text: str) -> str:
     return text[: len(text) - len(text.lstrip())]
-
-
-def _earlier(said: Messages, lark: Lark) -> str:
-    """Messages that more messages follow: thoughts, and words before a call."""
-    if not said.recipient:
-        return ""
-    if said.channel:
-        names = " | ".join(quoted(channel) for channel in (*said.thoughts, "commentary"))
-        head = f"{lark.text(said.channel)} ({names})"
-    else:
-        names = " | ".join(quoted(recipient) for recipient in (*said.thoughts, *said.everyone))
-        head = f"{lark.text(said.recipient)} ({names})"
-    return f"({head} {lark.text(said.body)} {lark.up_to(said.ends[0])} {lark.text(said.start)})*"
-
-
-def _answer(said: Messages, lark: Lark) -> str:
-    """The header of a message for the user."""
-    if said.channel:
-        return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
-    return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"
 
 
 def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark) -> str:

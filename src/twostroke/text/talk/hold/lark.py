@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,15 +13,25 @@ SpecialId = Callable[[str], int | None]
 """The id of a text that is one special token of the vocabulary, None for text that is written as text."""
 ANYTHING, NOTHING = r"/(.|\n)*/", '""'
 
+WHOLE = ("^(?:", ")$")
+"""Around a pattern that is one of the whole text."""
+_SLASH = re.compile(r"\\.|/|\n", re.DOTALL)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return {"/": r"\/", "\n": r"\n"}.get(found[0], found[0])
+
+
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
 """The body of a rule for one argument: its key, its schema. An empty key stands for any name."""
 ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
 
 class Lark:
-    """Rules with names of their own. marks: texts that may be special tokens."""
+    """Rules with names of their own. marks: texts that may be special tokens. prefix: of the rules' names."""
 
-    def __init__(self, marks: Iterable[str], special_id: SpecialId) -> None:
+    def __init__(self, marks: Iterable[str], special_id: SpecialId, prefix: str = "part") -> None:
+        self._prefix = prefix
         found = {mark: special_id(mark) for mark in marks}
         self._tokens = {mark: token_id for mark, token_id in found.items() if token_id is not None}
         self._order = sorted(self._tokens, key=lambda mark: (-len(mark), mark))
@@ -78,9 +89,19 @@ class Lark:
         more = f"{item} ({self.text(between)} {item}){{{max(0, least - 1)},{last}}}"
         return more if least else f"({more})?"
 
+    def whole_text(self, schema: Mapping[str, Any]) -> str:
+        """A rule for a text that stands as it is, where the schema has a pattern of the whole text; else "".
+
+        A pattern of a part of the text is left to the model: what lies around it could hold the end of the text.
+        """
+        pattern = schema.get("pattern")
+        if not isinstance(pattern, str) or not (pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])):
+            return ""
+        return self.rule(f"/{re.sub(_SLASH, _escaped, pattern[len(WHOLE[0]) : -len(WHOLE[1])])}/")
+
     def rule(self, body: str, attributes: str = "") -> str:
         """The name of a rule with this body."""
-        name = f"part_{len(self.rules)}"
+        name = f"{self._prefix}_{len(self.rules)}"
         self.rules.append(f"{name}{attributes}: {body}")
         return name
 

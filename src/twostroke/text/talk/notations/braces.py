@@ -85,7 +85,8 @@ class BracesNotation(Struct, frozen=True):
                 choices = [each for each in schema.get("enum", ()) if isinstance(each, str)]
                 text = lark.text(self.quote)
                 made += [f"{text} {lark.text(each)} {text}" for each in choices]
-                made += [] if choices else [f"{text} {lark.up_to(self.quote)}"]
+                whole = lark.whole_text(schema)
+                made += [] if choices else [f"{text} {whole} {text}" if whole else f"{text} {lark.up_to(self.quote)}"]
             elif kind == "object" and depth < MOST_DEPTH:
                 made.append(self._object(schema, root, lark, depth))
             elif kind == "array" and depth < MOST_DEPTH:

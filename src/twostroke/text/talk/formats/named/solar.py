@@ -18,6 +18,7 @@ FORMAT = Format(
     calls=(_CALL,),
     thought=ThoughtMarks("<|think|>", "<|end|>", anywhere=True, following="<|begin|>assistant"),
     wraps=("<|begin|>assistant", "<|content|>", "<|end|>"),
+    answers=(("<|content|>", "<|end|>"),),
     ids=CallIds("", 10),
     ends=("<|calls|>", "<|flush|>"),
     vocabulary=("<|tool_calls|>", "<|tool_call:begin|>"),

@@ -17,6 +17,7 @@ FORMAT = Format(
     calls=(_CALLS,),
     thought=ThoughtMarks("<|START_THINKING|>", "<|END_THINKING|>", anywhere=True),
     wraps=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
+    answers=(("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>")),
     ends=("<|END_OF_TURN_TOKEN|>",),
     result=ResultForm("system", "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>"),
     vocabulary=("<|START_ACTION|>", "<|END_ACTION|>"),

@@ -11,6 +11,7 @@ FORMAT = Format(
     calls=(CallForm(ObjectNotation(), between=", ", begin="<|tool_call|>", listed=True),),
     thought=THINK,
     wraps=("<response>", "</response>"),
+    answers=(("<response>", "</response>"),),
     ends=("<|end_of_text|>",),
     vocabulary=("<|tool_call|>",),
 )

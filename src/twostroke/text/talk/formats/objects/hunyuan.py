@@ -11,6 +11,7 @@ FORMAT = replace(
     tool_calls.FORMAT,
     name="hunyuan",
     wraps=("<answer>", "</answer>"),
+    answers=(("<answer>\n", "\n</answer>"),),
     ends=("<|eos|>",),
     vocabulary=(),
     offer=("<answer>",),

@@ -19,6 +19,7 @@ FORMAT = Format(
     calls=(CallForm(_NOTATION, begin="<|open|>tools<|sep|>", end="<|close|>tools<|sep|>"),),
     thought=ThoughtMarks("<|open|>think<|sep|>", "<|close|>think<|sep|>", anywhere=True),
     wraps=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    answers=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
     vocabulary=("<|open|>", "<|sep|>", "<|close|>"),
     parts=("<|open|>", "<|sep|>", "<|close|>"),
 )

@@ -1,0 +1,30 @@
+// join_rows: groups of neighbouring rows, each as one row. Knows: rows, the thread pool. Must not know: what rows show.
+#include <string.h>
+
+#include "twostroke/context.h"
+#include "twostroke/ops.h"
+
+namespace twostroke {
+namespace {
+
+void join_group(void* arg, int64_t row, int32_t) {
+  const ts_join_rows_args& a = *static_cast<const ts_join_rows_args*>(arg);
+  const int64_t width = width_of(a.x), group = width_of(a.out) / width, first = a.rows.data[row] * group;
+  float* out = a.out.data + row * a.out.stride;
+  for (int64_t i = 0; i < group; ++i)
+    memcpy(out + i * width, a.x.data + (first + i) * a.x.stride, sizeof(float) * static_cast<size_t>(width));
+}
+
+}  // namespace
+
+int32_t run(ts_context* context, const ts_join_rows_args& a) {
+  const int64_t width = width_of(a.x);
+  if (a.out.rows != a.rows.count || width < 1 || width_of(a.out) < width || width_of(a.out) % width != 0) return TS_BAD_SHAPE;
+  const int64_t groups = a.x.rows / (width_of(a.out) / width);
+  for (int64_t r = 0; r < a.rows.count; ++r)
+    if (a.rows.data[r] < 0 || a.rows.data[r] >= groups) return TS_BAD_INDEX;
+  ts_parallel(context, a.out.rows, join_group, const_cast<ts_join_rows_args*>(&a));
+  return TS_OK;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,47 @@
+"""Whether a model reads images: asked at each start, so that what reads them is imported where a model does."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twostroke.assembly.optional_heads import sight
+from twostroke.assembly.place import RunPlace
+from twostroke.assembly.settings.config import IMAGE_CACHE, Resolved, Resolver
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.program import Program
+from twostroke.ops.step_memory import StepMemory
+from twostroke.weights.json_file import read_object
+
+if TYPE_CHECKING:
+    from twostroke.assembly.sight import SightPlan
+    from twostroke.images.eyes import Eyes
+    from twostroke.runner.image_encoder import ImageRows
+
+TOWER = "vision_config"
+
+
+def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
+    """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
+    if resolver.asked_value("images") == "on" or TOWER in read_object(folder / "config.json"):
+        return sight.find_sight(resolver, spec, folder, alone=alone)
+    resolver.pick("images", "off", "the model describes no encoder of images")
+    resolver.pick("image_cache", IMAGE_CACHE, "default")
+    return spec, None
+
+
+def build_sight(
+    plan: SightPlan | None,
+    resolved: Resolved,
+    place: RunPlace,
+    memory: StepMemory,
+    program: Program,
+    closing: ExitStack,
+) -> tuple[Eyes | None, ImageRows | None]:
+    """What opens images, and what writes their rows into steps of the program; None for a model that reads none."""
+    if plan is None:
+        return None, None
+    eyes = plan.eyes()
+    closing.callback(eyes.close)
+    return eyes, plan.rows(resolved, place, memory, program)

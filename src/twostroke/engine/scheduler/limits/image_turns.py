@@ -1,0 +1,60 @@
+"""When tiles of images are encoded: beside streams piece by piece, and a prompt waits in front of a tile until then.
+
+    num_tokens = turns.limit(sequence, num_tokens, step)     before the other limits: it stops this sequence alone
+    plan.encode = turns.take()                               the tile that the step works on
+    turns.done(result.encoded)
+
+Without streams a tile is encoded in the step that computes its positions, one tile of a sequence in one step. What is
+ready is what was encoded lately: where its rows are gone, the step encodes it again and takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.images import ImageTile
+from twostroke.types.plan import Role
+
+MOST_READY = 4096
+"""Tiles that are remembered as encoded."""
+
+
+class ImageTurns:
+    """Satisfies `scheduler.limits.limits.Limiter`. The first sequence that waits for a tile has the turn."""
+
+    def __init__(self) -> None:
+        self._ready: dict[int, None] = {}
+        self._next: ImageTile | None = None
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """Up to the first tile that is not ready; with that tile where nobody waits for a token."""
+        images = sequence.request.images
+        if not images or sequence.role is Role.DECODE:
+            return wanted_tokens
+        start, end = sequence.computed, sequence.computed + wanted_tokens
+        for span in images:
+            if span.end <= start or span.tile.key in self._ready:
+                continue
+            if span.first >= end:
+                break
+            if not any(each.role is Role.DECODE for each, _ in step.parts):
+                return min(end, span.end) - start
+            if self._next is None:
+                self._next = span.tile
+            return max(0, span.first - start)
+        return wanted_tokens
+
+    def take(self) -> ImageTile | None:
+        """The tile to work on in the step that is planned now; forgotten here."""
+        found, self._next = self._next, None
+        return found
+
+    def done(self, keys: Iterable[int]) -> None:
+        """Tiles with these keys were encoded."""
+        for key in keys:
+            self._ready.pop(key, None)
+            self._ready[key] = None
+        while len(self._ready) > MOST_READY:
+            del self._ready[next(iter(self._ready))]

@@ -1,0 +1,135 @@
+"""The program of the process that opens image files: one image after the other, and it may be killed at any of them.
+
+In: a line of JSON {"bytes": n, "formats": [...]} and n bytes. Out: {"width": w, "height": h} as the image is shown, or
+{"fault": text}. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other, three
+bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
+
+Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a part of it; ["whole", w, h, filter]
+gives all of it in that size.
+
+Ends when its input ends. It imports nothing of Twostroke.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+WIDE = ("I;16", "I;16L", "I;16B", "I")
+"""Modes of 16 bits, of which the upper 8 count."""
+
+
+def opened(data: bytes, formats: list[str]) -> Image.Image:
+    """The first frame of a file; its pixels are not decoded yet."""
+    from PIL import Image
+
+    Image.MAX_IMAGE_PIXELS = None  # the parent decides by the size in the header
+    return Image.open(io.BytesIO(data), formats=formats)
+
+
+def shown_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height after the turn that EXIF asks for."""
+    width, height = image.size
+    return (height, width) if image.getexif().get(0x0112) in (5, 6, 7, 8) else (width, height)
+
+
+def in_color(image: Image.Image) -> Image.Image:
+    """Three bytes a pixel, turned as EXIF says. What is transparent shows white."""
+    from PIL import Image, ImageOps
+
+    image.load()
+    image = ImageOps.exif_transpose(image)
+    if image.mode in WIDE:
+        return image.convert("I").point(lambda value: value * (1 / 256)).convert("L").convert("RGB")
+    if "A" in image.getbands() or image.info.get("transparency") is not None:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, image).convert("RGB")
+    return image.convert("RGB")
+
+
+def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
+    """What the steps give, as bytes."""
+    from PIL import Image
+
+    made = []
+    for kind, *numbers in steps:
+        if kind == "tile":
+            x, y, width, height = numbers
+            made.append(image.crop((x, y, x + width, y + height)).tobytes())
+            continue
+        width, height, word = numbers
+        changed = image.resize((width, height), Image.Resampling(word))
+        if kind == "resize":
+            image = changed
+        else:
+            made.append(changed.tobytes())
+    return b"".join(made)
+
+
+def limit(memory_bytes: int) -> None:
+    """No more memory than this, no files, no new programs' privileges."""
+    try:
+        import resource
+    except ImportError:  # not on this system: the parent's clock is what is left
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def answer(values: dict[str, Any], data: bytes = b"") -> None:
+    """One line, and bytes behind it."""
+    sys.stdout.buffer.write(json.dumps(values).encode() + b"\n" + data)
+    sys.stdout.buffer.flush()
+
+
+def fault_of(error: BaseException) -> dict[str, str]:
+    """A line that names what Pillow found wrong, without addresses."""
+    if isinstance(error, MemoryError):
+        return {"fault": "it takes too much memory"}
+    return {"fault": str(error).split(" <", 1)[0].split(" file ", 1)[0][:200] or type(error).__name__}
+
+
+def job(ask: dict[str, Any]) -> None:
+    """One image: its size, then what is asked of it."""
+    data = sys.stdin.buffer.read(ask["bytes"])
+    try:
+        image = opened(data, ask["formats"])
+        width, height = shown_size(image)
+    except Exception as error:  # Pillow raises anything at broken files
+        return answer(fault_of(error))
+    answer({"width": width, "height": height})
+    wanted = json.loads(sys.stdin.buffer.readline())
+    if not wanted["steps"]:
+        return None
+    # The system ends this process where the parent is gone and no other process would.
+    signal.setitimer(signal.ITIMER_REAL, 2 * wanted["wall_s"])
+    try:
+        made = tiles_of(in_color(image), wanted["steps"])
+    except Exception as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return answer(fault_of(error))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return answer({"bytes": len(made)}, made)
+
+
+def main() -> None:
+    """Read, open, answer, until the input ends."""
+    from PIL import Image
+
+    Image.init()  # all of Pillow that is needed is loaded before memory is limited
+    limit(int(sys.argv[1]))
+    answer({"ready": True})
+    for line in sys.stdin.buffer:
+        job(json.loads(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""data: URLs and base64, strictly."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from twostroke.types.errors import InvalidRequest
+
+
+def bytes_of_url(url: str, most_bytes: int) -> bytes:
+    """The bytes of a data: URL. Raises InvalidRequest for any other URL, and for what is not base64."""
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() != "data":
+        word = scheme[:12] if _ else "no scheme"
+        raise InvalidRequest(
+            f"The image's URL has {word!r} in front; only data: URLs are read.",
+            param="image",
+            why="This server fetches nothing from other machines.",
+            fix="Send the file itself: data:image/png;base64,...",
+        )
+    kind, comma, text = rest.partition(",")
+    words = [word.strip().lower() for word in kind.split(";")]
+    if not comma or words[-1] != "base64" or not (words[0].startswith("image/") or words[0] in ("", "base64")):
+        raise InvalidRequest(
+            "The image's data: URL is not data:image/...;base64,...",
+            param="image",
+            fix="Write the media type of an image, ;base64, and the file in base64 after the comma.",
+        )
+    return bytes_of_base64(text, most_bytes)
+
+
+def bytes_of_base64(text: str, most_bytes: int) -> bytes:
+    """The bytes. White space is allowed. Raises InvalidRequest, before anything is decoded where it is too long."""
+    if len(text) * 3 // 4 > most_bytes + len(text) // 16 + 4:
+        raise InvalidRequest(
+            f"The image has more than {most_bytes:,} bytes.", param="image", fix="Make the image smaller."
+        )
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(
+            f"The image is not base64: {error}.",
+            param="image",
+            fix="Encode the file with the standard alphabet and its padding.",
+        ) from None

@@ -1,0 +1,224 @@
+"""Opens image files in a process of its own, which has limits of memory and time and is killed beyond them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.types.errors import BackendError, InvalidRequest
+
+CHILD = Path(__file__).with_name("child.py")
+START_S = 60.0
+FORMATS = {
+    b"\x89PNG\r\n\x1a\n": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"GIF87a": "GIF",
+    b"GIF89a": "GIF",
+    b"BM": "BMP",
+}
+"""What files of formats that are read begin with; WebP is looked at apart."""
+OTHERS = {b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF", b"8BPS": "PSD", b"\0\0\1\0": "ICO", b"<svg": "SVG"}
+TAKEN = "PNG, JPEG, WebP, GIF or BMP"
+JOBS = 256
+"""After so many images a process is replaced."""
+READ_BYTES = 1 << 20
+MEMORY_BYTES = 256 << 20
+BYTES_A_PIXEL = 24
+"""Copies of an image that exist at one time while it is converted and resized."""
+
+Step = tuple[Any, ...]
+Rule = Callable[[int, int], tuple[Sequence[Step], int]]
+"""rule(width, height): the steps for an image of that size, and how many bytes they give."""
+
+
+class ImageLimits(Struct, frozen=True):
+    """file_bytes, pixels: the most bytes and pixels of one image. images: the most images of one request. wall_s: the
+    most seconds that one image may take in the process.
+    """
+
+    file_bytes: int = 20 << 20
+    pixels: int = 50_000_000
+    images: int = 32
+    wall_s: float = 10.0
+
+
+def require_pillow() -> None:
+    """Raises BackendError where Pillow is not installed."""
+    if find_spec("PIL") is None:
+        raise BackendError(
+            "Image files cannot be opened.", why="Pillow is not installed.", fix="pip install 'twostroke[images]'"
+        )
+
+
+def format_of(data: bytes) -> str:
+    """The format that a file's first bytes name. Raises InvalidRequest for those that are not read."""
+    for begin, name in FORMATS.items():
+        if data.startswith(begin):
+            return name
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "WEBP"
+    other = next((name for begin, name in OTHERS.items() if data.lstrip().startswith(begin)), "")
+    if data[4:8] == b"ftyp":
+        other = "AVIF" if data[8:12].startswith(b"avi") else "HEIC"
+    raise InvalidRequest(
+        f"The image is a {other} file." if other else "The image has no format that is read here.",
+        param="image",
+        why="The first bytes of the file say its format.",
+        fix=f"Send {TAKEN}.",
+    )
+
+
+class ImageDecoder:
+    """One image at a time; any thread may ask. The process starts with the first image."""
+
+    def __init__(self, limits: ImageLimits) -> None:
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._jobs = 0
+
+    def tiles(self, data: bytes, rule: Rule) -> bytes:
+        """What the rule's steps give for the image in a file. Raises InvalidRequest, BackendError."""
+        if len(data) > self.limits.file_bytes:
+            raise self._too_large(f"The file has {len(data):,} bytes", f"{self.limits.file_bytes:,} bytes")
+        name = format_of(data)
+        with self._lock:
+            process = self._started()
+            until_s = time.monotonic() + self.limits.wall_s
+            size = self._exchange(process, {"bytes": len(data), "formats": [name]}, data, until_s)
+            self._raise_fault(name, size)
+            width, height = int(size["width"]), int(size["height"])
+            try:
+                if width * height > self.limits.pixels:
+                    limit = f"{self.limits.pixels:,} pixels"
+                    raise self._too_large(f"The image has {width:,} x {height:,} pixels", limit)
+                steps, count = rule(width, height)
+            except InvalidRequest:
+                self._send(process, {"steps": []}, b"", until_s)
+                raise
+            asked = {"steps": [list(step) for step in steps], "wall_s": self.limits.wall_s}
+            made = self._exchange(process, asked, b"", until_s)
+            self._raise_fault(name, made)
+            if made.get("bytes") != count:
+                self._end()
+                raise BackendError("The process that opens images gave a wrong number of bytes.")
+            return self._read(process, count, until_s)
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._end()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._jobs += 1
+        if self._process is not None and self._process.poll() is None and self._jobs <= JOBS:
+            return self._process
+        self._end()
+        require_pillow()
+        memory = MEMORY_BYTES + BYTES_A_PIXEL * self.limits.pixels
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(CHILD), str(memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={},
+            start_new_session=True,  # Ctrl-C is for the parent, which ends this process when it is done
+        )
+        self._process, self._jobs = process, 1
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+        self._line(process, time.monotonic() + START_S)
+        return process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except OSError:
+                pass  # it broke before: that is what closing is for
+
+    def _exchange(
+        self, process: subprocess.Popen[bytes], ask: dict[str, Any], data: bytes, until_s: float
+    ) -> dict[str, Any]:
+        self._send(process, ask, data, until_s)
+        return self._line(process, until_s)
+
+    def _send(self, process: subprocess.Popen[bytes], ask: dict[str, Any], data: bytes, until_s: float) -> None:
+        assert process.stdin is not None
+        left = memoryview(json.dumps(ask).encode() + b"\n" + data)
+        while left:
+            self._wait([], [process.stdin], until_s)
+            try:
+                left = left[os.write(process.stdin.fileno(), left) :]
+            except OSError:
+                raise self._lost() from None
+
+    def _line(self, process: subprocess.Popen[bytes], until_s: float) -> dict[str, Any]:
+        """One line, read byte by byte: what follows it are pixels."""
+        line = b""
+        while not line.endswith(b"\n"):
+            line += self._read(process, 1, until_s)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _read(self, process: subprocess.Popen[bytes], count: int, until_s: float) -> bytes:
+        assert process.stdout is not None
+        made = bytearray()
+        while len(made) < count:
+            self._wait([process.stdout], [], until_s)
+            piece = os.read(process.stdout.fileno(), min(READ_BYTES, count - len(made)))
+            if not piece:
+                raise self._lost()
+            made += piece
+        return bytes(made)
+
+    def _wait(self, reads: list[Any], writes: list[Any], until_s: float) -> None:
+        left_s = until_s - time.monotonic()
+        ready = select.select(reads, writes, [], max(0.0, left_s)) if left_s > 0 else ([], [], [])
+        if not (ready[0] or ready[1]):
+            self._end()
+            raise InvalidRequest(
+                "The image takes too long to open.",
+                param="image",
+                why=f"It may take {self.limits.wall_s:g} s.",
+                fix="Send a smaller image, or one that another program has saved again.",
+            )
+
+    def _lost(self) -> InvalidRequest:
+        self._end()
+        return InvalidRequest(
+            "The image cannot be opened.",
+            param="image",
+            why="The process that opens it ended: it may have needed more memory than it may have.",
+            fix="Send a smaller image, or one that another program has saved again.",
+        )
+
+    def _raise_fault(self, name: str, found: dict[str, Any]) -> None:
+        if "fault" in found:
+            raise InvalidRequest(
+                f"The image cannot be read as a {name} file: {found['fault']}.",
+                param="image",
+                fix="Send the whole file, as a program wrote it.",
+            )
+
+    def _too_large(self, what: str, limit: str) -> InvalidRequest:
+        return InvalidRequest(f"{what}; at most {limit} are read.", param="image", fix="Make the image smaller.")

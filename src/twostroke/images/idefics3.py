@@ -1,0 +1,138 @@
+"""Tiles of Idefics 3 and SmolVLM: the image enlarged or reduced to its longest side, cut into squares, and once whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.images.decoder import Step
+from twostroke.images.processor import Cut, table
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.spec.fields import Fields
+
+LANCZOS, FILTERS = 1, 5
+LARGEST = 4096
+"""No side is longer after the first resizing."""
+AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
+
+
+class Idefics3Processor(Struct, frozen=True):
+    """longest: the side that images are resized to. side: the side of a tile. resizes, splits: whether images are
+    resized, and cut into tiles. word: Pillow's number of the filter. rest: the numbers of the table.
+    """
+
+    longest: int
+    side: int
+    resizes: bool
+    splits: bool
+    word: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    factor: float
+
+    @property
+    def settings(self) -> str:
+        """See Processor."""
+        return f"idefics3 {self!r}"
+
+    @property
+    def values(self) -> Sequence[tuple[float, float, float]]:
+        """See Processor."""
+        return table(self.mean, self.std, self.factor)
+
+    @property
+    def mark(self) -> str:
+        """See Processor."""
+        return IMAGE
+
+    def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor. low: the whole image alone."""
+        steps: list[Step] = []
+        if self.resizes:
+            width, height = first_size(width, height, self.longest)
+            steps.append(("resize", width, height, self.word))
+        if low or not self.splits:
+            return Cut((*steps, ("whole", self.side, self.side, self.word)), ((self.side, self.side),))
+        width, height = multiples(width, height, self.side)
+        if not (width and height):
+            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+        steps.append(("resize", width, height, self.word))
+        columns, rows = width // self.side, height // self.side
+        if columns == rows == 1:
+            return Cut((*steps, ("tile", 0, 0, self.side, self.side)), ((self.side, self.side),))
+        places = [(row, column) for row in range(rows) for column in range(columns)]
+        steps += [("tile", column * self.side, row * self.side, self.side, self.side) for row, column in places]
+        steps.append(("whole", self.side, self.side, self.word))
+        return Cut(tuple(steps), ((self.side, self.side),) * (len(places) + 1), columns, rows)
+
+    def text(self, cut: Cut, rows: int) -> str:
+        """See Processor."""
+        images = IMAGE * rows
+        whole = f"{AROUND}{WHOLE}{images}{AROUND}"
+        if not cut.rows:
+            return whole
+        lines = (
+            "".join(f"{AROUND}<row_{row + 1}_col_{column + 1}>{images}" for column in range(cut.columns)) + "\n"
+            for row in range(cut.rows)
+        )
+        return "".join(lines) + "\n" + whole
+
+
+def first_size(width: int, height: int, longest: int) -> tuple[int, int]:
+    """The longer side becomes `longest`, the other one an even number; then neither is above LARGEST."""
+    ratio = width / height
+    if width >= height:
+        width, height = longest, int(longest / ratio)
+        height += height % 2
+    else:
+        width, height = int(longest * ratio), longest
+        width += width % 2
+    width, height = max(width, 1), max(height, 1)
+    ratio = width / height
+    if width >= height and width > LARGEST:
+        width, height = LARGEST, int(LARGEST / ratio)
+    elif height > width and height > LARGEST:
+        width, height = int(LARGEST * ratio), LARGEST
+    return max(width, 1), max(height, 1)
+
+
+def multiples(width: int, height: int, side: int) -> tuple[int, int]:
+    """Both sides as multiples of a tile's, upwards."""
+    ratio = width / height
+    if width >= height:
+        width = math.ceil(width / side) * side
+        return width, math.ceil(int(width / ratio) / side) * side
+    height = math.ceil(height / side) * side
+    return math.ceil(int(height * ratio) / side) * side, height
+
+
+def read(fields: Fields, side: int) -> Idefics3Processor:
+    """The processor that a file describes. side: the side of the tower's tiles. Raises CorruptModel."""
+    largest = fields.group("max_image_size")
+    own = 364 if largest is None else largest.integer("longest_edge", 1, LARGEST)
+    if own != side:
+        raise fields.wrong("max_image_size", f"The tower reads tiles of {side} pixels a side.")
+    size = fields.group("size")
+    longest = 4 * 364 if size is None else size.integer("longest_edge", 1, 1 << 16)
+    mean, std = (
+        fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else (0.5, 0.5, 0.5)
+        for name in ("image_mean", "image_std")
+    )
+    if not fields.boolean("do_normalize", True):
+        mean, std = (0.0,) * 3, (1.0,) * 3
+    if 0.0 in std:
+        raise fields.wrong("image_std", "Pixels are divided by it.")
+    scaled = fields.boolean("do_rescale", True)
+    return Idefics3Processor(
+        longest,
+        side,
+        fields.boolean("do_resize", True),
+        fields.boolean("do_image_splitting", True),
+        fields.integer("resample", 0, FILTERS, default=LANCZOS),
+        mean,
+        std,
+        fields.number("rescale_factor", 0.0, 1e6, default=1 / 255) if scaled else 1.0,
+    )

@@ -1,0 +1,97 @@
+"""The parts of messages that hold images, in the words of each API.
+
+    {"type": "image_url", "image_url": {"url": "data:...", "detail": "low"}}      OpenAI
+    {"type": "input_image", "image_url": "data:...", "detail": "low"}             OpenAI, Responses
+    {"type": "image", "source": {"type": "base64", "data": "..."}}                Anthropic
+    {"type": "image", "image": path, bytes, array or PIL image}                   Python alone
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.images.data_url import bytes_of_base64, bytes_of_url
+from twostroke.types.errors import InvalidRequest
+
+TYPES = ("image_url", "input_image", "image")
+DETAILS = ("auto", "low", "high", "original")
+
+
+class AskedImage(Struct, frozen=True):
+    """A file's bytes. low: few tiles are asked for."""
+
+    data: bytes
+    low: bool
+
+
+def is_image(part: object) -> bool:
+    """Whether a part of a message's content holds an image."""
+    return isinstance(part, Mapping) and part.get("type") in TYPES
+
+
+def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:
+    """The image in a part. local: whether the caller's own files, arrays and bytes are taken. Raises InvalidRequest."""
+    detail = part.get("detail")
+    given = part.get("image_url") if part.get("type") != "image" else part.get("source")
+    if isinstance(given, Mapping) and part.get("type") == "image_url":
+        detail = given.get("detail", detail)
+    if detail is not None and detail not in DETAILS:
+        raise InvalidRequest(f"detail {str(detail)[:20]!r} is not known.", fix=f"Use one of {', '.join(DETAILS)}.")
+    return AskedImage(_bytes_of(part, given, most_bytes, local), detail == "low")
+
+
+def _bytes_of(part: Mapping[str, Any], given: Any, most_bytes: int, local: bool) -> bytes:
+    if isinstance(given, Mapping):
+        if given.get("type") == "base64" and isinstance(given.get("data"), str):
+            return bytes_of_base64(given["data"], most_bytes)
+        given = given.get("url")
+    if isinstance(given, str):
+        return bytes_of_url(given, most_bytes)
+    if local and part.get("image") is not None:
+        return _local_bytes(part["image"], most_bytes)
+    word = next((name for name in ("file_id", "source") if part.get(name) is not None), None)
+    raise InvalidRequest(
+        f"The image is given by {word}, which is not read." if word else "The part holds no image.",
+        fix='Send {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.',
+    )
+
+
+def _local_bytes(image: Any, most_bytes: int) -> bytes:
+    """The bytes of a path, of bytes, of a PIL image or of an array (height, width, 3) of uint8."""
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, str) and image.startswith("data:"):
+        return bytes_of_url(image, most_bytes)
+    if isinstance(image, (str, Path)):
+        try:
+            with Path(image).expanduser().open("rb") as file:
+                return file.read(most_bytes + 1)
+        except OSError as error:
+            raise InvalidRequest(f"The image file cannot be read: {error.strerror}.", param="image") from None
+    if hasattr(image, "save") and hasattr(image, "getbands"):
+        saved = io.BytesIO()
+        image.save(saved, "PNG")
+        return saved.getvalue()
+    return bmp_of(np.asarray(image))
+
+
+def bmp_of(pixels: np.ndarray[Any, Any]) -> bytes:
+    """An array (height, width, 3) of red, green and blue as a BMP file. Raises InvalidRequest for another array."""
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise InvalidRequest(
+            f"An image is an array of {pixels.dtype} with the shape {pixels.shape}.",
+            param="image",
+            fix="Give an array of uint8 with the shape (height, width, 3).",
+        )
+    height, width = pixels.shape[:2]
+    rows = np.zeros((height, -(-width * 3 // 4) * 4), np.uint8)
+    rows[:, : width * 3] = pixels[::-1, :, ::-1].reshape(height, -1)
+    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, rows.nbytes, 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", 54 + rows.nbytes, 0, 0, 54) + header + rows.tobytes()

@@ -1,0 +1,110 @@
+"""What a model that sees says beside its text program: the encoder of images, and how image rows come into a prompt.
+
+    @encoder("idefics3", "smolvlm")
+    def idefics3(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]: ...
+
+A start imports the one file that a config names: ENCODERS says which file it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.models.common.registry import CommonFacts, ProgramText
+from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.program.check import check
+from twostroke.ops.program.fuse import fuse
+from twostroke.ops.program.model import Model
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.types.pooling import Task
+from twostroke.types.spec.fields import Fields
+
+ENCODERS: Mapping[str, str] = {"idefics3": "idefics3", "smolvlm": "idefics3"}
+"""Outer model_type -> the file in models/vision."""
+
+_FOLDER = f"{__name__.rsplit('.', 2)[0]}.vision"
+
+
+class Sight(Struct, frozen=True):
+    """family: the family of the processor and of the marks in prompts. placeholder: the token id that stands where
+    image rows go.
+
+    side: the side of a tile, in pixels. patch: the side of a patch in pixels. merge: patches of one side that become
+    one image row.
+    """
+
+    family: str
+    placeholder: int
+    side: int
+    patch: int
+    merge: int
+
+    @property
+    def grid(self) -> int:
+        """Patches of one side of a tile. Pixels that make no whole patch are left out, as by a convolution."""
+        return self.side // self.patch
+
+    @property
+    def patches(self) -> int:
+        """Patches of a tile."""
+        return self.grid**2
+
+    @property
+    def rows(self) -> int:
+        """Image rows of a tile."""
+        return (self.grid // self.merge) ** 2
+
+
+EncoderReader = Callable[[Fields, int], tuple[Sight, CommonFacts, ProgramText]]
+"""reader(config, width of the text model's rows)."""
+
+_readers: dict[str, EncoderReader] = {}
+
+
+def encoder(*model_types: str) -> Callable[[EncoderReader], EncoderReader]:
+    """Register a reader under outer model_types."""
+
+    def add(read: EncoderReader) -> EncoderReader:
+        for name in model_types:
+            _readers[name] = read
+        return read
+
+    return add
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SightEncoder:
+    """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
+    head. pixels: the value that takes patches, one a row."""
+
+    sight: Sight
+    model: Model
+    pixels: Value
+
+
+def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
+    """The encoder of a config.json; None where its family has none here. text: the language model inside.
+
+    Raises CorruptModel and UnsupportedModel, which name the field.
+    """
+    fields = Fields(config, "config.json")
+    home = ENCODERS.get(fields.text("model_type", ""))
+    if home is None or fields.group("vision_config") is None:
+        return None
+    importlib.import_module(f"{_FOLDER}.{home}")
+    sight, facts, made = _readers[fields.text("model_type", "")](fields, text.hidden_size)
+    if not 0 <= sight.placeholder < text.vocab_size:
+        raise fields.wrong("image_token_id", f"The language model has {text.vocab_size:,} tokens.")
+    trace = Tracer()
+    plain = trace.program(made(trace))
+    program = fuse(plain, PATTERNS)
+    check(program)
+    facts = replace(facts, dtype=text.dtype)
+    model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
+    return SightEncoder(sight, replace(model, part="the encoder of images"), program.given[0])

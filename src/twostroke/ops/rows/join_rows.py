@@ -1,0 +1,48 @@
+"""join_rows: neighbouring rows as one long row.
+
+    out (R, g D) float32: row r is x[g l], x[g l + 1], ..., x[g l + g - 1] next to each other, l = rows[r].
+    x (T, D) float32, rows (R,) int32, each in [0, T // g). With g = 1 it is gather_rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from twostroke.cost.work import Work
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.values import Indices, Value
+
+
+def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
+    """See the module. Raises IndexError for a row outside x."""
+    group = out.shape[1] // x.shape[1]
+    out[...] = x[(np.asarray(rows)[:, None] * group + np.arange(group)).reshape(-1)].reshape(out.shape)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class JoinRows(Op):
+    """Groups of neighbouring rows, each as one row."""
+
+    NAME: ClassVar[str] = "join_rows"
+    SHAPES: ClassVar[Shapes] = {"out": "R *", "x": "T D", "rows": "R"}
+    reference = staticmethod(reference)
+
+    out: Value
+    x: Value
+    rows: Indices
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """Read once, written once."""
+        return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
+
+
+def join_rows(x: Value, rows: Indices, group: int) -> Value:
+    """Groups of `group` neighbours in x; `rows` names the groups."""
+    x = x.flat()
+    out = x.trace.rows(rows.count, group * x.width)
+    x.trace.record(JoinRows(out, x, rows))
+    return out

@@ -1,0 +1,246 @@
+"""Ollama's requests for answers made into the requests that this server has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from twostroke.server.api.changed.kept_tools import AskedTool
+from twostroke.server.api.ollama.names import served_name
+from twostroke.server.api.ollama.options import ReadOptions, read_options
+from twostroke.server.api.ollama.requests import AnswerRequest, OllamaChat, OllamaGenerate
+from twostroke.server.api.schema import ChatRequest, CompletionRequest, checked_chat, checked_completion
+from twostroke.server.calls import Call
+from twostroke.server.gate.decode import check_depth, decode
+from twostroke.server.parts import ServerParts
+from twostroke.server.prompts import call_of_chat, call_of_completion
+from twostroke.text.talk.switches import EFFORT
+from twostroke.types.decoders import json_decoder
+from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.notes import Notes
+
+PREFIX = "ollama-"
+LEVELS = ("low", "medium", "high", "max")
+MAX_TOP = 20
+_tools_of = json_decoder(list[AskedTool])
+
+
+def ollama_chat(body: bytes, parts: ServerParts) -> Call | None:
+    """None for a request without messages: it asks that the model be loaded. Raises InvalidRequest,
+    ContextLengthExceeded, HttpProblem."""
+    request = decode(body, OllamaChat)
+    name = served_name(request.model, parts)
+    if not request.messages:
+        return None
+    messages = [_message(each, place) for place, each in enumerate(request.messages)]
+    return _answer(request, name, messages, request.tools or [], parts)
+
+
+def ollama_generate(body: bytes, parts: ServerParts) -> Call | None:
+    """None for a request without a prompt. Raises as ollama_chat."""
+    request = decode(body, OllamaGenerate)
+    name = served_name(request.model, parts)
+    _refuse_unsupported(request, parts)
+    if not request.prompt:
+        return None
+    if request.raw or parts.template is None:
+        return _raw_answer(request, name, parts)
+    system = [{"role": "system", "content": request.system}] if request.system else []
+    return _answer(request, name, [*system, {"role": "user", "content": request.prompt}], [], parts)
+
+
+def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
+    if request.images:
+        raise _no_images(parts)
+    if request.suffix:
+        raise InvalidRequest(f"{parts.served_name} does not support insert", param="suffix")
+    for name in ("template", "system", "context"):
+        if request.raw and getattr(request, name):
+            raise InvalidRequest(f"raw mode does not support template, system, or context: {name}", param=name)
+    own = "" if parts.template is None else parts.template.source
+    if request.template and request.template != own:
+        raise InvalidRequest(
+            "template is not supported.",
+            param="template",
+            why="It is a Go template, and this engine renders the model's own.",
+            fix="Leave it out, or send raw: true with the whole prompt.",
+            code="unsupported_value",
+        )
+    vocabulary = parts.card.shape.get("vocab_size", 1 << 31)
+    if any(not 0 <= each < vocabulary for each in request.context or ()):
+        raise InvalidRequest("context holds a number that is no token id of this model.", param="context")
+
+
+def _no_images(parts: ServerParts) -> InvalidRequest:
+    return InvalidRequest(f"{parts.served_name} does not take images", param="images")
+
+
+def _message(message: dict[str, Any], place: int) -> dict[str, Any]:
+    """Ollama's message as the chat template's room takes it: arguments of calls are objects there and text here."""
+    if message.get("images"):
+        raise InvalidRequest("The model does not take images.", param=f"messages[{place}].images")
+    made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
+    made.setdefault("role", "")
+    if (name := message.get("tool_name") or message.get("name")) is not None:
+        made["name"] = name
+    if message.get("thinking"):
+        made["reasoning_content"] = message["thinking"]
+    if message.get("tool_calls"):
+        made["tool_calls"] = [_tool_call(each, place) for each in message["tool_calls"]]
+    made.setdefault("content", "")
+    return made
+
+
+def _tool_call(call: Any, place: int) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest("A tool call has no function with a name.", param=f"messages[{place}].tool_calls")
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {
+        "type": "function",
+        "id": call.get("id") or "",
+        "function": {"name": function["name"], "arguments": text},
+    }
+
+
+def _answer(
+    request: AnswerRequest, name: str, messages: list[dict[str, Any]], tools: list[Any], parts: ServerParts
+) -> Call:
+    options, notes = read_options(request.options), Notes()
+    check_depth([tools, request.format], parts.limits.json_depth)
+
+    def made(kept: Sequence[dict[str, Any]]) -> Call:
+        chat = ChatRequest(
+            model=name,
+            messages=[dict(each) for each in kept],
+            tools=_tools_of.decode(json.dumps(tools)) if tools else None,
+            response_format=_format(request.format),
+            stream=request.stream is not False,
+            logprobs=True if request.logprobs else None,
+            top_logprobs=_top(request) if request.logprobs else None,
+            reasoning_effort=_effort(request, parts),
+            **options.fields,
+        )
+        call = call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, PREFIX, asked=request)
+        return _within(_with_context(call, request, parts), options)
+
+    call = made(messages) if request.truncate is False else _fitting(messages, made, notes)
+    return _finished(replace(call, warnings=notes.texts), request, options)
+
+
+def _fitting(
+    messages: list[dict[str, Any]], made: Callable[[Sequence[dict[str, Any]]], Call], notes: Notes
+) -> Call:
+    """The answer to as many of the newest messages as there is room for; system messages and the last one stay."""
+    try:
+        return made(messages)
+    except ContextLengthExceeded:
+        old = [place for place, each in enumerate(messages[:-1]) if each.get("role") != "system"]
+        if not old:
+            raise
+
+    def without(count: int) -> Call:
+        dropped = set(old[:count])
+        return made([each for place, each in enumerate(messages) if place not in dropped])
+
+    fewest, most = 1, len(old)
+    found = without(most)  # raises where even the last message is too long
+    while fewest < most:
+        middle = (fewest + most) // 2
+        try:
+            found, most = without(middle), middle
+        except ContextLengthExceeded:
+            fewest = middle + 1
+    notes.add(f"the {most} oldest messages were left out: the conversation is longer than the context")
+    return found
+
+
+def _with_context(call: Call, request: AnswerRequest, parts: ServerParts) -> Call:
+    context = getattr(request, "context", None)
+    if not context:
+        return call
+    prompts = tuple(replace(each, token_ids=(*context, *each.token_ids)) for each in call.prompts)
+    for each in prompts:
+        parts.engine.check(each)
+    return replace(call, prompts=prompts)
+
+
+def _within(call: Call, options: ReadOptions) -> Call:
+    """num_ctx bounds prompt and answer of this request; nothing is loaded again for it."""
+    if options.context is None:
+        return call
+    prompts = []
+    for prompt in call.prompts:
+        room = options.context - len(prompt.token_ids)
+        if room < 1:
+            raise ContextLengthExceeded(
+                f"The prompt has {len(prompt.token_ids)} tokens and options.num_ctx is {options.context}.",
+                param="options.num_ctx",
+            )
+        asked = prompt.params.max_tokens
+        prompts.append(replace(prompt, params=replace(prompt.params, max_tokens=min(asked or room, room))))
+    return replace(call, prompts=tuple(prompts))
+
+
+def _raw_answer(request: OllamaGenerate, name: str, parts: ServerParts) -> Call:
+    """The prompt as it is: no template, no other tokens."""
+    options = read_options(request.options)
+    ids = parts.tokenizer.encode_rendered(request.prompt or "", parts.context_tokens)
+    completion = CompletionRequest(
+        model=name,
+        prompt=list(ids),
+        stream=request.stream is not False,
+        response_format=_format(request.format),
+        logprobs=min(_top(request), 5) if request.logprobs else None,
+        **{"n_predict": -1, **options.fields},
+    )
+    call = call_of_completion(checked_completion(completion, parts.limits.json_depth), parts, PREFIX)
+    return _finished(_within(call, options), request, options)
+
+
+def _finished(call: Call, request: AnswerRequest, options: ReadOptions) -> Call:
+    ignored = [*options.ignored]
+    if request.keep_alive is not None:
+        ignored.append("keep_alive")  # the one model of this server stays
+    if request.shift:
+        ignored.append("shift")
+    return replace(call, asked=request, ignored_fields=tuple(ignored), model=request.model or "")
+
+
+def _format(asked: Any) -> dict[str, Any] | None:
+    if asked is None or asked == "":
+        return None
+    if asked == "json":
+        return {"type": "json_object"}
+    if isinstance(asked, dict):
+        return {"type": "json_schema", "json_schema": {"schema": asked}}
+    raise InvalidRequest('format must be "json" or a JSON schema.', param="format")
+
+
+def _top(request: AnswerRequest) -> int:
+    top = request.top_logprobs or 0
+    if not 0 <= top <= MAX_TOP:
+        raise InvalidRequest(f"top_logprobs must be between 0 and {MAX_TOP}, not {top}.", param="top_logprobs")
+    return top
+
+
+def _effort(request: AnswerRequest, parts: ServerParts) -> str | None:
+    """`think` as the effort that the template's room reads; None where the template decides."""
+    asked = request.think
+    if asked is None or asked == "":
+        return None
+    if isinstance(asked, str) and asked not in LEVELS:
+        raise InvalidRequest(f"think must be true, false or one of {', '.join(LEVELS)}.", param="think")
+    if not parts.format.thinks:
+        if asked is False:
+            return None
+        raise InvalidRequest(f'"{request.model}" does not support thinking', param="think")
+    if isinstance(asked, str):
+        return asked
+    has_levels = parts.template is not None and EFFORT in parts.template.variables
+    if asked:
+        return "medium"
+    return "low" if has_levels else "none"

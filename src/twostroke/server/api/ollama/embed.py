@@ -1,0 +1,99 @@
+"""/api/embed and /api/embeddings: vectors in Ollama's form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from twostroke.runner.retrieval.embedder import VectorOptions
+from twostroke.server.api.ollama.names import served_name
+from twostroke.server.api.ollama.options import read_options
+from twostroke.server.api.ollama.requests import OllamaEmbed, OllamaEmbeddings
+from twostroke.server.api.ollama.shapes import durations
+from twostroke.server.api.retrieval_request import WHOLE_CONTEXT, EmbeddingRequest, call_of_embedding
+from twostroke.server.api.shape import Counts
+from twostroke.server.api.shapes.retrieval import WholeShape
+from twostroke.server.calls import Call
+from twostroke.server.gate.decode import decode
+from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta, Timings
+
+
+def ollama_embed(body: bytes, parts: ServerParts) -> Call | None:
+    """None where there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    request = decode(body, OllamaEmbed)
+    name = served_name(request.model, parts)
+    if not request.input:
+        return None
+    cut = None if request.truncate is False else WHOLE_CONTEXT
+    asked = EmbeddingRequest(
+        model=name, input=_texts(request.input), dimensions=request.dimensions, truncate_prompt_tokens=cut
+    )
+    return _call(asked, request, parts)
+
+
+def ollama_embeddings(body: bytes, parts: ServerParts) -> Call | None:
+    """None where there is no text. Raises as ollama_embed."""
+    request = decode(body, OllamaEmbeddings)
+    name = served_name(request.model, parts)
+    if not request.prompt:
+        return None
+    asked = EmbeddingRequest(
+        model=name, input=request.prompt, truncate_prompt_tokens=WHOLE_CONTEXT, normalize=False
+    )
+    return _call(asked, request, parts)
+
+
+def _texts(given: str | list[str]) -> str | list[str | int | list[int]]:
+    return given if isinstance(given, str) else [*given]
+
+
+def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, parts: ServerParts) -> Call:
+    ignored = [*read_options(request.options).ignored, *([] if request.keep_alive is None else ["keep_alive"])]
+    call = call_of_embedding(asked, parts)
+    return replace(call, model=request.model or "", ignored_fields=tuple(ignored))
+
+
+class _VectorShape(WholeShape):
+    """Vectors of the texts, and how long they took."""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        super().__init__(call, parts)
+        self._timings: Timings | None = None
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """See Shape."""
+        super().collect(index, delta)
+        self._timings = delta.timings or self._timings
+
+    def vectors(self) -> list[list[float]]:
+        """One for each text."""
+        embedder, asked = self._parts.embedder, self.call.asked
+        if embedder is None:
+            return []
+        options = VectorOptions(asked.dimensions, asked.normalize is not False)
+        found = zip(self.call.prompts, self.rows, strict=True)
+        return [[float(number) for number in embedder.vector(prompt, rows, options)] for prompt, rows in found]
+
+
+class OllamaEmbedShape(_VectorShape):
+    """/api/embed."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        took = durations(self._timings)
+        return {
+            "model": self.call.model,
+            "embeddings": self.vectors(),
+            "total_duration": took["total_duration"],
+            "load_duration": took["load_duration"],
+            "prompt_eval_count": self.call.num_prompt_tokens,
+        }
+
+
+class OllamaEmbeddingsShape(_VectorShape):
+    """/api/embeddings."""
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        return {"embedding": self.vectors()[0]}

@@ -1,0 +1,40 @@
+"""Names of models as Ollama's clients write them: without regard to case, and `:latest` is the same as no tag."""
+
+from __future__ import annotations
+
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.parts import ServerParts
+
+LATEST = ":latest"
+_HOSTS = ("hf.co/", "huggingface.co/")
+
+
+def plain_name(name: str) -> str:
+    """The part of a name that tells models apart."""
+    found = name.strip().lower().removesuffix(LATEST)
+    for host in _HOSTS:
+        found = found.removeprefix(host)
+    return found
+
+
+def shown_name(name: str) -> str:
+    """The name as lists of models show it: always with a tag."""
+    return name if ":" in name.rpartition("/")[2] else name + LATEST
+
+
+def served_name(asked: str | None, parts: ServerParts) -> str:
+    """The served model or adapter that a client means. Raises HttpProblem (400, 404) in the words of Ollama."""
+    if not asked:
+        raise HttpProblem(Problem(400, "model is required", param="model"))
+    wanted = plain_name(asked)
+    for name in (*parts.names, *parts.adapters.names()):
+        if plain_name(name) == wanted:
+            return name
+    raise HttpProblem(
+        Problem(
+            404,
+            f"model {asked[:200]!r} not found, try pulling it first".replace("'", '"'),
+            param="model",
+            code="model_not_found",
+        )
+    )

@@ -1,0 +1,117 @@
+"""`options` of Ollama's requests: which are of the answer, which of the model's load, and which are no options.
+
+Every option is honoured, refused, or named in the answer's header: none is dropped in silence. Where an option is
+absent the model's own generation_config decides, as on all routes: one model answers alike on all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.types.errors import InvalidRequest
+
+OF_THE_LOAD = frozenset(
+    "num_keep num_batch num_gpu main_gpu use_mmap num_thread low_vram numa f16_kv use_mlock vocab_only logits_all "
+    "embedding_only num_gqa draft_num_predict".split()
+)
+"""They say how a model is loaded and change no answer; some clients send them always."""
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "mirostat": (0,),
+    "mirostat_tau": (),
+    "mirostat_eta": (),
+    "tfs_z": (1, 1.0),
+    "typical_p": (1, 1.0),
+    "penalize_newline": (True, False),
+}
+"""Not computed here: the value that means no change, and none for those that mean something with mirostat alone."""
+_MIROSTAT_ONLY = ("mirostat_tau", "mirostat_eta")
+
+
+class ReadOptions(Struct, frozen=True):
+    """fields: of our own request, by name. ignored: for the header. context: most tokens of prompt and answer; None for
+    as many as are served."""
+
+    fields: Mapping[str, Any]
+    ignored: tuple[str, ...] = ()
+    context: int | None = None
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or (isinstance(value, float) and value % 1):
+        raise InvalidRequest(f"options.{name} must be a whole number.", param=f"options.{name}")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidRequest(f"options.{name} must be a number.", param=f"options.{name}")
+    return float(value)
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        raise InvalidRequest(f"options.{name} must be a text or a list of texts.", param=f"options.{name}")
+    return [each for each in texts if each]
+
+
+_READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "temperature": ("temperature", _number),
+    "top_k": ("top_k", _whole),
+    "top_p": ("top_p", _number),
+    "min_p": ("min_p", _number),
+    "seed": ("seed", _whole),
+    "num_predict": ("n_predict", _whole),
+    "stop": ("stop", _texts),
+    "repeat_penalty": ("repeat_penalty", _number),
+    "repeat_last_n": ("repeat_last_n", _whole),
+    "presence_penalty": ("presence_penalty", _number),
+    "frequency_penalty": ("frequency_penalty", _number),
+}
+
+
+def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
+    """Raises InvalidRequest, naming the option, for a wrong value and for one that would have to change the answer."""
+    fields: dict[str, Any] = {}
+    ignored: list[str] = []
+    context = None
+    for name, value in (options or {}).items():
+        if value is None:
+            continue
+        if name in _READ:
+            ours, read = _READ[name]
+            fields[ours] = read(name, value)
+        elif name == "num_ctx":
+            context = max(0, _whole(name, value)) or None
+        elif name in NEUTRAL:
+            ignored.append(_neutral(name, value))
+        else:
+            ignored.append(_unknown(name))
+    if fields.get("n_predict", 0) < 0:
+        fields["n_predict"] = -1
+    return ReadOptions(fields, tuple(ignored), context)
+
+
+def _neutral(name: str, value: Any) -> str:
+    if name not in _MIROSTAT_ONLY and value not in NEUTRAL[name]:
+        raise InvalidRequest(
+            f"options.{name} is not supported.",
+            param=f"options.{name}",
+            why="This engine does not compute that sampler.",
+            fix="Leave it out.",
+            code="unsupported_value",
+        )
+    return f"options.{name}"
+
+
+def _unknown(name: str) -> str:
+    safe = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_.-") else "?" for sign in name[:64])
+    if name in OF_THE_LOAD:
+        return f"options.{safe}"
+    near = difflib.get_close_matches(name.lower(), [*_READ, "num_ctx"], 1, 0.8)
+    return f"options.{safe}" + (f" (did you mean {near[0]}?)" if near else "")

@@ -1,0 +1,83 @@
+"""The bodies of Ollama's requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from twostroke.server.gate.decode import body_kind
+
+
+class AnswerRequest(msgspec.Struct, kw_only=True):
+    """What /api/generate and /api/chat share. keep_alive: of a model that stays loaded anyway."""
+
+    model: str | None = None
+    stream: bool | None = None
+    format: Any = None
+    options: dict[str, Any] | None = None
+    keep_alive: str | float | None = None
+    think: bool | str | None = None
+    truncate: bool | None = None
+    shift: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+@body_kind
+class OllamaGenerate(AnswerRequest, kw_only=True):
+    """POST /api/generate. context: token ids before the prompt, of an earlier answer."""
+
+    prompt: str | None = None
+    suffix: str | None = None
+    system: str | None = None
+    template: str | None = None
+    context: list[int] | None = None
+    raw: bool | None = None
+    images: list[Any] | None = None
+
+
+@body_kind
+class OllamaChat(AnswerRequest, kw_only=True):
+    """POST /api/chat."""
+
+    messages: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+@body_kind
+class OllamaEmbed(msgspec.Struct, kw_only=True):
+    """POST /api/embed: vectors of unit length."""
+
+    model: str | None = None
+    input: str | list[str] | None = None
+    truncate: bool | None = None
+    dimensions: int | None = None
+    options: dict[str, Any] | None = None
+    keep_alive: str | float | None = None
+
+
+@body_kind
+class OllamaEmbeddings(msgspec.Struct, kw_only=True):
+    """POST /api/embeddings: one vector as the model made it."""
+
+    model: str | None = None
+    prompt: str | None = None
+    options: dict[str, Any] | None = None
+    keep_alive: str | float | None = None
+
+
+@body_kind
+class OllamaNamed(msgspec.Struct, kw_only=True):
+    """A request that names a model: show, pull, delete."""
+
+    model: str | None = None
+    name: str | None = None
+    verbose: bool | None = None
+    stream: bool | None = None
+    insecure: bool | None = None
+
+    @property
+    def asked(self) -> str | None:
+        """The name, in the new or the old field."""
+        return self.model or self.name

@@ -1,0 +1,149 @@
+"""Ollama's paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from twostroke.server.api.ollama.calls import ollama_chat, ollama_generate
+from twostroke.server.api.ollama.embed import (
+    OllamaEmbeddingsShape,
+    OllamaEmbedShape,
+    ollama_embed,
+    ollama_embeddings,
+)
+from twostroke.server.api.ollama.facts import running, show, tags, version
+from twostroke.server.api.ollama.names import served_name
+from twostroke.server.api.ollama.requests import (
+    OllamaChat,
+    OllamaEmbed,
+    OllamaEmbeddings,
+    OllamaGenerate,
+    OllamaNamed,
+)
+from twostroke.server.api.ollama.shapes import OllamaChatShape, OllamaGenerateShape, stamp
+from twostroke.server.api.sse import line_json
+from twostroke.server.calls import Call
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.gate.decode import decode
+from twostroke.server.parts import ServerParts
+from twostroke.types.pooling import Task
+
+Served = tuple[str, Task, Callable[[bytes, ServerParts], Call | Response], Any, type[msgspec.Struct]]
+_ELSEWHERE = {
+    "/api/push": "Models are not sent anywhere from here.",
+    "/api/me": "There are no accounts here.",
+    "/api/signout": "There are no accounts here.",
+    "/api/create": "Models are made with `twostroke quantize` and named with `twostroke alias`.",
+    "/api/copy": "A running server keeps its names: use `twostroke alias NEW NAME`, then start it again.",
+    "/api/delete": "A running server does not remove models: use `twostroke rm NAME`.",
+}
+
+
+def answering_paths() -> list[Served]:
+    """The paths that run the model: path, task, reader, shape, kind of body."""
+    return [
+        ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded, OllamaChat), OllamaChatShape, OllamaChat),
+        (
+            "/api/generate",
+            Task.GENERATE,
+            _or_loaded(ollama_generate, _generate_loaded, OllamaGenerate),
+            OllamaGenerateShape,
+            OllamaGenerate,
+        ),
+        ("/api/embed", Task.EMBED, _or_loaded(ollama_embed, _no_vectors, OllamaEmbed), OllamaEmbedShape, OllamaEmbed),
+        (
+            "/api/embeddings",
+            Task.EMBED,
+            _or_loaded(ollama_embeddings, _no_vector, OllamaEmbeddings),
+            OllamaEmbeddingsShape,
+            OllamaEmbeddings,
+        ),
+    ]
+
+
+def facts_paths() -> dict[str, Callable[[ServerParts], dict[str, Any]]]:
+    """The paths that say what is served."""
+    return {"/api/version": version, "/api/tags": tags, "/api/ps": running}
+
+
+def reading_paths() -> dict[str, Callable[[bytes, ServerParts], dict[str, Any] | Response]]:
+    """The paths that answer a body without the model."""
+    return {"/api/show": show, "/api/pull": pull}
+
+
+def refused_paths() -> list[str]:
+    """The paths of what this server does not do."""
+    return list(_ELSEWHERE)
+
+
+def refusing_routes() -> list[Route]:
+    """What this server does not do, in words."""
+    return [
+        Route(path, _refuse(why), methods=["GET", "POST", "DELETE"], name=path) for path, why in _ELSEWHERE.items()
+    ]
+
+
+def pull(body: bytes, parts: ServerParts) -> Response:
+    """A model that is served is here already; another one is fetched by nobody because a request names it."""
+    request = decode(body, OllamaNamed)
+    try:
+        served_name(request.asked, parts)
+    except HttpProblem as error:
+        if error.problem.status != 404:
+            raise
+        message = f"pull model manifest: this server does not fetch models; use `twostroke pull {request.asked}`"
+        raise HttpProblem(Problem(501, message, code="not_supported")) from None
+    lines = [{"status": "pulling manifest"}, {"status": "success"}]
+    if request.stream is False:
+        return Response(line_json(lines[-1]), media_type="application/json")
+    return Response(b"".join(line_json(each) + b"\n" for each in lines), media_type="application/x-ndjson")
+
+
+def _or_loaded(
+    read: Callable[[bytes, ServerParts], Call | None],
+    loaded: Callable[[Any, ServerParts], dict[str, Any]],
+    kind: type[Any],
+) -> Callable[[bytes, ServerParts], Call | Response]:
+    """The call; for a request that asks for nothing but the model, the answer that it is loaded."""
+
+    def made(body: bytes, parts: ServerParts) -> Call | Response:
+        call = read(body, parts)
+        if call is not None:
+            return call
+        return Response(line_json(loaded(decode(body, kind), parts)), media_type="application/json")
+
+    return made
+
+
+def _loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+    """Done at once. The one model of this server stays, so it is never said to be unloaded."""
+    return {"model": request.model, "created_at": stamp(parts.wall_clock()), "done": True, "done_reason": "load"}
+
+
+def _chat_loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+    return {**_loaded(request, parts), "message": {"role": "assistant", "content": ""}}
+
+
+def _generate_loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+    return {**_loaded(request, parts), "response": ""}
+
+
+def _no_vectors(request: Any, parts: ServerParts) -> dict[str, Any]:
+    return {"model": request.model, "embeddings": [], "total_duration": 0, "load_duration": 0, "prompt_eval_count": 0}
+
+
+def _no_vector(request: Any, parts: ServerParts) -> dict[str, Any]:
+    return {"embedding": []}
+
+
+def _refuse(why: str) -> Callable[[Request], Any]:
+    async def endpoint(_request: Request) -> Response:
+        raise HttpProblem(Problem(501, why, code="not_supported"))
+
+    return endpoint

@@ -1,0 +1,83 @@
+"""What lists of models show of the model that is served: its family, its size, its shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Counted(Protocol):
+    """What knows how many parameters it has."""
+
+    def parameters(self) -> int:
+        """How many there are."""
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """family: as config.json calls it. parameters: how many. num_bytes: of the weights in memory. weights: the format.
+    shape: numbers of config.json by GGUF's names. digest: of the model and its format. license: its text, or "".
+    """
+
+    family: str = ""
+    parameters: int = 0
+    num_bytes: int = 0
+    weights: str = ""
+    shape: Mapping[str, int] = msgspec.field(default_factory=dict)
+    digest: str = "0" * 64
+    license: str = ""
+
+    @property
+    def parameter_size(self) -> str:
+        """ "1.2B", "135M"."""
+        if self.parameters >= 1e9:
+            return f"{self.parameters / 1e9:.1f}B"
+        return f"{self.parameters / 1e6:.0f}M" if self.parameters >= 1e6 else f"{self.parameters / 1e3:.0f}K"
+
+
+_SHAPE = {
+    "context_length": ("max_position_embeddings", "n_positions", "n_ctx"),
+    "embedding_length": ("hidden_size", "n_embd", "d_model"),
+    "block_count": ("num_hidden_layers", "n_layer", "num_layers"),
+    "attention.head_count": ("num_attention_heads", "n_head"),
+    "attention.head_count_kv": ("num_key_value_heads", "num_attention_heads", "n_head"),
+    "vocab_size": ("vocab_size",),
+}
+_LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md")
+MAX_LICENSE_BYTES = 64 * 1024
+
+
+def card_of(folder: Path, name: str, weights: str, model: Counted, num_bytes: int) -> ModelCard:
+    """The card of a model's folder; fields that nothing is known of are empty."""
+    config = _config(folder)
+    inner = config.get("text_config")
+    fields = {**config, **inner} if isinstance(inner, dict) else config
+    shape = {
+        ours: value
+        for ours, theirs in _SHAPE.items()
+        if isinstance(value := next((fields[each] for each in theirs if each in fields), None), int)
+    }
+    parameters = model.parameters()
+    digest = hashlib.sha256("\0".join((name, weights, str(parameters), str(sorted(shape.items())))).encode())
+    family = fields.get("model_type") or config.get("model_type") or ""
+    return ModelCard(str(family), parameters, num_bytes, weights, shape, digest.hexdigest(), _license(folder))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _license(folder: Path) -> str:
+    for name in _LICENSES:
+        try:
+            return (folder / name).read_bytes()[:MAX_LICENSE_BYTES].decode("utf-8", errors="replace")
+        except OSError:
+            continue
+    return ""

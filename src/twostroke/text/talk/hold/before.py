@@ -1,0 +1,58 @@
+"""What a model writes around an answer that is held: a thought, messages before it, marks on both sides."""
+
+from __future__ import annotations
+
+from twostroke.text.talk.format import Format, Messages
+from twostroke.text.talk.hold.lark import NOTHING, Lark, SpecialId, quoted
+
+_GAP = r"/[ \n]{0,4}/"
+ANSWER = "answer_form"
+"""The rule of the answer itself."""
+
+
+def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
+    """Rules of Lark whose `start` has ANSWER in it; "" for a format that writes nothing but a thought around it."""
+    lark = Lark(form.tokens(calls=False), special_id, "around")
+    said = form.messages
+    if said is not None:
+        start = f"{earlier_messages(said, lark, words=False)} {answer_head(said, lark)} {ANSWER}"
+    elif form.answers:
+        wrapped = (f"{lark.text(opening)} {ANSWER} ({lark.text(closing)})?" for opening, closing in form.answers)
+        start = f"{thought_rule(form, lark, prompt_end)} ({' | '.join((*wrapped, ANSWER))})"
+    else:
+        return ""
+    return "\n".join([f"start: {start}", *lark.rules]) + "\n"
+
+
+def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
+    """What may stand before an answer that is held. blank: white space that stands there without a thought."""
+    marks = form.thought
+    if marks is None or marks.closed_by(prompt_end):
+        return lark.text(blank)
+    following = f"({lark.text(marks.following)})?" if marks.following else ""
+    inside = f"{lark.up_to(marks.closing.strip())} {_GAP} {following}"
+    if marks.opened_by(prompt_end):
+        return inside
+    return f"({lark.text(marks.opening.strip())} {inside} | {lark.text(blank) or NOTHING})"
+
+
+def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
+    """Messages that more messages follow: thoughts, and words for the user before a call. words: False where the answer
+    itself follows: its header tells it then."""
+    others = said.everyone if words else ()
+    if not said.recipient or not (said.channel or said.thoughts or others):
+        return ""
+    if said.channel:
+        names = " | ".join(quoted(channel) for channel in (*said.thoughts, "commentary"))
+        head = f"{lark.text(said.channel)} ({names})"
+    else:
+        names = " | ".join(quoted(recipient) for recipient in (*said.thoughts, *others))
+        head = f"{lark.text(said.recipient)} ({names})"
+    return f"({head} {lark.text(said.body)} {lark.up_to(said.ends[0])} {lark.text(said.start)})*"
+
+
+def answer_head(said: Messages, lark: Lark) -> str:
+    """The header of a message for the user."""
+    if said.channel:
+        return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
+    return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"

@@ -1,0 +1,1 @@
+"""The model store: short names, records of what was pulled, what may be removed."""

@@ -1,0 +1,53 @@
+"""The table of short names: `llama3.2:1b` and the repository that it means."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
+
+LATEST = "latest"
+
+
+class Row(Struct, frozen=True):
+    """name: as the table writes it. repo: on the hub. quant: "" for the usual choice. task: chat, embed or rerank."""
+
+    name: str
+    repo: str
+    family: str
+    quant: str = ""
+    task: str = "chat"
+
+    @property
+    def reference(self) -> str:
+        """The name in full: owner/repo[:quant]."""
+        return f"{self.repo}:{self.quant}" if self.quant else self.repo
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """Name -> row, in the order of the table."""
+    text = Path(__file__).with_name("popular.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)["models"]
+    return MappingProxyType({name: Row(name=name, **fields) for name, fields in table.items()})
+
+
+def row_of(name: str) -> Row | None:
+    """The row that a short name means, without regard to case; a name without a tag means the first of its rows."""
+    if "/" in name or not name:
+        return None
+    family, _, tag = name.lower().partition(":")
+    if tag and tag != LATEST:
+        return rows().get(f"{family}:{tag}")
+    plain = rows().get(family)
+    return plain or next((row for row in rows().values() if row.name.partition(":")[0] == family), None)
+
+
+def near_names(name: str, more: tuple[str, ...] = ()) -> list[str]:
+    """Names of the table, and of `more` before them, that are spelt nearly as this one."""
+    return difflib.get_close_matches(name.lower(), [*more, *rows()], 3, 0.7)

@@ -1,0 +1,66 @@
+"""Rows that are given, and neighbouring rows that are joined, at every level: the bits of their references."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.ops.native import LEVELS, check_guard, guarded, random_rows
+from twostroke.backends.cpu import CpuOps
+from twostroke.ops.rows import join_rows, replace_rows
+from twostroke.types.errors import BackendError
+
+SHAPES = [(0, 8), (1, 1), (3, 15), (12, 16), (19, 200)]
+
+
+@pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
+def ops(request: pytest.FixtureRequest) -> Iterator[CpuOps]:
+    made = CpuOps(*request.param)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_marked_rows_are_the_given_ones(ops: CpuOps, shape: tuple[int, int]) -> None:
+    marks = np.random.default_rng(1).integers(0, 3, shape[0]).astype(np.int32)
+    x, given = random_rows(*shape), random_rows(*shape)[::-1].copy()
+    given[marks == 0] = np.nan  # never read
+    out, room = guarded(*shape)
+    ops.replace_rows(out, x, given, marks)
+    check_guard(out, room)
+    expected = np.empty(shape, np.float32)
+    replace_rows.reference(expected, x, given, marks)
+    assert np.array_equal(out, expected) and np.isfinite(out).all()
+
+
+@pytest.mark.parametrize(("shape", "group"), itertools.product(SHAPES[1:], (1, 2, 3)))
+def test_neighbours_become_one_row(ops: CpuOps, shape: tuple[int, int], group: int) -> None:
+    groups = shape[0] // group
+    rows = np.random.default_rng(2).integers(0, max(1, groups), 7 if groups else 0).astype(np.int32)
+    x = random_rows(*shape)
+    out, room = guarded(len(rows), group * shape[1])
+    ops.join_rows(out, x, rows)
+    check_guard(out, room)
+    expected = np.empty(out.shape, np.float32)
+    join_rows.reference(expected, x, rows)
+    assert np.array_equal(out, expected)
+    if group == 1:
+        alike = np.empty(out.shape, np.float32)
+        ops.gather_rows(alike, x, rows)
+        assert np.array_equal(out, alike)
+
+
+def test_operands_that_do_not_fit_are_refused(ops: CpuOps) -> None:
+    x = random_rows(6, 4)
+    for rows in ([3], [-1]):
+        with pytest.raises(BackendError):
+            ops.join_rows(np.empty((1, 8), np.float32), x, np.array(rows, np.int32))
+    with pytest.raises(BackendError):
+        ops.join_rows(np.empty((1, 9), np.float32), x, np.zeros(1, np.int32))
+    with pytest.raises(BackendError):
+        ops.replace_rows(np.empty((6, 4), np.float32), x, random_rows(5, 4), np.zeros(6, np.int32))
+    with pytest.raises(BackendError):
+        ops.replace_rows(np.empty((6, 4), np.float32), x, x, np.zeros(5, np.int32))

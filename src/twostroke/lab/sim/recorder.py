@@ -12,7 +12,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 
-class Recorder:
+class StepRecorder:
     """Satisfies StepWatch. records: the steps' records by the replica's name, in order of time."""
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tools/ and tests/
 
+from tools.pages.conversation import conversation_page
 from tools.pages.decisions import decisions_page
 from tools.pages.homes import homes_module
 from tools.pages.models import models_page
@@ -95,6 +96,7 @@ PAGES = {
     "docs/CONFIG.md": config_page,
     "docs/CLI.md": cli_page,
     "docs/OPS.md": ops_page,
+    "docs/guides/conversation.md": lambda: conversation_page(NOTE),
     "docs/models.md": lambda: NOTE + models_page(),
     "docs/ARCHITECTURE.md": architecture_page,
     "docs/adr/README.md": lambda: NOTE + decisions_page(),

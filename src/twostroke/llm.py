@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from twostroke.runner.retrieval.reranker import Ranked
     from twostroke.text.chat_template import ChatTemplate
 
-TextOrTokens = str | Sequence[int]
+TextOrTokens = str | Sequence[int] | Prompt
+"""What a prompt may be; a Prompt is what `chat_prompt` gives."""
 
 
 class LLM:
@@ -173,12 +174,12 @@ class LLM:
         A part {"type": "image", "image": x} of a content is an image, where the model reads images: x is a path, the
         bytes of a file, an array (height, width, 3) of uint8, or a PIL image.
         """
-        prompt = self._rendered(messages, False)
-        token_ids = self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
-        made = self._prompt(token_ids, params or self.default_params(), adapter)
-        if prompt.pictures is not None:
-            made = replace(made, images=prompt.pictures.spans(token_ids))
-        return replace(_unbroken(self.engine.generate([made])[0]), prompt=prompt.text)
+        rendered, prompt = self._chat_prompt(messages)
+        return replace(self.generate([prompt], params, adapter=adapter)[0], prompt=rendered.text)
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> Prompt:
+        """A conversation with its images, as `generate` and `stream` take it. Raises InvalidRequest."""
+        return self._chat_prompt(messages)[1]
 
     def stream(
         self, prompt: TextOrTokens, params: SamplingParams | None = None, *, adapter: str | None = None
@@ -225,7 +226,7 @@ class LLM:
         options = embedder.VectorOptions(dimensions, normalize)
         own.check(options)
         asked = embedder.EmbeddingOptions(prompt_name, truncate_prompt_tokens)
-        prompts = [own.prompt(text, asked) for text in _prompt_list(texts)]
+        prompts = [own.prompt(text, asked) for text in _text_list(texts)]
         sums = self._rows_sums(prompts)
         found = [own.vector(prompt, rows, options) for prompt, rows in zip(prompts, sums, strict=True)]
         return np.array(found, np.float32).reshape(len(found), -1)
@@ -325,12 +326,20 @@ class LLM:
         text = template.render(pictures.messages, each_text=quoting.hide, pictures=pictures.marks)
         return structs.replace(quoting.shown(pictures.expanded(text)), pictures=pictures)
 
+    def _chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Rendered, Prompt]:
+        rendered = self._rendered(messages, False)
+        token_ids = tuple(self.tokenizer.encode_rendered(rendered.text, quoted=rendered.quoted))
+        images = () if rendered.pictures is None else rendered.pictures.spans(token_ids)
+        return rendered, Prompt(token_ids, self.default_params(), images=images)
+
     def _shelf(self) -> AdapterShelf:
         if self._built.adapters is None:
             raise ConfigError("This engine has no place for adapters.", fix="Give it some: LLM(..., max_adapters=4).")
         return self._built.adapters
 
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams, adapter: str | None = None) -> Prompt:
+        if isinstance(prompt, Prompt):
+            return replace(prompt, params=without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
         return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
 
@@ -346,14 +355,22 @@ def _other_task(wanted: str, task: Task) -> InvalidRequest:
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:
     """The prompts as a list: one text or one list of ids counts as one prompt."""
-    if isinstance(prompts, str):
+    if isinstance(prompts, (str, Prompt)):
         return [prompts]
     if not isinstance(prompts, Iterable):
         raise InvalidRequest("A prompt is neither text nor a list of token ids.", param="prompts")
     items: list[Any] = list(prompts)
-    if items and not any(isinstance(item, Iterable) for item in items):
+    if items and not any(isinstance(item, (Iterable, Prompt)) for item in items):
         return [whole_numbers("prompts", items)]
-    return [item if isinstance(item, str) else whole_numbers("prompts", item) for item in items]
+    return [item if isinstance(item, (str, Prompt)) else whole_numbers("prompts", item) for item in items]
+
+
+def _text_list(texts: TextOrTokens | Sequence[TextOrTokens]) -> list[str | Sequence[int]]:
+    found = _prompt_list(texts)
+    plain = [text for text in found if not isinstance(text, Prompt)]
+    if len(plain) != len(found):
+        raise InvalidRequest("Conversations have no vectors.", param="texts", fix="Give texts or token ids.")
+    return plain
 
 
 def _unbroken(output: GenerationOutput) -> GenerationOutput:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import ExitStack
 
+import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.cluster import running
 from tests.cluster.test_pages_travel import OPTIONS, served
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.server.build_front import build_front
@@ -17,7 +21,11 @@ PROMPTS = [f"{number} one two three four " * 10 for number in range(12)]
 
 
 def figures(front: Live) -> dict[str, float]:
-    families = text_string_to_metric_families(front.get("/metrics").body.decode())
+    return parsed(front.get("/metrics").body.decode())
+
+
+def parsed(text: str) -> dict[str, float]:
+    families = text_string_to_metric_families(text)
     return {
         sample.name + "".join(f"{{{each}}}" for each in sample.labels.values()): sample.value
         for family in families
@@ -63,3 +71,28 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         wait_until(lambda: len(fleet.members) == 1, "one replica left")
         after = figures(live)
         assert all(after[name] >= before[name] for name in before if name.endswith("_total"))
+
+
+def test_counts_of_replicas_in_other_processes_reach_the_front_and_outlive_them() -> None:
+    with running.serving(2, "--kv-memory", "1500kB", "--context", "512", "--speculate", "ngram") as server:
+
+        def now() -> dict[str, float]:
+            return parsed(httpx2.get(f"{server.url}/metrics", timeout=30).text)
+
+        before = now()
+        assert before["twostroke_preemptions_total"] == 0
+        server.client.completions.create(
+            model=server.name, prompt=PROMPTS, max_tokens=150, n=2, extra_body={"ignore_eos": True}
+        )
+        # All of them together are twice as long as both caches.
+        wait_until(lambda: now()["twostroke_preemptions_total"] > 0, "a preemption")
+        found = now()
+        places = [name for name in found if name.startswith("twostroke_accepted_draft_tokens_per_pos_total")]
+        accepted = found["twostroke_accepted_draft_tokens_total"]
+        assert sum(found[name] for name in places) == accepted <= found["twostroke_draft_tokens_total"]
+        (old, _) = replicas = server.replicas()
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: len(server.replicas()) == 2 and server.replicas() != replicas, "another replica")
+        after = now()
+        totals = [name for name in found if name.endswith("_total")]
+        assert totals and all(after[name] >= found[name] for name in totals)

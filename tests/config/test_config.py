@@ -33,7 +33,7 @@ def test_flags_win_over_the_environment_and_say_so():
     ("options", "needle"),
     [
         ({"wieghts": "int8"}, "weights"),
-        ({"weights": "int5"}, "int8"),
+        ({"weights": "int3"}, "int8"),
         ({"kv_memory": "much"}, "2GB"),
         ({"port": "70000"}, "65535"),
     ],

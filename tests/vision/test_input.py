@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 from tests.serve.harness import Live, serving
 from tests.vision.folders import image_token, picture, png, smolvlm, token_ids
 from tests.vision.test_smolvlm import expected_text
+from twostroke.cli.main import main
 from twostroke.server.build import build_server
 
 OPTIONS: dict[str, Any] = {"weights": "f32", "context": 1024, "threads": 1, "kv_memory": "20MB"}
@@ -142,6 +145,20 @@ def test_a_prompt_that_is_too_long_is_refused_before_it_runs(live: Live) -> None
 def test_ids_of_placeholders_without_images_are_tokens(live: Live) -> None:
     body = {"prompt": [image_token(), 5, 6], "max_tokens": 2}
     assert live.post("/v1/completions", body).status == 200
+
+
+def test_the_command_line_takes_files(tmp_path: Path) -> None:
+    smolvlm(tmp_path)
+    file = tmp_path / "a.png"
+    file.write_bytes(png(picture(50, 20)))
+    words = ["generate", "What?", "--model", str(tmp_path), "--json", "--max-tokens", "2", "--kv-memory", "20MB"]
+    found = CliRunner().invoke(main, [*words, "--image", str(file)], catch_exceptions=False)
+    assert found.exit_code == 0
+    wanted = token_ids(f"<|im_start|>User:{expected_text(2, 3)}What?<end_of_utterance>\nAssistant:")
+    assert json.loads(found.stdout)["num_prompt_tokens"] == len(wanted)
+    missing = CliRunner().invoke(main, [*words, "--image", str(tmp_path / "none.png")])
+    assert missing.exit_code != 0 and "cannot be read" in missing.output
+    assert CliRunner().invoke(main, [*words, "--raw", "--image", str(file)]).exit_code != 0
 
 
 def test_a_model_that_does_not_see_says_so(tmp_path: Path) -> None:

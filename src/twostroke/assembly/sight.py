@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_CACHE, Resolved, Resolver
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.memory import MemoryNeeds
-from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.processor import Processor, read_processor
 from twostroke.models.common.sight import SightEncoder, read_encoder
@@ -76,7 +75,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         pieces = [where.ops.compile(piece, own) for piece in pieces_of(encoder.model.program)]
         made = ImageEncoder(pieces, own, encoder.pixels, layout, sight.rows)
         given = given_rows(program)
-        assert given is not None, "the program was made with a place for given rows"
+        if given is None:
+            raise ValueError("the program has no place for given rows")
         return ImageRows(KeptRows(made, settings["image_cache"]), memory, given, time.perf_counter)
 
 
@@ -113,7 +113,7 @@ def _plan(folder: Path, spec: Model, *, wanted: bool) -> tuple[SightPlan | None,
         encoder = read_encoder(read_object(folder / "config.json"), spec)
         if encoder is None or not _holds(folder, encoder.model):
             return None, NO_ENCODER
-        if find_spec("PIL") is None:
+        if not has_pillow():
             return None, NO_PILLOW
         processor = read_processor(encoder.sight.family, encoder.sight.side, folder)
     except ModelError as error:

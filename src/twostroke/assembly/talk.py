@@ -1,25 +1,76 @@
-"""How a model writes its turns, without its weights: its template and its vocabulary are read."""
+"""How a model converses, without its weights: its template, its vocabulary and its defaults are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from twostroke.assembly.engine import find_model
-from twostroke.assembly.folders import own_template
-from twostroke.assembly.optional import chat_template
-from twostroke.text.talk.ask import asked_format
-from twostroke.text.talk.format import Format
+from msgspec import Struct
+
+from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.folders import texts_of
+from twostroke.text.talk.ask import asked_format, lines_of
+from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.talk.learn.find import find_format
+from twostroke.text.talk.switches import Switches, Wish
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.generation import read_generation_defaults
+
+WISHES = {"off": Wish(effort="none"), "on": Wish(on=True), "low": Wish(effort="low"), "high": Wish(effort="high")}
+NO_TEMPLATE = "none: the model has no chat template"
+ITSELF, FOR_IT = "the template shows them", "Twostroke writes them: the template leaves them out"
+LIBRARY = "those of the engine: the model's files name none"
 
 
-def format_of(model: str, options: Mapping[str, Any]) -> Format | None:
-    """The format that serving this model would use; None for a model without a chat template. Raises TwostrokeError."""
+class Talk(Struct, frozen=True):
+    """format: how turns are written, by name. takes: what of a conversation the template shows. switches: a wish about
+    thinking -> the template's variables for it. ends: tokens that end an answer. sampling: the publisher's values."""
+
+    format: Mapping[str, str]
+    takes: Mapping[str, str]
+    switches: Mapping[str, Mapping[str, Any]]
+    ends: tuple[str, ...]
+    sampling: Mapping[str, float | int]
+
+
+def talk_of(model: str, options: Mapping[str, Any]) -> Talk:
+    """What serving this model would use. Raises TwostrokeError."""
     found = find_model(model, options)
-    folder, file = found.folder.path, own_template(found.resolver)
-    template = chat_template.ChatTemplate.from_folder(folder, file)
+    folder = found.folder.path
+    tokenizer, template = texts_of(found.resolver, folder)
+    sampling, ends = dict(read_generation_defaults(folder).sampling), _ends(found, tokenizer, template)
     if template is None:
-        return None
+        return Talk({"format": NO_TEMPLATE}, {}, {}, ends, sampling)
     asked = [found.resolver.asked_value(name) for name in ("tool_format", "reasoning_format")]
-    return asked_format(find_format(template, Tokenizer.from_folder(folder, file)), *asked)
+    form = asked_format(find_format(template, tokenizer), *asked)
+    lines = {name: text for name, text in lines_of(form) if name != "ends"}
+    switches = Switches(template, form)
+    put = {name: switches.put(wish) for name, wish in WISHES.items()} if form.thinks else {}
+    words = {
+        name: {**each.variables, **({"system": each.system} if each.system else {})}
+        for name, each in put.items()
+        if each is not None and (each.variables or each.system)
+    }
+    able = template.abilities
+    tried = {"offered tools": able.offers, "earlier calls": able.calls, "results": able.results}
+    return Talk(lines, {name: ITSELF if yes else FOR_IT for name, yes in tried.items()}, words, ends, sampling)
+
+
+def _ends(found: Found, tokenizer: Tokenizer, template: Any) -> tuple[str, ...]:
+    """As the engine gathers them."""
+    generation = read_generation_defaults(found.folder.path)
+    ids = {*generation.eos_token_ids, *found.spec.eos_token_ids, *tokenizer.end_token_ids}
+    return tuple(tokenizer.token_text(each) for each in sorted(ids | turn_end_ids(template, tokenizer)))
+
+
+def lines(talk: Talk) -> list[tuple[str, str]]:
+    """As pairs of a name and a text, for people."""
+    made = [*talk.format.items(), ("ends", " ".join(talk.ends) or "none")]
+    for wish, variables in talk.switches.items():
+        values = ", ".join(f"{name} = {value!r}" for name, value in variables.items())
+        made.append((f"thinking {wish}", values))
+    if "thought" in talk.format and talk.format["thought"] != "none" and not talk.switches:
+        made.append(("thinking", "the template has no switch"))
+    made += talk.takes.items()
+    values = ", ".join(f"{name} {value}" for name, value in talk.sampling.items())
+    return [*made, ("sampling", values or LIBRARY)]

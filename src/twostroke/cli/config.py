@@ -10,12 +10,13 @@ import click
 from twostroke.assembly.settings.config import Setting
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.talk_lines import print_talk
 
 
 @click.command(cls=ExampleCommand, example="twostroke config --weights int4 --context 8k")
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS)
-@click.option("--talk", is_flag=True, help="Print how the model writes thoughts and calls, and how that was found.")
+@click.option("--talk", is_flag=True, help="Print how the model converses: format, ends, switches, sampling.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any) -> None:
@@ -23,7 +24,7 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
     and the tokenizer, too."""
     with clear_errors(verbose):
         if talk:
-            _print_talk(model, as_json, options)
+            print_talk(model, as_json, options)
             return
         from twostroke.assembly.engine import resolve_all
 
@@ -35,19 +36,6 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
         value_width = max(len(shown(s.value)) for s in settings)
         for s in settings:
             click.echo(f"{s.name:<{name_width}}  {shown(s.value):<{value_width}}  {s.reason}")
-
-
-def _print_talk(model: str, as_json: bool, options: dict[str, Any]) -> None:
-    from twostroke.assembly.talk import format_of
-    from twostroke.text.talk.ask import lines_of
-
-    found = format_of(model, options)
-    lines = [("format", "none: the model has no chat template")] if found is None else list(lines_of(found))
-    if as_json:
-        print_json(dict(lines))
-        return
-    for name, text in lines:
-        click.echo(f"{name:<8} {text}")
 
 
 def without_secret(setting: Setting) -> Setting:

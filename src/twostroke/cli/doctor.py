@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.talk_lines import print_talk
 
 if TYPE_CHECKING:
     from twostroke.cost.calibration import Calibration
@@ -21,20 +22,26 @@ LINE_EVERY_S = 5.0
 
 
 @click.command(cls=ExampleCommand, example="twostroke doctor --fresh")
+@click.argument("model", required=False)
 @click.option(
     "--threads", type=click.IntRange(1, 256), default=None, help="CPU threads [default: cores of this process]."
 )
 @click.option("--fresh", is_flag=True, help="Measure again, even where figures of this machine are kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
+def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
     """Measure what this machine can do (about ten seconds; a minute at most where it is busy):
     read bandwidth, products in int8, bfloat16 and float32, attention, Python's share.
 
     The figures are kept in the cache folder and predict step times; `twostroke plan` uses them. Where other programs
     take the processors meanwhile, they are shown and not kept, and the exit code is 1.
+
+    With MODEL nothing is measured: it prints how this model converses, as `config MODEL --talk` does.
     """
     with clear_errors(verbose):
+        if model is not None:
+            print_talk(model, as_json, {})
+            return
         from twostroke.lab.planner.doctor.examine import machine_busy
         from twostroke.lab.planner.doctor.machine import ThisMachine
         from twostroke.lab.planner.doctor.meaning import MEANT, meaning

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +14,10 @@ from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
 from twostroke.types.errors import EngineStopped, InvalidRequest
-from twostroke.types.output import GenerationOutput
+from twostroke.types.output import GenerationOutput, Prompt
+
+if TYPE_CHECKING:
+    from twostroke.llm import LLM
 
 
 @click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
@@ -21,6 +25,7 @@ from twostroke.types.output import GenerationOutput
 @click.option("--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark].")
 @click.option("--raw", is_flag=True, help="Continue the text as it stands, without the chat template.")
 @click.option("--system", default=None, help="System message for the chat template.")
+@click.option("--image", "image_files", multiple=True, help="A file that stands before the text; may be repeated.")
 @click.option("--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives.")
 @sampling_flags
 @option_flags(ENGINE_OPTIONS)
@@ -32,6 +37,7 @@ def command(
     model: str,
     raw: bool,
     system: str | None,
+    image_files: tuple[str, ...],
     logprobs: int | None,
     explain: bool,
     as_json: bool,
@@ -52,15 +58,26 @@ def command(
             llm = LLM(model, progress=progress, **values)
         with llm:
             params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=logprobs)
-            token_ids = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
+            made = _prompt_of(llm, text, system, image_files, raw=raw)
             if as_json:
-                output = llm.generate([token_ids], params)[0]
+                output = llm.generate([made], params)[0]
                 found = {"explain": [each.as_json() for each in llm.explain(output.request_id)]} if explain else {}
                 print_json({**output_json(output, llm.model_name), **found})
                 return
-            request_id = _stream(llm, token_ids, params, verbose)
+            request_id = _stream(llm, made, params, verbose)
             if explain:
                 click.echo("\n" + explained(llm, request_id))
+
+
+def _prompt_of(llm: LLM, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
+    """What the model reads. Raises InvalidRequest for images beside a text that is continued as it stands."""
+    if not images:
+        return llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
+    if raw:
+        raise InvalidRequest("--image and --raw cannot be together.", fix="Leave --raw out.")
+    parts = [*({"type": "image", "image": path} for path in images), {"type": "text", "text": text}]
+    before = [] if system is None else [{"role": "system", "content": system}]
+    return llm.chat_prompt([*before, {"role": "user", "content": parts}])
 
 
 def _read_stdin() -> str:
@@ -79,11 +96,11 @@ def explained(llm: Any, request_id: str) -> str:
     return "\n\n".join(words(each) for each in llm.explain(request_id))
 
 
-def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> str:
+def _stream(llm: Any, prompt: Prompt | list[int], params: Any, verbose: bool) -> str:
     """Print the answer as it comes; its request id."""
     last = None
     tokens = 0
-    for delta in llm.stream(token_ids, params):
+    for delta in llm.stream(prompt, params):
         click.echo(delta.text, nl=False)
         tokens = delta.num_output_tokens
         last = delta
@@ -91,7 +108,8 @@ def _stream(llm: Any, token_ids: list[int], params: Any, verbose: bool) -> str:
     if last is not None and last.error is not None:
         raise EngineStopped(last.error, why="The answer above is not whole.", fix="Ask again.")
     if verbose and last is not None and last.timings is not None:
-        click.echo(timing_line(last.timings, len(token_ids), tokens), err=True)
+        length = len(prompt if isinstance(prompt, list) else prompt.token_ids)
+        click.echo(timing_line(last.timings, length, tokens), err=True)
     return "" if last is None else str(last.request_id)
 
 

@@ -12,7 +12,7 @@ from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
-from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, reading
+from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, KV_FORMAT, reading
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,12 +32,16 @@ PICTURES = (".png", ".svg")
     "--hardware", metavar="NAME", default=None, help="A name of the catalogue, or 4xNAME [default: this machine]."
 )
 @click.option(
-    "--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4 [default: int8]."
+    "--weights",
+    metavar="FORMAT",
+    callback=FORMAT,
+    default=None,
+    help="f32, bf16, int8, int6, int5 or int4 [default: int8].",
 )
 @click.option(
     "--kv-format",
     metavar="FORMAT",
-    callback=FORMAT,
+    callback=KV_FORMAT,
     default=None,
     help="f32, bf16, int8 or int4 [default: as the engine takes them].",
 )

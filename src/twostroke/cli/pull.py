@@ -17,17 +17,26 @@ from twostroke.cli.shared.progress import progress_bar
 def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
     """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
     with clear_errors(verbose):
+        from twostroke.assembly.settings.env import hub_offline
         from twostroke.assets import spark_path
         from twostroke.weights.hub.hub import EMBEDDED, resolve_model
+        from twostroke.weights.hub.reference import reference_of
 
         if model == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
             return
 
+        meant = reference_of(model)
+        if meant is not None and meant.text != model and not as_json:
+            click.echo(f"{model} = {meant.text}")
         with progress_bar("download") as progress:
-            folder = resolve_model(model, revision=revision, endpoint=endpoint, progress=progress)
+            folder = resolve_model(
+                model, revision=revision, offline=hub_offline(), endpoint=endpoint, progress=progress
+            )
         if as_json:
-            print_json({"path": str(folder.path), "source": folder.source, "revision": folder.revision})
+            name = None if meant is None else meant.text
+            found = {"path": str(folder.path), "source": folder.source, "revision": folder.revision}
+            print_json({**found, "reference": name, "file": folder.path.name if folder.path.is_file() else None})
         else:
             click.echo(f"{folder.source} at {folder.revision or 'a local folder'}\n{folder.path}")
 

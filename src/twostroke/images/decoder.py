@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +52,18 @@ class ImageLimits(Struct, frozen=True):
     wall_s: float = 10.0
 
 
+def has_pillow() -> bool:
+    """Whether Pillow is installed. Its package is imported alone, which reads no file and loads no decoder."""
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def require_pillow() -> None:
     """Raises BackendError where Pillow is not installed."""
-    if find_spec("PIL") is None:
+    if not has_pillow():
         raise BackendError(
             "Image files cannot be opened.", why="Pillow is not installed.", fix="pip install 'twostroke[images]'"
         )
@@ -163,7 +171,8 @@ class ImageDecoder:
         return self._line(process, until_s)
 
     def _send(self, process: subprocess.Popen[bytes], ask: dict[str, Any], data: bytes, until_s: float) -> None:
-        assert process.stdin is not None
+        if process.stdin is None:
+            raise self._lost()
         left = memoryview(json.dumps(ask).encode() + b"\n" + data)
         while left:
             self._wait([], [process.stdin], until_s)
@@ -181,7 +190,8 @@ class ImageDecoder:
         return found
 
     def _read(self, process: subprocess.Popen[bytes], count: int, until_s: float) -> bytes:
-        assert process.stdout is not None
+        if process.stdout is None:
+            raise self._lost()
         made = bytearray()
         while len(made) < count:
             self._wait([process.stdout], [], until_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +11,12 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.types.lazy_module import LazyModule
 from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20
-FAMILIES = ("idefics3",)
+FAMILIES = {"idefics3": LazyModule("twostroke.images.idefics3")}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels; files that ask for them are refused."""
 
@@ -70,7 +70,7 @@ def read_processor(family: str, side: int, folder: Path) -> Processor:
                 why="It changes what the model sees.",
                 fix="Use a model without it, or start with --images off.",
             )
-    made: Processor = importlib.import_module(f"{__package__}.{family}").read(fields, side)
+    made: Processor = FAMILIES[family].read(fields, side)
     return made
 
 

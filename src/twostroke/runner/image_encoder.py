@@ -139,8 +139,7 @@ class KeptRows:
             return True
         if self._encoder.tile is None:
             self._encoder.begin(tile)
-        own = self._encoder.tile
-        assert own is not None
+        own = self._encoder.tile or tile
         self.num_pieces += 1
         made = self._encoder.advance()
         if made is not None:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from twostroke.server.api.adapter_routes import adapter_routes
 from twostroke.server.api.changed.headers import said_of
 from twostroke.server.api.legacy_functions import FunctionChatShape
+from twostroke.server.api.llama import routes as llama
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
 from twostroke.server.api.model_list import model_list, one_model
 from twostroke.server.api.ollama import routes as ollama
@@ -109,6 +110,8 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
+        Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
+        Route("/props", _constant(partial(llama.props, parts)), methods=["GET"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
         *adapter_routes(parts),
@@ -142,6 +145,7 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
         ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
+        *llama.ANSWERING,
         *ollama.answering_paths(),
     ]
     return [

@@ -38,7 +38,7 @@ from twostroke.text.history.parts import text_of
 from twostroke.text.pictures import WithPictures
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
-from twostroke.text.talk.speaker import Begun, Speaker
+from twostroke.text.talk.speaker import BegunAnswer, Speaker
 from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
@@ -170,7 +170,7 @@ def _render(
         last = {"role": "assistant", "content": prefill}
     else:
         last = None
-    begun = Begun(speaker.prompt(messages)) if last is None else speaker.continued(messages, last, prefill)
+    begun = BegunAnswer(speaker.prompt(messages)) if last is None else speaker.continued(messages, last, prefill)
     before = begun.before if pictures is None else pictures.expanded(begun.before)
     whole = structs.replace(quoting.shown(before + hide(begun.text)), pictures=pictures)
     return whole, quoting.shown(before).text, begun.thinks

@@ -18,7 +18,7 @@ from twostroke.text.messages import normalized
 from twostroke.text.pictures import PictureMarks
 from twostroke.text.sandbox import RenderTimeout, Sandbox, TemplateComplaint, run_bounded
 from twostroke.text.special_tokens import read_special_tokens
-from twostroke.text.template_files import read_sources
+from twostroke.text.template_files import read_response, read_sources
 from twostroke.types.errors import CorruptModel, InvalidRequest
 from twostroke.types.made_once import made_once
 from twostroke.types.notes import Notes
@@ -41,10 +41,14 @@ class ChatTemplate:
         sources: Mapping[str, str],
         special_texts: Mapping[str, str],
         *,
+        described: Any = None,
         render_limit_s: float = RENDER_LIMIT_S,
         max_output_characters: int = MAX_OUTPUT_CHARACTERS,
     ) -> None:
-        """sources: name -> template, with "default" among them or one only. Raises CorruptModel for broken syntax."""
+        """sources: name -> template, with "default" among them or one only. described: what the checkpoint says of its
+        answers. Raises CorruptModel for broken syntax.
+        """
+        self.described = described
         sandbox = Sandbox()
         try:
             self._templates = {name: sandbox.from_string(source) for name, source in sources.items()}
@@ -65,7 +69,10 @@ class ChatTemplate:
         """
         folder = Path(path)
         sources = read_sources(folder, own)
-        return cls(sources, read_special_tokens(folder).texts) if sources else None
+        if not sources:
+            return None
+        said = None if own is not None else read_response(folder)
+        return cls(sources, read_special_tokens(folder).texts, described=said)
 
     def render(
         self,

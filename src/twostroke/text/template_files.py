@@ -29,6 +29,11 @@ def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
     return sources
 
 
+def read_response(folder: Path) -> Any:
+    """What the folder says of its model's answers, None for nothing. Raises CorruptModel."""
+    return read_object(folder / "tokenizer_config.json").get("response_template")
+
+
 def _usual(folder: Path) -> dict[str, str]:
     file = folder / "chat_template.jinja"
     if file.is_file():

@@ -51,6 +51,8 @@ SHORT: dict[str, dict[str, Any]] = {
     "/api/show": {"model": MODEL},
     "/api/pull": {"model": MODEL},
     "/tokenize": {"model": MODEL, "prompt": "a"},
+    "/apply-template": {"model": MODEL, "messages": [{"role": "user", "content": "a"}]},
+    "/completion": {"model": MODEL, "prompt": "a"},
 }
 DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)

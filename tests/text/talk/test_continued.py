@@ -9,7 +9,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
-from twostroke.text.talk.speaker import Begun, Speaker
+from twostroke.text.talk.speaker import BegunAnswer, Speaker
 from twostroke.types.errors import InvalidRequest
 
 HEAD = "{% for m in messages %}<{{ m.role }}>"
@@ -76,12 +76,12 @@ def test_a_text_stands_behind_a_thought_that_the_opening_of_an_answer_opens() ->
     source = HEAD + "{{ '' if m.role == 'assistant' else m.content }}" + TAIL + "<assistant><think>\n{% endif %}"
     made = Speaker(ChatTemplate({"default": source}, {}), FORMATS["hermes"])
     begun = made.continued(ASK, last("At nine"), "At nine")
-    assert begun == Begun("<user>When?</s><assistant><think>\n</think>\n\n", "At nine")
+    assert begun == BegunAnswer("<user>When?</s><assistant><think>\n</think>\n\n", "At nine")
 
 
 def test_a_thought_and_a_text() -> None:
     begun = speaker("a thought that is written").continued(ASK, last("At", reasoning="Hm."), "At")
-    assert begun == Begun("<user>When?</s><assistant><think>\nHm.\n</think>\n\n", "At")
+    assert begun == BegunAnswer("<user>When?</s><assistant><think>\nHm.\n</think>\n\n", "At")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_thought_goes_on_where_the_client_asks_for_it(
 def test_a_thought_in_marks_and_a_text_are_told_apart(said: str) -> None:
     text = "<think>\nHm.\n</think>\n\n" + said
     begun = speaker("a thought that is written").continued(ASK, last(text), text)
-    assert begun == Begun("<user>When?</s><assistant><think>\nHm.\n</think>\n\n", said)
+    assert begun == BegunAnswer("<user>When?</s><assistant><think>\nHm.\n</think>\n\n", said)
 
 
 def test_a_model_that_does_not_think_cannot_go_on_to() -> None:

@@ -12,6 +12,11 @@ _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,4
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]+)(:(\d{1,5}|\*))?")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
+WEIGHTS = ("f32", "bf16", "int8", "int6", "int5", "int4", "stored")
+"""Names of formats of weights."""
+KEPT = ("f32", "bf16", "int8", "int4")
+"""Names of formats of K and V."""
+
 
 def parse_bytes(text: str) -> int:
     """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""

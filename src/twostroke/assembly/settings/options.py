@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from twostroke.assembly.settings.option_values import (
+    KEPT,
+    WEIGHTS,
     one_of,
     parse_adapter,
     parse_address,
@@ -69,14 +71,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         "weights",
         "FORMAT",
-        one_of("f32", "bf16", "int8", "int4", "stored"),
-        "Weight format: f32, bf16, int8, int4, or stored (as a GGUF file has them).",
+        one_of(*WEIGHTS),
+        "Weight format: f32, bf16, int8, int6, int5, int4, or stored (as a GGUF file has them).",
         "stored for GGUF, else int8 for a 16-bit checkpoint and f32 for a 32-bit one",
     ),
     Option(
         "kv_format",
         "FORMAT",
-        one_of("f32", "bf16", "int8", "int4"),
+        one_of(*KEPT),
         "KV cache format: f32, bf16, int8 or int4.",
         "f32 or bf16 as the weights; else int8 (bf16 with latents and at level generic)",
     ),

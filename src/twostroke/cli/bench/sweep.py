@@ -11,7 +11,7 @@ import click
 from twostroke.cli.bench.load_flags import DEFAULT_URL, NUMBERS, TARGET_FLAGS, count_flag, flags, read_target
 from twostroke.cli.bench.load_progress import load_progress
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.shared.readings import FORMAT
+from twostroke.cli.shared.readings import FORMAT, KV_FORMAT
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ SWEEP_FLAGS = (
     click.option(
         "--kv-format",
         metavar="FORMAT",
-        callback=FORMAT,
+        callback=KV_FORMAT,
         default=None,
         help="K and V of the prediction [default: as the engine's].",
     ),

@@ -11,7 +11,7 @@ import click
 from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import count_flag, time_flag
 from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
-from twostroke.cli.shared.readings import FORMAT, bytes_per_s, reading
+from twostroke.cli.shared.readings import FORMAT, KV_FORMAT, bytes_per_s, reading
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ MACHINE_FLAGS = (
         default="this",
         help="A name of the catalogue, 4xNAME, or this machine [default: this].",
     ),
-    click.option("--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
-    click.option("--kv-format", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8 or int4."),
+    click.option(
+        "--weights", metavar="FORMAT", callback=FORMAT, default=None, help="f32, bf16, int8, int6, int5 or int4."
+    ),
+    click.option("--kv-format", metavar="FORMAT", callback=KV_FORMAT, default=None, help="f32, bf16, int8 or int4."),
     count_flag("--context", "Longest sequence [default: the model's, 32k at most]."),
     count_flag(
         "--max-step-tokens",

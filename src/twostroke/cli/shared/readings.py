@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.option_values import one_of, parse_count
+from twostroke.assembly.settings.option_values import KEPT, WEIGHTS, one_of, parse_count
 
-FORMATS = ("f32", "bf16", "int8", "int4", "stored")
 UNITS = {"bit/s": 0.125, "B/s": 1.0}
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -45,4 +44,5 @@ def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
     return callback
 
 
-COUNT, DURATION, FORMAT = reading(parse_count), reading(duration_s), reading(one_of(*FORMATS))
+COUNT, DURATION = reading(parse_count), reading(duration_s)
+FORMAT, KV_FORMAT = reading(one_of(*WEIGHTS)), reading(one_of(*KEPT))

@@ -21,16 +21,17 @@ OPS_VERSION, SAMPLING_VERSION = 2, 1
 
 PROBE_TOKENS = 40
 ARITHMETIC_NAMES = Arithmetic.__struct_fields__
-WHOLE = ("int8", "int4")
+WHOLE = ("int8", "int6", "int5", "int4")
 
 
 def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
     """Levels of one class give the same bits: sums of whole numbers are exact, and vector levels add in one order."""
     if cpu_level == "generic":
         return "generic"
-    if cpu_level == "amx" and not (weights in WHOLE and kv_format in WHOLE):
+    whole = weights in WHOLE and kv_format in WHOLE
+    if cpu_level == "amx" and not whole:
         return "matrix/amx"
-    return "whole" if weights in WHOLE and kv_format in WHOLE else "vector"
+    return "whole" if whole else "vector"
 
 
 def arithmetic_of(

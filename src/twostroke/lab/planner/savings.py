@@ -21,7 +21,11 @@ from twostroke.types.errors import ConfigError
 from twostroke.types.plan import Role
 from twostroke.types.spec.formats import PAGE_TOKENS
 
-NARROWER = {"f32": ("bf16", "int8", "int4"), "bf16": ("int8", "int4"), "int8": ("int4",), "int4": ()}
+NARROWER = {
+    "f32": ("bf16", "int8", "int4"),
+    "bf16": ("int8", "int4"),
+    **dict.fromkeys(("int8", "int6", "int5"), ("int4",)),
+}
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
 """A draft model that is right often and small beside the model."""
 

@@ -1,15 +1,12 @@
 """What a model that sees says beside its text program: the encoder of images, and how image rows come into a prompt.
 
-    @encoder("idefics3", "smolvlm")
-    def idefics3(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]: ...
-
-A start imports the one file that a config names: ENCODERS says which file it is.
+A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
+a row of the text model. A start imports the one file that a config names: ENCODERS says which file it is.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,13 +19,13 @@ from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
+from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
-ENCODERS: Mapping[str, str] = {"idefics3": "idefics3", "smolvlm": "idefics3"}
+_IDEFICS3 = LazyModule("twostroke.models.vision.idefics3")
+ENCODERS: Mapping[str, LazyModule] = {"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3}
 """Outer model_type -> the file in models/vision."""
-
-_FOLDER = f"{__name__.rsplit('.', 2)[0]}.vision"
 
 
 class Sight(Struct, frozen=True):
@@ -61,23 +58,6 @@ class Sight(Struct, frozen=True):
         return (self.grid // self.merge) ** 2
 
 
-EncoderReader = Callable[[Fields, int], tuple[Sight, CommonFacts, ProgramText]]
-"""reader(config, width of the text model's rows)."""
-
-_readers: dict[str, EncoderReader] = {}
-
-
-def encoder(*model_types: str) -> Callable[[EncoderReader], EncoderReader]:
-    """Register a reader under outer model_types."""
-
-    def add(read: EncoderReader) -> EncoderReader:
-        for name in model_types:
-            _readers[name] = read
-        return read
-
-    return add
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
@@ -97,8 +77,8 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     home = ENCODERS.get(fields.text("model_type", ""))
     if home is None or fields.group("vision_config") is None:
         return None
-    importlib.import_module(f"{_FOLDER}.{home}")
-    sight, facts, made = _readers[fields.text("model_type", "")](fields, text.hidden_size)
+    found: tuple[Sight, CommonFacts, ProgramText] = home.read(fields, text.hidden_size)
+    sight, facts, made = found
     if not 0 <= sight.placeholder < text.vocab_size:
         raise fields.wrong("image_token_id", f"The language model has {text.vocab_size:,} tokens.")
     trace = Tracer()

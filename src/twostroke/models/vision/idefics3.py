@@ -10,7 +10,7 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import Patches, Tower
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.registry import CommonFacts, ProgramText
-from twostroke.models.common.sight import Sight, encoder
+from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
@@ -26,8 +26,7 @@ SILENT = {
 MOST_PIXELS = 4096
 
 
-@encoder("idefics3", "smolvlm")
-def idefics3(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]:
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]:
     """The tower reads tiles of image_size; scale_factor squared patches become one image row."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = own.integer("image_size", 1, MOST_PIXELS), own.integer("patch_size", 1, MOST_PIXELS)

@@ -9,7 +9,12 @@ multiplier is a whole int8 number, so that every kernel, unpacking or not, makes
 
 from __future__ import annotations
 
+import re
+
+from msgspec import Struct
+
 from twostroke.ops.program.op import FormatChoice
+from twostroke.ops.program.values import Weight
 from twostroke.ops.rotation import ROTATED_COLUMNS
 from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
 
@@ -22,11 +27,41 @@ INT4 = WeightFormat(WeightKind.INT4, group=256, rotated=ROTATED_COLUMNS)
 FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4}
 
 
+
+class Int4Mixture(Struct, frozen=True):
+    """int4 in which some matrices are int8. wide: their roles. some: roles of which each SPACING-th layer is int8."""
+
+    wide: frozenset[str]
+    some: frozenset[str] = frozenset()
+
+    def format_of(self, weight: Weight) -> WeightFormat:
+        """INT8 or INT4."""
+        layer = _LAYER.search(weight.key)
+        chosen = weight.role in self.some and layer is not None and int(layer[1]) % SPACING == SPACING - 1
+        return INT8 if chosen or weight.role in self.wide else INT4
+
+
+SPACING = 4
+_LAYER = re.compile(r"\.(\d+)\.")
+
+MIXTURES: dict[str, Int4Mixture] = {
+    "int5": Int4Mixture(frozenset({"qkv"}), frozenset({"down"})),
+    "int6": Int4Mixture(frozenset({"qkv", "down", "embedding", "head"})),
+}
+"""Between int4 and int8: 4.7 to 5 bits, and about 6. The products that make Q, K and V, and those that end a feed
+forward, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its own."""
+
+WEIGHT_NAMES: tuple[str, ...] = (*FORMATS, *MIXTURES)
+WHOLE_NAMES: tuple[str, ...] = ("int8", "int4", *MIXTURES)
+"""Names of weights whose products are sums of whole numbers."""
+
+
 def weight_format(name: str) -> WeightFormat:
-    """The format called `name`. Raises ValueError for other names, with the list."""
-    found = FORMATS.get(name)
+    """The format called `name`; of a mixture, the one that most of its matrices have. Raises ValueError for other
+    names, with the list."""
+    found = INT4 if name in MIXTURES else FORMATS.get(name)
     if found is None:
-        raise ValueError(f"no weight format is called {name!r}; there are {', '.join(FORMATS)}")
+        raise ValueError(f"no weight format is called {name!r}; there are {', '.join(WEIGHT_NAMES)}")
     return found
 
 
@@ -52,7 +87,7 @@ def adapter_format(name: str) -> WeightFormat:
 
     Int8 has one scale for each rank of A and of B, so that what it errs is a share of the adapter's own part.
     """
-    return {"f32": F32, "int8": COLUMNS8, "int4": COLUMNS8}.get(name, BF16)
+    return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
 
 
 def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
@@ -96,4 +131,7 @@ def format_choice(name: str) -> FormatChoice:
     chosen = weight_format(name)
     narrow = INT8 if chosen.kind is WeightKind.INT4 else chosen
     kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow), ADAPTERS: adapter_format(name)}
-    return lambda weight: kept.get(weight.role, chosen)
+    mixture = MIXTURES.get(name)
+    if mixture is None:
+        return lambda weight: kept.get(weight.role, chosen)
+    return lambda weight: kept.get(weight.role) or mixture.format_of(weight)

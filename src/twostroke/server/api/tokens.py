@@ -54,15 +54,7 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
     prompt = request.prompt or ""
     if request.messages is not None:
-        chat = ChatRequest(
-            model=parts.served_name,
-            messages=request.messages,
-            tools=request.tools,
-            chat_template_kwargs=request.chat_template_kwargs,
-            parse_special=request.parse_special,
-            add_generation_prompt=request.add_generation_prompt,
-            continue_final_message=request.continue_final_message,
-        )
+        chat = chat_of(request, parts)
         rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts)
         ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
     elif request.add_special_tokens is False:
@@ -80,6 +72,19 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
         "tokens": _written(ids),
         "token_strs": None if texts is None else _written(texts),
     }
+
+
+def chat_of(request: TokenizeRequest, parts: ServerParts) -> ChatRequest:
+    """The chat request whose prompt is meant."""
+    return ChatRequest(
+        model=parts.served_name,
+        messages=request.messages or [],
+        tools=request.tools,
+        chat_template_kwargs=request.chat_template_kwargs,
+        parse_special=request.parse_special,
+        add_generation_prompt=request.add_generation_prompt,
+        continue_final_message=request.continue_final_message,
+    )
 
 
 def _written(items: list[Any]) -> msgspec.Raw:

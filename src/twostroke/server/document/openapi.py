@@ -9,6 +9,7 @@ import msgspec
 
 from twostroke.server.adapters import LoadRequest, UnloadRequest
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
+from twostroke.server.api.llama.requests import LlamaCompletion
 from twostroke.server.api.messages_request import CountRequest, MessagesRequest
 from twostroke.server.api.responses_request import ResponsesRequest
 from twostroke.server.api.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
@@ -27,6 +28,7 @@ _GENERATING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/completions": (CompletionRequest, "Completion", "Continue texts.", True),
     "/v1/responses": (ResponsesRequest, "Response", "Answer a conversation, in items.", True),
     "/v1/messages": (MessagesRequest, "Message", "Answer a conversation, in Anthropic's form.", True),
+    "/completion": (LlamaCompletion, "LlamaAnswer", "Continue a text, in llama.cpp's form.", True),
 }
 _EMBEDDING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/embeddings": (EmbeddingRequest, "Embeddings", "Make vectors of texts.", False),
@@ -39,10 +41,12 @@ _BY_TASK = {Task.GENERATE: _GENERATING, Task.EMBED: _EMBEDDING, Task.RERANK: _RE
 _REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/messages/count_tokens": (CountRequest, "TokenCount", "Count a conversation's tokens.", False),
     "/tokenize": (TokenizeRequest, "Tokens", "Text to token ids.", False),
+    "/apply-template": (TokenizeRequest, "Rendered", "The prompt that messages make.", False),
     "/detokenize": (DetokenizeRequest, "Detokenized", "Token ids to text.", False),
 }
 _GETS = {
     "/v1/models": ("ModelList", "The models served."),
+    "/props": ("Props", "What a request that says nothing gets, in llama.cpp's form."),
     "/tokenizer_info": ("TokenizerInfo", "Special tokens."),
     "/health": ("Health", "200 while requests are taken."),
     "/ready": ("Health", "The same."),

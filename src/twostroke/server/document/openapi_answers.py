@@ -232,6 +232,21 @@ ANSWERS: dict[str, Any] = {
     "TokenCount": object_of(input_tokens=COUNT),
     "Tokens": object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),
     "Detokenized": object_of(prompt=TEXT),
+    "Rendered": object_of(prompt=TEXT),
+    "Props": object_of(
+        default_generation_settings=OBJECT, total_slots=COUNT, model_path=TEXT, chat_template=TEXT, build_info=TEXT
+    ),
+    "LlamaAnswer": object_of(
+        content=TEXT,
+        tokens=list_of(COUNT),
+        stop={"const": True},
+        model=TEXT,
+        tokens_predicted=COUNT,
+        tokens_evaluated=COUNT,
+        stop_type={"enum": ["eos", "limit", "word"]},
+        stopping_word=TEXT,
+        timings=OBJECT,
+    ),
     "TokenizerInfo": object_of(tokenizer_class=TEXT, eos_token=or_null("string"), bos_token=or_null("string")),
     "Model": _MODEL,
     "ModelList": object_of(object=_const("list"), data=list_of(_MODEL)),

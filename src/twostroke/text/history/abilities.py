@@ -18,7 +18,7 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 
 
-class Renders(Protocol):
+class FittedRender(Protocol):
     """A template with its repairs."""
 
     def __call__(
@@ -60,7 +60,7 @@ _CALLED: Messages = [
 ]
 
 
-def tried(render: Renders) -> Abilities:
+def tried(render: FittedRender) -> Abilities:
     """The abilities of this template. A call is tried with another tool on offer, so that its name is the call's."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
@@ -69,7 +69,7 @@ def tried(render: Renders) -> Abilities:
     )
 
 
-def _text(render: Renders, messages: Messages, tool: Mapping[str, Any]) -> str:
+def _text(render: FittedRender, messages: Messages, tool: Mapping[str, Any]) -> str:
     """What the template itself makes of it, "" where it refuses."""
     notes = Notes()
     try:

@@ -49,6 +49,8 @@ class TurnReader:
         """Take more text; what is sure now."""
         if self.plain:
             return [Said(text)] if text else []
+        if self.stream.passes(text):
+            return self._taken()
         self.stream.add(text)
         self._advance()
         return self._taken()

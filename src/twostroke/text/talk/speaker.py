@@ -46,7 +46,7 @@ class Template(Protocol):
         """The text of a conversation. Raises InvalidRequest."""
 
 
-class Begun(Struct, frozen=True):
+class BegunAnswer(Struct, frozen=True):
     """before: the prompt up to the answer's first text. text: what the answer begins with, as the client wrote it.
 
     thinks: that text is a thought.
@@ -90,14 +90,14 @@ class Speaker:
         made = with_own_words(plain, tools or (), self._form, abilities, self._hide)
         return render(made, tools=tools if abilities.offers else None, **more)
 
-    def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> Begun:
+    def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> BegunAnswer:
         """The prompt of an answer that the client has begun. last: its message. text: of the message, "" for none.
 
         A text stands after the thought, never within it; a message that has a thought and no text goes on to think.
         """
         thought, text, closed = self._split(last, text)
         if thought and not text and not closed:
-            return Begun(self._thinking(messages), thought, thinks=True)
+            return BegunAnswer(self._thinking(messages), thought, thinks=True)
         message = {"role": "assistant", "content": _PLACE, **(dict.fromkeys(NAMES, thought) if thought else {})}
         before = self._placed([*messages, message])
         if before is None:
@@ -105,7 +105,7 @@ class Speaker:
         marks = self._form.thought
         if marks is not None and marks.opened_by(before):
             before += marks.closing.lstrip() if before.endswith("\n") else marks.closing
-        return Begun(before, text)
+        return BegunAnswer(before, text)
 
     def _split(self, last: Mapping[str, Any], text: str) -> tuple[str, str, bool]:
         """The thought and the text of a message, and whether its thought has ended: the text may begin with the marks

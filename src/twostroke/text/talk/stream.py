@@ -21,15 +21,24 @@ MOST_SPACES = 4096
 
 
 class TextStream:
-    """text[at:] is not read yet. ended: no more will come. kept: what was taken since `keep`."""
+    """text[at:] is not read yet. ended: no more will come. kept: what was taken since `keep`. open: the marks that are
+    looked for while everything else is said, and how; None where a reader waits for something else."""
 
-    __slots__ = ("at", "ended", "kept", "text")
+    __slots__ = ("at", "ended", "kept", "open", "text")
 
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
         self.ended = False
         self.kept: list[str] | None = None
+        self.open: tuple[Marks, Callable[[str], object]] | None = None
+
+    def passes(self, text: str) -> bool:
+        """True where more text could begin no mark and was said at once: no reader had to look at it."""
+        if self.open is None or self.at < len(self.text) or self.kept is not None or self.open[0].may_begin(text):
+            return False
+        self.open[1](text)
+        return True
 
     def add(self, text: str) -> None:
         """Take more text."""
@@ -109,7 +118,9 @@ class TextStream:
             if self.ended:
                 say(self.take(len(text) - start))
                 return ""
+            self.open = (marks, say)
             yield
+            self.open = None
 
     def word(self, pattern: re.Pattern[str], most: int) -> Reading[str]:
         """What matches the pattern of single characters, at most `most` of them; "" where there are more."""
@@ -136,6 +147,8 @@ class Marks:
         self._firsts = frozenset(mark[0] for mark in self.marks)
         self._longest = max(map(len, self.marks), default=0)
         self.search = re.compile("|".join(map(re.escape, self.marks)) or r"(?!)").search
+        firsts = "".join(map(re.escape, sorted(self._firsts)))
+        self.may_begin = re.compile(f"[{firsts}]" if firsts else r"(?!)").search
 
     def held_from(self, text: str, at: int) -> int:
         """Where the end of the text begins that may be the beginning of a mark."""

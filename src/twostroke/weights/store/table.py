@@ -14,7 +14,7 @@ from msgspec import Struct
 LATEST = "latest"
 
 
-class Row(Struct, frozen=True):
+class KnownName(Struct, frozen=True):
     """name: as the table writes it. repo: on the hub. quant: "" for the usual choice. task: chat, embed or rerank."""
 
     name: str
@@ -30,14 +30,14 @@ class Row(Struct, frozen=True):
 
 
 @cache
-def rows() -> Mapping[str, Row]:
+def rows() -> Mapping[str, KnownName]:
     """Name -> row, in the order of the table."""
     text = Path(__file__).with_name("popular.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)["models"]
-    return MappingProxyType({name: Row(name=name, **fields) for name, fields in table.items()})
+    return MappingProxyType({name: KnownName(name=name, **fields) for name, fields in table.items()})
 
 
-def row_of(name: str) -> Row | None:
+def row_of(name: str) -> KnownName | None:
     """The row that a short name means, without regard to case; a name without a tag means the first of its rows."""
     if "/" in name or not name:
         return None

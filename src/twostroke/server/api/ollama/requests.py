@@ -68,6 +68,13 @@ class OllamaEmbeddings(msgspec.Struct, kw_only=True):
 
 
 @body_kind
+class OllamaNameAlone(msgspec.Struct, kw_only=True):
+    """What is read of a request that asks for nothing but that its model be loaded."""
+
+    model: str | None = None
+
+
+@body_kind
 class OllamaNamed(msgspec.Struct, kw_only=True):
     """A request that names a model: show, pull, delete."""
 

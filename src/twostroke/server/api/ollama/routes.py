@@ -24,6 +24,7 @@ from twostroke.server.api.ollama.requests import (
     OllamaEmbed,
     OllamaEmbeddings,
     OllamaGenerate,
+    OllamaNameAlone,
     OllamaNamed,
 )
 from twostroke.server.api.ollama.shapes import OllamaChatShape, OllamaGenerateShape, stamp
@@ -39,8 +40,8 @@ _ELSEWHERE = {
     "/api/push": "Models are not sent anywhere from here.",
     "/api/me": "There are no accounts here.",
     "/api/signout": "There are no accounts here.",
-    "/api/create": "Models are made with `twostroke quantize` and named with `twostroke alias`.",
-    "/api/copy": "A running server keeps its names: use `twostroke alias NEW NAME`, then start it again.",
+    "/api/create": "Models are made with `twostroke quantize`, and named with `twostroke serve --served-name`.",
+    "/api/copy": "A running server keeps its names: start it with `twostroke serve --served-name`.",
     "/api/delete": "A running server does not remove models: use `twostroke rm NAME`.",
 }
 
@@ -48,19 +49,19 @@ _ELSEWHERE = {
 def answering_paths() -> list[Served]:
     """The paths that run the model: path, task, reader, shape, kind of body."""
     return [
-        ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded, OllamaChat), OllamaChatShape, OllamaChat),
+        ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded), OllamaChatShape, OllamaChat),
         (
             "/api/generate",
             Task.GENERATE,
-            _or_loaded(ollama_generate, _generate_loaded, OllamaGenerate),
+            _or_loaded(ollama_generate, _generate_loaded),
             OllamaGenerateShape,
             OllamaGenerate,
         ),
-        ("/api/embed", Task.EMBED, _or_loaded(ollama_embed, _no_vectors, OllamaEmbed), OllamaEmbedShape, OllamaEmbed),
+        ("/api/embed", Task.EMBED, _or_loaded(ollama_embed, _no_vectors), OllamaEmbedShape, OllamaEmbed),
         (
             "/api/embeddings",
             Task.EMBED,
-            _or_loaded(ollama_embeddings, _no_vector, OllamaEmbeddings),
+            _or_loaded(ollama_embeddings, _no_vector),
             OllamaEmbeddingsShape,
             OllamaEmbeddings,
         ),
@@ -107,8 +108,7 @@ def pull(body: bytes, parts: ServerParts) -> Response:
 
 def _or_loaded(
     read: Callable[[bytes, ServerParts], Call | None],
-    loaded: Callable[[Any, ServerParts], dict[str, Any]],
-    kind: type[Any],
+    loaded: Callable[[OllamaNameAlone, ServerParts], dict[str, Any]],
 ) -> Callable[[bytes, ServerParts], Call | Response]:
     """The call; for a request that asks for nothing but the model, the answer that it is loaded."""
 
@@ -116,29 +116,29 @@ def _or_loaded(
         call = read(body, parts)
         if call is not None:
             return call
-        return Response(line_json(loaded(decode(body, kind), parts)), media_type="application/json")
+        return Response(line_json(loaded(decode(body, OllamaNameAlone), parts)), media_type="application/json")
 
     return made
 
 
-def _loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+def _loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
     """Done at once. The one model of this server stays, so it is never said to be unloaded."""
     return {"model": request.model, "created_at": stamp(parts.wall_clock()), "done": True, "done_reason": "load"}
 
 
-def _chat_loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+def _chat_loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
     return {**_loaded(request, parts), "message": {"role": "assistant", "content": ""}}
 
 
-def _generate_loaded(request: Any, parts: ServerParts) -> dict[str, Any]:
+def _generate_loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
     return {**_loaded(request, parts), "response": ""}
 
 
-def _no_vectors(request: Any, parts: ServerParts) -> dict[str, Any]:
+def _no_vectors(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
     return {"model": request.model, "embeddings": [], "total_duration": 0, "load_duration": 0, "prompt_eval_count": 0}
 
 
-def _no_vector(request: Any, parts: ServerParts) -> dict[str, Any]:
+def _no_vector(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
     return {"embedding": []}
 
 

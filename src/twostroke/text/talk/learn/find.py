@@ -11,6 +11,7 @@ from msgspec import structs
 from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
 from twostroke.text.talk.format import Format, ThoughtMarks
 from twostroke.text.talk.learn.derive import derived
+from twostroke.text.talk.learn.described import described
 from twostroke.text.talk.learn.probe import CHECKS, IDS, THOUGHT, Renders, TemplateProbe, TurnCase
 from twostroke.text.talk.learn.round_trip import checked, fits, same_in_characters
 from twostroke.text.talk.write import written
@@ -48,6 +49,13 @@ def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) 
         result = checked(form, probe, _ends_of(form, ends), same_in_characters)
         note = f"its template writes it; {result.right} of {result.right + len(result.wrong)} turns were read back"
         return structs.replace(form, note=note)
+    said = described(probe.described)
+    if said is not None:
+        result = checked(said, probe, ends_of_turns(ends), same_in_characters)
+        if not result.wrong:
+            note = f"the checkpoint describes it; {result.right} turns of its template were read back"
+            return structs.replace(said, calls=said.calls or COMMON.calls, note=note)
+        _LOG.warning("the checkpoint's response_template is not used: it does not read what the template writes")
     form_of_its_own = derived(probe, ends_of_turns(ends))
     if form_of_its_own is not None:
         return form_of_its_own

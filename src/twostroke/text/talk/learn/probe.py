@@ -80,6 +80,11 @@ class TemplateProbe:
         self._template = template
         self._turns: dict[int, str | None] = {}
 
+    @property
+    def described(self) -> Any:
+        """What the checkpoint says of its answers, None for nothing."""
+        return getattr(self._template, "described", None)
+
     @made_once
     def prompt(self) -> str:
         """The prompt of a question, "" where even that is refused."""

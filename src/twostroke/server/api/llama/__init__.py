@@ -1,0 +1,1 @@
+"""llama.cpp's own routes, over the same requests and the same engine."""

@@ -1,0 +1,132 @@
+"""Answers of /completion: pieces with `content`, and a last one with counts and timings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.server.api.logprobs import chat_logprobs
+from twostroke.server.api.shape import HEARTBEAT, Counts
+from twostroke.server.api.sse import SSE, Event
+from twostroke.server.calls import Call
+from twostroke.server.errors import Problem
+from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta, Timings
+
+
+def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> dict[str, Any]:
+    """llama.cpp's `timings`, of the ledger's parts: what the prompt and what the answer took."""
+    prompt_s = answer_s = 0.0
+    if timings is not None and timings.parts is not None:
+        parts = timings.parts
+        prompt_s = parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
+        answer_s = parts.decode_s + parts.host_gap_s + parts.preempted_s
+    computed = prompt_tokens - counts.cached
+    return {
+        "cache_n": counts.cached,
+        "prompt_n": computed,
+        "prompt_ms": prompt_s * 1e3,
+        "prompt_per_token_ms": prompt_s * 1e3 / computed if computed else 0.0,
+        "prompt_per_second": computed / prompt_s if prompt_s else 0.0,
+        "predicted_n": counts.completion,
+        "predicted_ms": answer_s * 1e3,
+        "predicted_per_token_ms": answer_s * 1e3 / counts.completion if counts.completion else 0.0,
+        "predicted_per_second": counts.completion / answer_s if answer_s else 0.0,
+    }
+
+
+class LlamaShape:
+    """One answer of /completion, streamed or whole. See Shape."""
+
+    heartbeat = HEARTBEAT
+    written = SSE
+    closing = b""
+
+    def __init__(self, call: Call, parts: ServerParts) -> None:
+        self._call, self._parts = call, parts
+        self._text = ""
+        self._token_ids: list[int] = []
+        self._probabilities: list[dict[str, Any]] = []
+        self._end: Delta | None = None
+
+    def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
+        """See Shape."""
+        self._take(delta)
+        if not (delta.text or delta.token_ids) or delta.finish_reason is not None and not delta.text:
+            return []
+        made = {"index": 0, "content": delta.text, "tokens": list(delta.token_ids), "stop": False}
+        found = self._items(delta)
+        return [Event(None, {**made, **({"completion_probabilities": found} if found else {})})]
+
+    def text_event(self, index: int, delta: Delta) -> bytes | None:
+        """See Shape: a piece has its tokens too."""
+        return None
+
+    def progress_events(self, news: dict[str, Any]) -> list[Event]:
+        """See Shape."""
+        return [Event(None, {"index": 0, "content": "", "tokens": [], "stop": False, **news})]
+
+    def last_events(self, counts: Counts) -> list[Event]:
+        """See Shape."""
+        return [Event(None, {**self._ended(counts), "content": "", "tokens": []})]
+
+    def problem_events(self, problem: Problem) -> list[Event]:
+        """See Shape."""
+        error = {"code": problem.status, "message": problem.message, "type": problem.kind}
+        return [Event(None, {"error": error})]
+
+    def collect(self, index: int, delta: Delta) -> None:
+        """See Shape."""
+        self._take(delta)
+        self._text += delta.text
+        self._probabilities += self._items(delta)
+
+    def whole(self, counts: Counts) -> dict[str, Any]:
+        """See Shape."""
+        tokens = self._token_ids if self._call.asked.return_tokens else []
+        found = {"completion_probabilities": self._probabilities} if self._probabilities else {}
+        return {**self._ended(counts), "content": self._text, "tokens": tokens, **found}
+
+    def _take(self, delta: Delta) -> None:
+        self._token_ids += delta.token_ids
+        if delta.finish_reason is not None:
+            self._end = delta
+
+    def _items(self, delta: Delta) -> list[dict[str, Any]]:
+        if self._call.logprobs is None or not delta.logprobs:
+            return []
+        made = chat_logprobs(delta.logprobs, self._call.logprobs, self._parts.tokenizer)["content"]
+        ids = [item.token_id for item in delta.logprobs]
+        return [{"id": token_id, **item} for token_id, item in zip(ids, made, strict=True)]
+
+    def _ended(self, counts: Counts) -> dict[str, Any]:
+        end, prompt = self._end, self._call.prompts[0]
+        reason = None if end is None or end.finish_reason is None else end.finish_reason.value
+        word = end.stop_reason if end is not None and isinstance(end.stop_reason, str) else ""
+        params = prompt.params
+        return {
+            "index": 0,
+            "id_slot": 0,
+            "stop": True,
+            "model": self._call.model,
+            "tokens_predicted": counts.completion,
+            "tokens_evaluated": self._call.num_prompt_tokens,
+            "tokens_cached": counts.cached,
+            "generation_settings": {
+                "seed": params.seed,
+                "temperature": params.temperature,
+                "top_k": params.top_k,
+                "top_p": params.top_p,
+                "min_p": params.min_p,
+                "repeat_penalty": params.repetition_penalty,
+                "presence_penalty": params.presence_penalty,
+                "frequency_penalty": params.frequency_penalty,
+                "n_predict": params.max_tokens,
+                "stop": list(params.stop),
+            },
+            "prompt": self._parts.tokenizer.decode(prompt.token_ids),
+            "has_new_line": "\n" in self._text,
+            "truncated": False,
+            "stop_type": "limit" if reason == "length" else "word" if word else "eos",
+            "stopping_word": word,
+            "timings": timings_of(None if end is None else end.timings, self._call.num_prompt_tokens, counts),
+        }

@@ -1,0 +1,151 @@
+"""What lies in the hub's cache: models with their bytes, and exactly what removing one would free.
+
+A blob is freed where no snapshot of its repository, and no other repository, points at it any more. huggingface_hub may
+keep one blob for several repositories; a repository's blob is a link then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.types.errors import ConfigError
+from twostroke.weights.gguf.file_names import ENDING, parts_of, quant_of, whole_models
+
+_FOLDER = "models--"
+_PARTIALS = (".incomplete", ".twostroke-partial")
+
+
+class CachedModel(Struct, frozen=True):
+    """name: what `serve` takes. files: of one snapshot. used_s: Unix time of the newest file. whole: false where the
+    repository has only the beginnings of files."""
+
+    name: str
+    repo_id: str
+    num_bytes: int
+    files: tuple[str, ...]
+    used_s: float
+    whole: bool = True
+
+
+class Removal(Struct, frozen=True):
+    """links: names in snapshots that go. blobs: files with bytes that no name is left for. folder: of a repository that
+    goes altogether."""
+
+    links: tuple[Path, ...]
+    blobs: tuple[Path, ...]
+    num_bytes: int
+    folder: Path | None = None
+
+
+def cached_models(cache: Path) -> list[CachedModel]:
+    """All models of the cache, by name. A repository of GGUF files has one for each."""
+    return [model for folder in _repositories(cache) for model in _models_of(folder)]
+
+
+def removal_of(cache: Path, repo_id: str, wanted: Sequence[str] | None = None) -> Removal | None:
+    """What goes with a repository, or with the named files of it; None where it is not here."""
+    folder = cache / (_FOLDER + repo_id.replace("/", "--"))
+    if not folder.is_dir():
+        return None
+    links = [path for path in _names(folder) if wanted is None or _inner(folder, path) in wanted]
+    left = [path for path in _names(folder) if path not in set(links)]
+    whole = wanted is None or not left
+    kept = {os.path.realpath(path) for path in left} | _targets_elsewhere(cache, folder)
+    gone = [*links, *(_files(folder / "blobs") if whole else [])]
+    sizes = {real: size for path in gone if (real := os.path.realpath(path)) not in kept and (size := _size(real)) >= 0}
+    own_links = [path for path in _files(folder / "blobs") if path.is_symlink() and os.path.realpath(path) in sizes]
+    blobs = sorted({*map(Path, sizes), *own_links})
+    return Removal(tuple(links), tuple(blobs), sum(sizes.values()), folder if whole else None)
+
+
+def remove(removal: Removal) -> None:
+    """Delete it: names first, so that what is left is always whole. Raises ConfigError where that is not allowed."""
+    try:
+        for path in (*removal.links, *removal.blobs):
+            path.unlink(missing_ok=True)
+        if removal.folder is not None:
+            shutil.rmtree(removal.folder)
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename} cannot be deleted.",
+            why=f"{error.strerror}.",
+            fix="Check who owns the folder; what is left can be removed by the same command.",
+        ) from None
+
+
+def _repositories(cache: Path) -> list[Path]:
+    try:
+        return sorted(path for path in cache.glob(_FOLDER + "*--*") if path.is_dir())
+    except OSError:
+        return []
+
+
+def _models_of(folder: Path) -> Iterator[CachedModel]:
+    repo_id = folder.name.removeprefix(_FOLDER).replace("--", "/", 1)
+    found: dict[str, Path] = {_inner(folder, path): path for path in _names(folder)}
+    models = whole_models(found)
+    for first in models:
+        yield _model(f"{repo_id}:{quant_of(first)}", repo_id, {name: found[name] for name in parts_of(first, found)})
+    if not models and found:
+        yield _model(repo_id, repo_id, found)
+    if not found:
+        partials = [path for path in _files(folder / "blobs") if path.name.endswith(_PARTIALS)]
+        size = sum(max(0, _size(path)) for path in partials)
+        yield CachedModel(repo_id, repo_id, size, (), _time(folder), whole=False)
+
+
+def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
+    real = {os.path.realpath(path) for path in found.values()}
+    size = sum(max(0, _size(path)) for path in real)
+    missing = any(_size(path) < 0 for path in real)
+    return CachedModel(name, repo_id, size, tuple(sorted(found)), max(map(_time, found.values())), not missing)
+
+
+def _names(folder: Path) -> list[Path]:
+    """The names in all snapshots."""
+    return _files(folder / "snapshots")
+
+
+def _files(folder: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    return []
+
+
+def _inner(folder: Path, path: Path) -> str:
+    """The name inside its snapshot."""
+    return "/".join(path.relative_to(folder / "snapshots").parts[1:])
+
+
+def _targets_elsewhere(cache: Path, folder: Path) -> set[str]:
+    """What other repositories' blobs point at."""
+    others = (path for other in _repositories(cache) if other != folder for path in _files(other / "blobs"))
+    return {os.path.realpath(path) for path in others}
+
+
+def _size(path: Path | str) -> int:
+    """-1 where there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _time(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def files_meant(names: Sequence[str], wanted: str) -> list[str]:
+    """The cached files that `wanted` of a reference means: of a quantization, or by name; with all their parts."""
+    found = [name for name in whole_models(names) if wanted.upper() in (quant_of(name), name.upper())]
+    found = found or [name for name in names if name.removesuffix(ENDING) == wanted.removesuffix(ENDING)]
+    return [part for name in found for part in parts_of(name, names)]

@@ -267,7 +267,8 @@ class LLM:
     def explain(self, request_id: str) -> list[Explanation]:
         """Why a request that has ended took as long as it did, for each of its completions.
 
-        request_id: of a GenerationOutput or a Delta. Raises InvalidRequest for one that is not known (any more).
+        request_id: the id in a GenerationOutput or a Delta. Raises InvalidRequest for an id that is not known (any
+        more).
         """
         found = self._built.explainer.explain(request_id)
         if not found:

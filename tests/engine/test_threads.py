@@ -12,7 +12,7 @@ import pytest
 
 from twostroke.engine import turns as turns_module
 from twostroke.engine.sync_engine import SyncEngine
-from twostroke.engine.turns import Turns
+from twostroke.engine.turns import FairLock
 from twostroke.llm import LLM
 from twostroke.types.errors import EngineStopped
 from twostroke.types.request import FinishReason
@@ -133,7 +133,7 @@ def test_closing_ends_the_answers_of_other_threads() -> None:
 
 
 def test_turns_are_given_in_the_order_of_asking() -> None:
-    turns, order = Turns(), []
+    turns, order = FairLock(), []
     begun = [threading.Event() for _ in range(4)]
 
     def take(place: int) -> None:
@@ -152,7 +152,7 @@ def test_turns_are_given_in_the_order_of_asking() -> None:
 
 
 def test_an_interrupted_waiter_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns()
+    turns = FairLock()
 
     class Gate:
         def acquire(self) -> None:

@@ -103,13 +103,13 @@ def test_pages_that_went_to_another_replica_than_the_stream_are_given_up_there()
     for name, role in (("p", "prefill"), ("d0", "decode"), ("d1", "decode")):
         fleet.joined(facts_of(name, name, role), 0.0, (name, 1))
     fleet.add(replace(request_of(random.Random(1), "q", 0.0), prompt_token_ids=tuple(range(40))))
-    (reader, work), (heir, ahead) = fleet.outbox
+    (reader, work), (decode_replica, ahead) = fleet.outbox
     assert reader == "p" and isinstance(work, Assignment) and isinstance(ahead, PagesAhead)
     fleet.outbox.clear()
-    fleet.heard(heir, Beat(ReplicaLoad(), draining=True), 0.1)
+    fleet.heard(decode_replica, Beat(ReplicaLoad(), draining=True), 0.1)
     fleet.heard("p", StepNews(ReplicaLoad(), (WireToken(work.number, 7),)), 0.2)
     sent = list(fleet.outbox)
-    (other,) = {"d0", "d1"} - {heir}
-    assert (heir, Cancel(ahead.number)) in sent and ("p", Cancel(work.number)) in sent
+    (other,) = {"d0", "d1"} - {decode_replica}
+    assert (decode_replica, Cancel(ahead.number)) in sent and ("p", Cancel(work.number)) in sent
     name, handed = sent[-1]
     assert name == other and isinstance(handed, Assignment) and handed.ahead == 0 and handed.resumed == (7,)

@@ -14,7 +14,7 @@ from twostroke.lab.planner.divided_plan import DividedPlan, make_divided_plan
 from twostroke.lab.planner.divided_text import divided_text
 from twostroke.lab.planner.target import named_target
 from twostroke.lab.sim.setup import Sizes, replica_setup
-from twostroke.models.common.divided import Divided, cost_of
+from twostroke.models.common.divided import ParallelPlan, cost_of
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
 from twostroke.ops.program.model import Model
@@ -27,7 +27,7 @@ LINK = LinkRates(5e-6, 2e9, "a test")
 
 def plan(spec: Model, division: Division, hardware: str = "h100-sxm", concurrency: int = 2) -> DividedPlan:
     ask = make_ask(spec, "int8", "bf16", 512, None, concurrency)
-    return make_divided_plan("a model", spec, ask, named_target(hardware), Divided(division, LINK))
+    return make_divided_plan("a model", spec, ask, named_target(hardware), ParallelPlan(division, LINK))
 
 
 def test_two_ranks_send_what_can_be_counted_by_hand() -> None:
@@ -69,7 +69,7 @@ def test_what_no_process_holds_is_refused_with_the_counts_that_would_do() -> Non
 @pytest.mark.parametrize("division", [Division(TENSOR, 2), Division(PIPELINE, 3)], ids=str)
 def test_a_step_costs_the_work_and_the_exchange(division: Division) -> None:
     spec, machine = read_model(SPEC), calibration()
-    cost = cost_of(spec, "int8", KVKind.BF16, machine, Divided(division, LINK))
+    cost = cost_of(spec, "int8", KVKind.BF16, machine, ParallelPlan(division, LINK))
     inner = cost_of(division.counted(spec), "int8", KVKind.BF16, machine, None)
     sent = division.exchange(spec, format_choice("int8"))
     chunks = [Segment.prefill(0, 30, False)]
@@ -87,10 +87,10 @@ def test_a_simulated_replica_of_two_processes_has_the_memory_of_both() -> None:
     spec, sizes = read_model(SPEC), Sizes(512, 8)
     memory = 460_000_000
 
-    def tokens(divided: Divided | None) -> int:
+    def tokens(divided: ParallelPlan | None) -> int:
         return replica_setup(spec, "int8", KVKind.F32, calibration(), memory, sizes, divided).kv_tokens
 
-    alone, two = tokens(None), tokens(Divided(Division(TENSOR, 2), LINK))
+    alone, two = tokens(None), tokens(ParallelPlan(Division(TENSOR, 2), LINK))
     assert two > 1.9 * alone
 
 

@@ -15,7 +15,7 @@ from twostroke.assembly.settings.env import Machine, Moment, others_share, read_
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
-from twostroke.lab.planner.doctor.examine import Effort, MachineBusy, Patient, Quiet, examine
+from twostroke.lab.planner.doctor.examine import Effort, MachineBusy, MeasuredMachine, Quiet, examine
 from twostroke.lab.planner.doctor.machine import ThisMachine
 from twostroke.lab.planner.doctor.meaning import meaning
 from twostroke.lab.planner.doctor.measure_ops import _rising
@@ -31,7 +31,7 @@ LITTLE = Effort(ring_bytes=256 << 20, rounds=1, rows=(1, 8, 64), few_rows=(1, 8)
 @pytest.fixture(scope="module")
 def measured() -> Iterator[tuple[Calibration, list[tuple[int, int, str]]]]:
     notes: list[tuple[int, int, str]] = []
-    patient = Patient("mark", "this processor", 1, 8 * 10**9)
+    patient = MeasuredMachine("mark", "this processor", 1, 8 * 10**9)
     yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE, lambda: None), notes
 
 
@@ -68,7 +68,7 @@ def test_it_predicts_the_embedded_model(measured: tuple[Calibration, list[tuple[
 
 def test_too_little_memory_is_said_with_figures() -> None:
     with pytest.raises(OutOfMemory, match="Measuring takes"):
-        examine(Patient("mark", "x", 1, 10 << 20), time.perf_counter, lambda *note: None)
+        examine(MeasuredMachine("mark", "x", 1, 10 << 20), time.perf_counter, lambda *note: None)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def machine_of(folder: Path) -> ThisMachine:
 
 def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     here = machine_of(tmp_path)
-    asked: list[Patient] = []
+    asked: list[MeasuredMachine] = []
 
-    def how(patient: Patient, clock: object, note: object) -> Calibration:
+    def how(patient: MeasuredMachine, clock: object, note: object) -> Calibration:
         asked.append(patient)
         return calibration(fingerprint=patient.fingerprint, title=patient.title)
 
@@ -163,11 +163,11 @@ def test_noise_that_makes_more_rows_quicker_is_taken_out() -> None:
 BUSY = 0.5
 
 
-def disturbed(patient: Patient, clock: object, note: object) -> Calibration:
+def disturbed(patient: MeasuredMachine, clock: object, note: object) -> Calibration:
     return calibration(fingerprint=patient.fingerprint, others_share=BUSY)
 
 
-def quiet_machine(patient: Patient, clock: object, note: object) -> Calibration:
+def quiet_machine(patient: MeasuredMachine, clock: object, note: object) -> Calibration:
     return calibration(fingerprint=patient.fingerprint)
 
 
@@ -185,9 +185,9 @@ def test_figures_of_a_busy_machine_are_not_kept_and_older_ones_stay(tmp_path: Pa
 def test_a_folder_that_takes_nothing_is_an_error_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "doctor").write_text("in the way")
     here = machine_of(tmp_path)
-    asked: list[Patient] = []
+    asked: list[MeasuredMachine] = []
 
-    def how(patient: Patient, clock: object, note: object) -> Calibration:
+    def how(patient: MeasuredMachine, clock: object, note: object) -> Calibration:
         asked.append(patient)
         return quiet_machine(patient, clock, note)
 

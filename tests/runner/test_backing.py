@@ -11,7 +11,7 @@ import pytest
 
 from twostroke.backends.cpu.huge_pages import populate
 from twostroke.runner import backing as room
-from twostroke.runner.backing import PoolBacking
+from twostroke.runner.backing import KvPrefault
 
 PAGE = 4096
 
@@ -34,7 +34,7 @@ class Seen:
         return len(self.pieces) <= self._most
 
 
-def until(pages: int, backing: PoolBacking) -> None:
+def until(pages: int, backing: KvPrefault) -> None:
     limit_s = time.monotonic() + 20
     while backing.backed_pages < pages:
         assert time.monotonic() < limit_s, f"{backing.backed_pages} of {pages} pages"
@@ -57,7 +57,7 @@ def covered(seen: Seen, layer: np.ndarray) -> int:
 def test_a_little_ahead_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "AHEAD_BYTES", 3 * 8 * PAGE)  # eight pages of three layers
     seen, kv = Seen(), layers(3, 40)
-    backing = PoolBacking(kv, seen)
+    backing = KvPrefault(kv, seen)
     backing.start()
     until(8, backing)
     for page in range(4):
@@ -77,7 +77,7 @@ def test_a_little_ahead_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_system_that_cannot_is_asked_once() -> None:
     seen = Seen(most=0)
-    backing = PoolBacking(layers(2, 10), seen)
+    backing = KvPrefault(layers(2, 10), seen)
     backing.start()
     backing._thread.join(20)
     backing.on_fresh_page(9)
@@ -86,10 +86,10 @@ def test_a_system_that_cannot_is_asked_once() -> None:
 
 
 def test_closing_before_it_began_and_twice() -> None:
-    backing = PoolBacking(layers(1, 4), Seen())
+    backing = KvPrefault(layers(1, 4), Seen())
     backing.close()
     backing.close()
-    backing = PoolBacking(layers(1, 4), Seen())
+    backing = KvPrefault(layers(1, 4), Seen())
     backing.start()
     backing.close()
     backing.close()

@@ -12,7 +12,7 @@ from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
 from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
 from twostroke.lab.sim.perfetto import trace
-from twostroke.lab.sim.recorder import Recorder
+from twostroke.lab.sim.recorder import StepRecorder
 from twostroke.lab.sim.replay import step_errors, workload_of
 from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.workload.request import WorkloadRequest
@@ -20,19 +20,19 @@ from twostroke.lab.workload.synthetic import NAMED, Load
 from twostroke.types.errors import ConfigError
 
 
-def recorded(load: list[WorkloadRequest], **sizes: Any) -> tuple[FleetOutcome, Recorder]:
-    recorder = Recorder()
+def recorded(load: list[WorkloadRequest], **sizes: Any) -> tuple[FleetOutcome, StepRecorder]:
+    recorder = StepRecorder()
     return Fleet(FleetPlan(setup(**sizes)), LeastLoaded(), recorder).run(load), recorder
 
 
 @pytest.fixture(scope="module")
-def crowded() -> tuple[FleetOutcome, Recorder]:
+def crowded() -> tuple[FleetOutcome, StepRecorder]:
     """A pool so small that requests are preempted."""
     load = [WorkloadRequest(0.001 * number, 100, 120) for number in range(12)]
     return recorded(load, num_pages=60)
 
 
-def test_lanes_hold_steps_and_requests(crowded: tuple[FleetOutcome, Recorder]) -> None:
+def test_lanes_hold_steps_and_requests(crowded: tuple[FleetOutcome, StepRecorder]) -> None:
     outcome, recorder = crowded
     assert outcome.members[0].replica.scheduler.gauges().preemptions_total > 0
     events = trace(recorder.records)["traceEvents"]
@@ -53,7 +53,7 @@ def test_lanes_hold_steps_and_requests(crowded: tuple[FleetOutcome, Recorder]) -
     assert min(each["ts"] for each in events if "ts" in each) == 0.0
 
 
-def test_slices_add_up_to_a_request(crowded: tuple[FleetOutcome, Recorder]) -> None:
+def test_slices_add_up_to_a_request(crowded: tuple[FleetOutcome, StepRecorder]) -> None:
     outcome, recorder = crowded
     events = trace(recorder.records)["traceEvents"]
     decoded = sum(each["args"]["tokens"] for each in events if each["ph"] == "X" and each["name"] == "decode")
@@ -131,7 +131,7 @@ def test_a_file_of_version_1_says_nothing_of_scores_and_is_replayed_without() ->
 
 def test_a_scored_prompt_is_read_where_prompts_are_read_and_scored_once() -> None:
     load = [WorkloadRequest(0.0, 80, 5, scored=True), WorkloadRequest(0.1, 80, 0, scored=True)]
-    recorder = Recorder()
+    recorder = StepRecorder()
     plan = FleetPlan(setup(), decoders=1)
     outcome = Fleet(plan, LeastLoaded(), recorder).run(load)
     assert [len(seen.times_s) for seen in outcome.seen] == [5, 0] and not any(seen.error for seen in outcome.seen)
@@ -161,7 +161,7 @@ def test_step_errors_are_none_for_the_model_itself_and_large_for_another() -> No
     assert step_errors(recorder.records["r0"], cost_of("h100-sxm")).total < -0.05
 
 
-def test_the_parts_of_a_simulated_request_add_up(crowded: tuple[FleetOutcome, Recorder]) -> None:
+def test_the_parts_of_a_simulated_request_add_up(crowded: tuple[FleetOutcome, StepRecorder]) -> None:
     ended = [record for record in crowded[1].records["r0"] if isinstance(record, RequestRecord)]
     assert len(ended) == 12
     for record in ended:

@@ -21,7 +21,7 @@ from twostroke.cost.history.record_json import record_line
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.lab.sim.autoscale import Autoscale
 from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.lab.sim.recorder import Recorder
+from twostroke.lab.sim.recorder import StepRecorder
 from twostroke.lab.sim.report import make_report
 from twostroke.lab.sim.routing import LeastLoaded, PrefixAffinity
 from twostroke.lab.workload.objectives import Objectives
@@ -46,7 +46,7 @@ def load(seed: int, count: int, gap_ms: int) -> list[WorkloadRequest]:
     return found
 
 
-def digest(outcome: FleetOutcome, recorder: Recorder | None) -> str:
+def digest(outcome: FleetOutcome, recorder: StepRecorder | None) -> str:
     """A digest of the report, each token's time, the replicas' counters, and each record where there are some."""
     text: list[str] = []
     report = make_report("a test", "a load", {}, outcome, Objectives(ttft_s=0.1, itl_s=0.02), 1.0)
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
 @pytest.mark.parametrize("name", thinned(list(CASES), "figures", fewer(len(CASES), quick=1)))
 def test_figures_and_records_are_those_that_were(name: str) -> None:
     plan, asked, expected, expected_records = CASES[name]
-    recorder = Recorder()
+    recorder = StepRecorder()
     assert digest(Fleet(plan, PrefixAffinity()).run(asked), None) == expected
     assert digest(Fleet(plan, LeastLoaded(), recorder).run(asked), recorder) == expected_records
 

@@ -19,7 +19,7 @@ from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.lab.sim.observe import Notebook
 from twostroke.lab.sim.replica import Replica
 from twostroke.lab.workload.request import WorkloadRequest
-from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.registry import read_model
 from twostroke.ops.passes.division import PIPELINE, TENSOR, Division
 from twostroke.types.request import Request
@@ -100,9 +100,9 @@ def test_a_round_is_what_the_simulator_finds() -> None:
 
 def test_stages_cost_together_what_a_step_costs() -> None:
     spec, machine = read_model(SPEC), calibration()
-    divided = Divided(Division(PIPELINE, 3), LINK)
+    divided = ParallelPlan(Division(PIPELINE, 3), LINK)
     costs = stage_costs(spec, "int8", KVKind.BF16, machine, divided)
-    assert not stage_costs(spec, "int8", KVKind.BF16, machine, Divided(Division(TENSOR, 2), LINK))
+    assert not stage_costs(spec, "int8", KVKind.BF16, machine, ParallelPlan(Division(TENSOR, 2), LINK))
     chunk = [Segment.prefill(0, 30, True), Segment.decode(40)]
     whole = cost_of(spec, "int8", KVKind.BF16, machine, divided).predict(chunk).seconds
     assert sum(StageTimes(costs).seconds(chunk)) == pytest.approx(whole, rel=0.05)

@@ -32,9 +32,9 @@ MORE_ADAPTERS, LATER_RANK = 8, 16
 
 
 class AdapterPlan(Struct, frozen=True, eq=False):
-    """Adapters whose numbers are not read yet. asked: names and folders. model: theirs.
+    """Adapters whose numbers are not read yet. asked: their names and folders. model: the model that they adapt.
 
-    program: the model's with room for adapters, fused. weight_format: of the adapters' matrices.
+    program: the model's program with places for adapters, fused. weight_format: the format of the adapters' matrices.
     """
 
     asked: tuple[tuple[str, Path], ...]

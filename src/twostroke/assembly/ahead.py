@@ -42,7 +42,7 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One layer. spec: with what it shares with the model. own: what is loaded, the layer alone."""
+    """One layer. spec: the layer together with what it shares with the model. own: the layer alone, which is loaded."""
 
     made: AheadProgram
     spec: Model
@@ -51,12 +51,13 @@ class AheadLayer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AheadModel:
-    """Layers whose weights are not read yet: one that goes on from its own answers, or several that are used once in
-    turn. way: as it was asked for. file: of the folder; None for the checkpoint that the folder is.
+    """Draft layers whose weights are not read yet: one that continues from its own outputs, or several that are used
+    once each in turn. way: the way to speculate, in the user's words. file: the file in the folder; None where the
+    folder itself is the checkpoint.
 
-    read: hidden states of the model, of all rows. enter: the call that makes of them what the layer reads; its operands
-    behind its result and its input are used, which the model has or the layer. tokens: of each token of the layer's
-    head, the model's; empty where they are the same.
+    read: the model's hidden states of all rows. enter: the call that turns them into what the layer reads. The operands
+    after its result and its input are used; they belong to the model or to the layer. tokens: for each token of the
+    layer's head, the model's token id; empty where they are the same.
     """
 
     way: str
@@ -133,8 +134,9 @@ def build_ahead(
     pools: CachePools,
     report: Callable[[Exception], None],
 ) -> tuple[AheadProposer, HiddenHistory]:
-    """The layers, loaded, and what keeps hidden states for them. weights, memory: the model's. pools: of their K and V,
-    those of each layer behind those of the one before."""
+    """The loaded layers, and what keeps hidden states for them. weights, memory: the weights and the step memory of the
+    model. pools: the sizes of the pools for their K and V, one layer after the other.
+    """
     loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
     context, sequences = settings["context"], settings["max_sequences"]
     count = len(pools.pages) // len(ahead.layers)

@@ -67,7 +67,7 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
 
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
-    """What a step may hold. plans: that are computed at a time."""
+    """What a step may hold. plans: how many plans are computed at a time."""
     return SchedulerLimits(
         settings["max_step_tokens"],
         settings["max_sequences"],
@@ -81,7 +81,9 @@ def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> Schedul
 def scheduler_of(
     cache: CacheManager, limits: SchedulerLimits, policy: Policy, guesser: Guesser, cost: StepCost
 ) -> Scheduler:
-    """A scheduler. cost: by which streams are shared out, where there are several plans at a time."""
+    """A scheduler. cost: the step cost that decides how streams are divided among plans, where several plans are in
+    flight.
+    """
     made = Scheduler(cache, limits, policy, guesser)
     made.under_way.share = PredictedShare(cost, limits.plans_in_flight)
     return made

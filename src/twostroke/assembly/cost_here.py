@@ -1,4 +1,5 @@
-"""What a step of a model costs on this machine or on its CUDA device: by the kept measurement, or by a careful guess.
+"""Predicts what a step of a model costs on this machine or on its CUDA device, from the stored measurement or from a
+careful guess.
 
 Nothing is measured here: a server starts at once.
 """

@@ -20,7 +20,7 @@ from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
-from twostroke.runner.backing import PoolBacking
+from twostroke.runner.backing import KvPrefault
 from twostroke.types.errors import BackendError, ConfigError, TwostrokeError, UnsupportedModel
 from twostroke.types.pooling import Task
 from twostroke.types.spec.hardware_guess import guessed_device
@@ -127,8 +127,9 @@ def settle_early_steps(
 def needs_on(
     device: CudaDevice | None, needs: MemoryNeeds, spec: Model, settings: Resolved, guessing: GuessingModel | None
 ) -> MemoryNeeds:
-    """What must fit: on a device scratch memory, and nothing of this process. What the driver took is taken already.
-    Programs take turns with scratch memory; each has inputs of its own."""
+    """The memory to reserve. On a GPU only scratch memory counts; the driver's own use is already subtracted. Programs
+    use the same scratch memory in turn; each has inputs of its own.
+    """
     if device is None:
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
@@ -139,9 +140,9 @@ def needs_on(
     return structs.replace(needs, buffer_bytes=needs.buffer_bytes + held, process_bytes=0)
 
 
-def backing_of(device: CudaDevice | None, memory: StepMemory) -> PoolBacking:
+def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
     """Memory behind the first group's pages ahead of their use; a device's is there from the beginning."""
-    return PoolBacking([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
+    return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
 
 
 def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:

@@ -30,8 +30,8 @@ THIRD_IGNORED = ("embed_tokens.weight", "d2t", "t2d")
 def find_eagle(folder: Path, spec: Model) -> AheadModel:
     """A layer for this model. Raises ConfigError that names the field or the tensor that does not fit."""
     option = f"--speculate {EAGLE}:{folder}"
-    if is_third(folder):
-        return _find_third(folder, spec, option)
+    if is_eagle3(folder):
+        return _find_eagle3(folder, spec, option)
     embedding, norm, hidden = embedding_and_norm(spec, option)
     with errors_of(option):
         made = eagle_program(_fields(folder), spec.hidden_size, spec.longest_context, embedding, hidden.matrix)
@@ -41,7 +41,7 @@ def find_eagle(folder: Path, spec: Model) -> AheadModel:
     return AheadModel(EAGLE, folder, SINGLE_NAME, (layer,), (hidden.body,), norm)
 
 
-def is_third(folder: Path) -> bool:
+def is_eagle3(folder: Path) -> bool:
     """Does the folder hold an EAGLE-3 layer? Also False where its files cannot be read: loading raises the error."""
     try:
         with open_heads(folder, SINGLE_NAME, str(folder)) as checkpoint:
@@ -67,8 +67,8 @@ def with_places_kept(spec: Model, folder: Path) -> Model:
     return replace(spec, program=program)
 
 
-def _find_third(folder: Path, spec: Model, option: str) -> AheadModel:
-    """spec: of `with_places_kept`."""
+def _find_eagle3(folder: Path, spec: Model, option: str) -> AheadModel:
+    """spec: the model that `with_places_kept` returned."""
     embedding, _, _ = embedding_and_norm(spec, option)
     with errors_of(option):
         found = eagle3.eagle3_program(_fields(folder), spec.hidden_size, spec.longest_context, embedding)

@@ -377,7 +377,7 @@ def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLim
 
 
 def _policy(found: Found, resolved: Resolved) -> Policy:
-    """The scheduler's policy: by order of arrival where nothing is promised."""
+    """The scheduler's policy. Without objectives it is the order of arrival."""
     guessed = not found.costs.measured
     if resolved["step_limiter"] == GAP_LIMITER:
         return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)

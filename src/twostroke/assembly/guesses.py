@@ -103,7 +103,7 @@ def draft_name(settings: Resolved) -> str | None:
 def find_guessing(
     resolver: Resolver, spec: Model, folder: ModelFolder, machine: Machine
 ) -> tuple[Model, GuessingModel | None]:
-    """The model, whose hidden states heads may read, and what guesses for it with a model or heads of its own."""
+    """Returns the target model (with hidden states as outputs if heads need them) and the draft model or heads."""
     settings = resolver.resolved()
     if str(settings["speculate"]).partition(":")[0] not in LOADED:
         return spec, None
@@ -170,7 +170,7 @@ def build_draft(
     cost: StepCost,
     report: Callable[[Exception], None],
 ) -> DraftProposer:
-    """The draft model, loaded. pools: of its K and V. cost: of its steps."""
+    """The loaded draft model. pools: the sizes of the pools for its K and V. cost: predicts its steps."""
     sequences, context = settings["max_sequences"], draft.context(settings)
     pools = replace(pools, state_slots=draft_slots(draft.spec, sequences))
     sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences, pools.state_slots)

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from twostroke.assembly.ahead import AheadModel
-from twostroke.assembly.eagle import find_eagle, is_third, with_places_kept
+from twostroke.assembly.eagle import find_eagle, is_eagle3, with_places_kept
 from twostroke.assembly.heads_files import check_sizes, errors_of, load_heads, open_heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.prediction import find_prediction
@@ -75,7 +75,7 @@ def with_hidden(spec: Model, settings: Resolved, folder: ModelFolder) -> Model:
     way, path = _way(settings)
     if way == MEDUSA:
         return replace(spec, program=with_hidden_kept(spec.program))
-    if way == EAGLE and is_third(found := heads_folder(way, path, folder.source)):
+    if way == EAGLE and is_eagle3(found := heads_folder(way, path, folder.source)):
         return with_places_kept(spec, found)
     return spec
 

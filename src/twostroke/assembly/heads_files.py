@@ -53,7 +53,9 @@ def check_sizes(checkpoint: Checkpoint, own: Model, option: str, spec: Model) ->
 
 
 def load_heads(folder: Path, name: str | None, own: Model, settings: Resolved) -> ModelWeights:
-    """Packed into memory, in the formats of the model. name: of the file; None where the folder is a checkpoint."""
+    """Packs the heads into memory, in the formats of the model. name: the file's name; None where the folder is a
+    checkpoint.
+    """
     packer = NativePacker(settings["cpu_level"], settings["threads"])
     with closing(packer), errors_of(str(folder)):
         with Checkpoint.open(folder) if name is None else open_heads(folder, name, folder.name) as checkpoint:

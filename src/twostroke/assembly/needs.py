@@ -17,8 +17,9 @@ SLOTS_A_SEQUENCE = 3
 def needs_with(
     needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
 ) -> MemoryNeeds:
-    """What a model needs together with a second one, whose cache groups come behind its own. rows, context: of a step
-    of the second."""
+    """The memory that a model needs together with a second one, whose cache groups come after its own. rows, context:
+    the most rows of a step of the second model, and its longest context.
+    """
     sequences = settings["max_sequences"]
     own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
     tables = len(own.groups) * page_table_bytes(context, sequences)

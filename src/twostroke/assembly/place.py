@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True):
-    """ops: of this machine's processor; they also weigh what is sampled here. device: None where everything runs on
-    the processor."""
+    """ops: the ops of this machine's processor; they also weigh the tokens that are sampled here. device: the CUDA
+    device; None where everything runs on the processor.
+    """
 
     ops: CpuOps
     device: CudaDevice | None = None
@@ -85,7 +86,7 @@ class RunPlace(Struct, frozen=True):
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
         """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.
-        operands: those behind both. On a device there is room for the input from now on."""
+        operands: those after both. On a device there is room for the input from now on."""
         if self.device is None:
             return runner_ahead.native_call(self.ops, op, operands)
         device, kind = self.device, registry()[op]

@@ -48,8 +48,10 @@ SHARED_HERE = ("threads", "cache", "cache_limit")
 
 
 class RankPlaces(Struct, frozen=True):
-    """Where the processes of a division are. addresses: of members on other machines, by rank; empty for processes of
-    this one. timeout_s: the longest wait of one for another inside a step: a rank that takes longer hangs."""
+    """Where the processes of a division are. addresses: the addresses of members on other machines, by rank; empty for
+    processes of this machine. timeout_s: the longest that one rank waits for another inside a step. A rank that takes
+    longer is considered hung.
+    """
 
     division: Division
     addresses: tuple[tuple[str, int], ...] = ()
@@ -196,7 +198,9 @@ def alarm_of(group: StartedGroup | None) -> Alarm:
 def start_group(
     places: RankPlaces, path: str, spec: Model, resolved: Resolved, pools: CachePools, content: str
 ) -> StartedGroup:
-    """Start or reach the members, and send each its part. path: of the model here. content: its fingerprint."""
+    """Start or reach the members, and send each its part. path: the model's path on this machine. content: the
+    fingerprint of its weights.
+    """
     division = places.division
     width, level = division.exchange_width(spec), str(resolved["cpu_level"])
     begin = frames.RankBegin(

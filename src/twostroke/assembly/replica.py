@@ -35,7 +35,7 @@ from twostroke.weights.packed.fingerprint import content_fingerprint
 
 @dataclass(eq=False)
 class BuiltReplica:
-    """replica: to be served and closed with `heart`. facts: for people."""
+    """replica: served, and closed together with `heart`. facts: figures to show to people."""
 
     replica: ReplicaServer
     heart: assemble.Heart

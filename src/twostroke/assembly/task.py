@@ -1,7 +1,8 @@
 """What a checkpoint is served as, and what stands around a model that makes vectors or scores.
 
-The rule, from the strongest to the weakest: `--task`; the architecture (an encoder or a model without a head makes
-embeddings, one ForSequenceClassification makes scores); the files of sentence-transformers; else text is generated.
+The first of these decides that applies. `--task` is the strongest. Then comes the architecture: an encoder or a model
+without a head makes embeddings, a ForSequenceClassification makes scores. Then come the files of sentence-transformers.
+Else text is generated.
 """
 
 from __future__ import annotations

@@ -75,8 +75,9 @@ def command(
     interruption the same command goes on where it stopped. At the end KL and perplexity are measured on a part
     of the text that was held out; quantize-report.json in the folder keeps them.
 
-    --to keys leaves the weights as they are. It writes key_factors.json beside them: by what each channel of K is
-    divided before it is kept in int8 or int4. Serving the model takes the file where --kv-format rounds K.
+    --to keys leaves the weights as they are. It writes key_factors.json next to them. This file has the factor by which
+    each channel of K is divided before it is stored in int8 or int4. Serving the model takes the file where --kv-format
+    rounds K.
     """
     with clear_errors(verbose):
         from twostroke.assembly.folders import locate

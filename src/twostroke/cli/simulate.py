@@ -19,7 +19,7 @@ from twostroke.types.objectives import LatencyObjectives
 if TYPE_CHECKING:
     from twostroke.lab.bench.load.choose import Workload
     from twostroke.lab.sim.fleet import FleetOutcome
-    from twostroke.lab.sim.recorder import Recorder
+    from twostroke.lab.sim.recorder import StepRecorder
     from twostroke.lab.sim.setup import ReplicaSetup
 
 EXAMPLE = (
@@ -75,7 +75,7 @@ def command(
     """
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json
-        from twostroke.lab.sim.recorder import Recorder
+        from twostroke.lab.sim.recorder import StepRecorder
         from twostroke.lab.sim.report import make_report
         from twostroke.lab.sim.routers import named_router
 
@@ -89,7 +89,7 @@ def command(
         title, settings, setup = read_setup(options)
         setup = replace(setup, acceptance=options["acceptance"])
         plan = read_fleet(options, _promised(options, setup))
-        recorder = Recorder() if perfetto is not None or records is not None else None
+        recorder = StepRecorder() if perfetto is not None or records is not None else None
         began_s = time.perf_counter()
         outcome = _run(plan, options, workload, recorder)
         computed_s = time.perf_counter() - began_s
@@ -105,7 +105,7 @@ def command(
             click.echo(report.text())
 
 
-def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: Recorder | None) -> FleetOutcome:
+def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: StepRecorder | None) -> FleetOutcome:
     from twostroke.lab.sim.fleet import Fleet
     from twostroke.lab.sim.garbage import seldom_collected
     from twostroke.lab.sim.routers import named_router
@@ -149,7 +149,7 @@ def _several_run() -> ConfigError:
     return ConfigError("--records holds the steps of one engine, and several run.", fix="Use --perfetto.")
 
 
-def _write_records(recorder: Recorder, perfetto: Path | None, records: Path | None) -> None:
+def _write_records(recorder: StepRecorder, perfetto: Path | None, records: Path | None) -> None:
     import json
 
     from twostroke.cli.shared.output_file import write_whole

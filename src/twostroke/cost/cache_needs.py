@@ -1,9 +1,10 @@
 """Bytes of the caches of a model's groups, and how a budget of bytes becomes pools.
 
 The rule (docs/adr/0019-cache-groups.md). Each page group has a pool of its own, so that one cannot starve another.
-Where pages that stay and pages behind a window share the budget, each pool gets the share that a typical sequence
-needs: 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences run out of
-window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was asked for.
+Where pages that stay and pages of a window share the budget, each pool gets the share that a typical sequence needs.
+Such a sequence has 4,096 positions or four windows, whichever is more, and no more than the context. Shorter sequences
+run out of window pages first, longer ones of pages that stay. No pool gets more than can be of use, unless a budget was
+asked for.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ STATES_SHARE = 2
 
 
 class GroupBytes(NamedTuple):
-    """page_bytes: of one page in all layers of the group. window: 0 where pages stay."""
+    """page_bytes: the bytes of one page in all layers of the group. window: the positions that a row sees; 0 where
+    pages stay.
+    """
 
     page_bytes: int
     window: int = 0
 
 
 class CacheNeeds(Struct, frozen=True):
-    """groups: of pages, in the order of `program.cache_groups`. state_bytes: of one slot; 0 without states.
+    """groups: the page groups, in the order of `program.cache_groups`. state_bytes: the bytes of one slot; 0 without
+    states.
 
-    context_tokens: the longest sequence. max_sequences: that run at once. chunk_tokens: the most positions of one
-    sequence in a step.
+    context_tokens: the longest sequence. max_sequences: the most sequences that run at once. chunk_tokens: the most
+    positions of one sequence in a step.
     """
 
     groups: tuple[GroupBytes, ...]
@@ -113,8 +117,9 @@ class CacheNeeds(Struct, frozen=True):
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
     def tokens(self, pools: CachePools) -> int:
-        """Positions of sequences that run together: of sequences of the full context where windows or states bound
-        what each of them takes."""
+        """The positions of all sequences that run together. Where windows or states bound what a sequence takes, each
+        counts with the full context.
+        """
         found = [self.context_tokens * pools.state_slots] if self.state_bytes else []
         for group, pool in zip(self.groups, pools.pages, strict=True):
             whole = (

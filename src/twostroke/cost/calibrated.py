@@ -20,7 +20,7 @@ MEMORY_ROWS_FACTOR = 1.5
 class _Product(Struct, frozen=True):
     """Seconds of products with some matrices by rows, and by how much of the weights stays in caches.
 
-    elements, features: of these matrices together; features are inputs and outputs.
+    elements, features: the elements of these matrices together, and their inputs and outputs.
     """
 
     rates: LinearRates

@@ -73,11 +73,12 @@ class ExchangeRates:
 class Calibration:
     """One machine with a number of threads. fingerprint: a change of it makes the figures stale.
 
-    read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes:
-    available when measured. others_share: of the cores, taken by other programs meanwhile; much of it spoils the
-    figures. warm_bytes, cold_bytes: where weights and cached K and V of a step are no more than the
-    first, they stay in caches from step to step; from the second on they come from memory. layer_s: starting the ops
-    of one layer. other: rows -> seconds for each activation byte that norms, rope and KV writes move.
+    read_bytes_per_s, f32_flops_per_s, int8_ops_per_s: the limits, from loops that do nothing else. memory_bytes: the
+    memory that was available during the measurement. others_share: the share of the cores that other programs used
+    meanwhile; a large share makes the figures unreliable. warm_bytes, cold_bytes: the bytes of weights and cached K and
+    V that a step reads. Up to warm_bytes they stay in the processor's caches from step to step; from cold_bytes on they
+    come from memory. layer_s: starting the ops of one layer. other: rows -> seconds for each activation byte that
+    norms, rope and KV writes move.
     exchange: None in measurements of older versions.
     """
 

@@ -11,9 +11,10 @@ from twostroke.cost.work import Work
 
 @dataclass(frozen=True, slots=True)
 class ExchangeWork:
-    """What one process sends in a step. meetings: in which processes wait for one another; logit_meetings: further
-    ones in steps with logits. row_bytes: for each row, to all others together; logit_row_bytes: for each row that needs
-    logits."""
+    """What one process sends in a step. meetings: how often processes wait for one another; logit_meetings: how often
+    in addition in steps with logits. row_bytes: bytes of each row to all others together; logit_row_bytes: bytes of
+    each row that needs logits.
+    """
 
     meetings: int = 0
     logit_meetings: int = 0
@@ -39,7 +40,8 @@ class ExchangeWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkRates:
-    """meeting_s: of a meeting in which next to nothing travels. source: where the figures come from, in words."""
+    """meeting_s: seconds of one exchange that carries almost no bytes. source: where the figures come from, in words.
+    """
 
     meeting_s: float
     bytes_per_s: float
@@ -51,7 +53,9 @@ class LinkRates:
 
 
 class DividedCost:
-    """Satisfies `cost.shape.SteadyCost`. inner: of what one process after the other, or all at once, compute."""
+    """Satisfies `cost.shape.SteadyCost`. inner: the cost of what the processes compute, one after the other or all at
+    once.
+    """
 
     def __init__(self, inner: SteadyCost, work: ExchangeWork, link: LinkRates) -> None:
         self._inner, self._exchange, self._link = inner, work, link

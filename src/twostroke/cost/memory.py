@@ -21,8 +21,9 @@ grammars. More may be held while a load lasts; this is what stays after it (heap
 
 
 class MemoryNeeds(Struct, frozen=True):
-    """weight_bytes: packed. buffer_bytes: activations and logits. table_bytes: what grows with the context (rotations,
-    page tables). process_bytes: of the process itself. adapter_bytes: of places for adapters."""
+    """weight_bytes: the packed weights. buffer_bytes: activations and logits. table_bytes: what grows with the context
+    (rotations, page tables). process_bytes: the memory of the process itself. adapter_bytes: the places for adapters.
+    """
 
     weight_bytes: int
     buffer_bytes: int

@@ -15,8 +15,8 @@ reads all weights, so a smaller gain is not worth the processor time and the ban
 def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
     """Should these streams be shared out among as many plans as there are stages?
 
-    All in one plan wait for all of it, one stage after the other; shared out, they wait for a round, which takes as
-    long as one of the plans through all stages. cost: of a step through all stages.
+    In one plan, all streams wait for the whole plan, one stage after the other. Shared out, they wait for a round,
+    which takes as long as one of the plans through all stages. cost: predicts a step through all stages.
     """
     share = streams[: -(-len(streams) // plans)]
     if len(share) == len(streams):
@@ -25,7 +25,7 @@ def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
 
 
 class StageTimes:
-    """costs: of each stage, first to last, with what it hands over. The last one schedules and samples."""
+    """costs: the cost of each stage, first to last, with what it hands over. The last stage schedules and samples."""
 
     def __init__(self, costs: Sequence[StepCost]) -> None:
         self._costs = costs
@@ -44,7 +44,8 @@ class RoundCost:
     """Satisfies `cost.shape.StepCost` for streams that are shared out where that pays.
 
     A round gives each stream a token. It takes what the slowest stage needs for all plans, or what the longest plan
-    takes through all stages, whichever is more. whole: of a step through all stages, whose parts are scaled to that.
+    takes through all stages, whichever is more. whole: the cost of a step through all stages; the parts of a prediction
+    are scaled so that they add up to a round.
     """
 
     def __init__(self, whole: StepCost, stages: StageTimes) -> None:

@@ -17,8 +17,8 @@ REMEMBERED_STEPS = 4096
 class RooflineCost:
     """Satisfies `cost.shape.SteadyCost`. Efficiency shares are those of the hardware's class.
 
-    A GPU begins a step in which each sequence has one row before the host has looked at the step ahead of it
-    (`runner.early_runner`): such a step takes as long as the slower of the two.
+    A GPU may begin a step before the host has looked at the previous one, where each sequence has one row
+    (`runner.early_runner`). Such a step takes as long as the slower of the two.
     """
 
     def __init__(self, counter: WorkCounter, hardware: HardwareSpec) -> None:

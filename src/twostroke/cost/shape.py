@@ -1,4 +1,4 @@
-"""What a step is made of, and what a prediction of its time says."""
+"""What a step is made of, and what a prediction of its time contains."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class StepPrediction:
 
 
 class StepCost(Protocol):
-    """Predicts a step: by roofline for hardware of the catalogue, by measured rates for this machine."""
+    """Predicts a step. For hardware of the catalogue it uses the roofline model, for this machine measured rates."""
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
         """The time of one step with these sequences; an empty step costs the host part alone."""
@@ -123,11 +123,13 @@ class SteadyCost(StepCost, Protocol):
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
         """Seconds of `steps` steps in a row; in step i sequence j computes position starts[j] + i and samples.
 
-        Equal, bit for bit, to what `predict` says of each of these steps. At least one sequence; none has an adapter.
+        Equal, bit for bit, to what `predict` returns for each of these steps. At least one sequence; none has an
+        adapter.
         """
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """One step with these sequences, and one row, which samples, of a sequence at each of starts.
+        """Predicts a step of `segments` plus one decoding sequence at each position in `starts`.
 
-        Equal, bit for bit, to what `predict` says of all of them. At least one start; none of theirs has an adapter.
+        The result equals, bit for bit, what `predict` returns for all of them together. There must be at least one
+        start. The sequences at `starts` have no adapters.
         """

@@ -34,7 +34,7 @@ NOTHING = StepWork(Work(), Work(), Work(), Work())
 
 
 class ChunkCounts(NamedTuple):
-    """A sequence with more than one new row. rows: new tokens. flops: of its attention in all layers.
+    """A sequence with more than one new row. rows: its new tokens. flops: the FLOPs of its attention in all layers.
 
     pair_bytes: K and V of each position that each row sees, counted for each row.
     """
@@ -160,7 +160,7 @@ class WorkCounter:
         return found if self.table.adapters is None else _with_adapters(found, segments)
 
     def count_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> SegmentCounts:
-        """What `count` says of these segments and of one row, which samples, at each of starts."""
+        """What `count` returns for these segments and of one row, which samples, at each of starts."""
         found, decodes = self.count(segments), len(starts)
         flops, moved = self._decoding(starts)
         return SegmentCounts(
@@ -176,7 +176,7 @@ class WorkCounter:
         )
 
     def decode_counts(self, starts: Sequence[int], steps: int) -> Iterator[SegmentCounts]:
-        """What `count` says of `steps` steps in a row with one new row of each sequence, from `starts` on."""
+        """What `count` returns for `steps` steps in a row with one new row of each sequence, from `starts` on."""
         rows = len(starts)
         for flops, moved in self.decode_sums(starts, steps):
             yield SegmentCounts(rows, rows, rows, flops, moved, 0, ())

@@ -21,7 +21,7 @@ class WhatIf:
 
     formats: weight formats by name, all on offer. weights: the name of the one in use. kv_kind: likewise.
 
-    machine: as measured, or an entry of the catalogue, or a guess.
+    machine: the measured machine, an entry of the catalogue, or a guess.
     """
 
     table_of: Callable[[str, KVKind], WorkTable]

@@ -1,8 +1,8 @@
 """WorkTable: what a step of one model in one choice of formats computes and moves, as numbers to multiply.
 
-Made from a traced program by ops/program/work_table.py. A step's work is linear in its rows, in the rows that need
-logits, in its sequences, in the pairs of a row and a position that it sees, and in the cached positions that it reads.
-Banks of experts add what is read of them.
+Made from a traced program by ops/program/work_table.py. A step's work is linear in five counts. They are its rows, the
+rows that need logits, its sequences, the pairs of a row and a position that it sees, and the cached positions that it
+reads. Banks of experts add what is read of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from twostroke.types.spec.formats import KVKind, WeightKind
 class SeenLayers(Struct, frozen=True):
     """The layers with attention of one window, together (0: all positions).
 
-    pair_flops: of one row and one position that it sees. position_bytes: K and V of one cached position.
+    pair_flops: the FLOPs for one row and one position that it sees. position_bytes: the bytes of K and V of one cached
+    position.
     """
 
     window: int
@@ -25,7 +26,9 @@ class SeenLayers(Struct, frozen=True):
 
 
 class Products(Struct, frozen=True):
-    """Products with matrices of one kind, together. elements: of the matrices. features: their inputs and outputs."""
+    """Products with matrices of one kind, together. elements: the number of elements of the matrices. features: the
+    number of their inputs and outputs.
+    """
 
     kind: WeightKind
     elements: int
@@ -33,8 +36,9 @@ class Products(Struct, frozen=True):
 
 
 class ExpertBank(Struct, frozen=True):
-    """One bank: of `experts` matrices, each row meets `chosen`. expert: the work of reading one; kind, elements and
-    features are those of one matrix too."""
+    """One bank of `experts` matrices, of which each row meets `chosen`. expert_bytes: the bytes of one matrix. kind,
+    elements and features are also those of one matrix.
+    """
 
     experts: int
     chosen: int
@@ -49,8 +53,9 @@ class ExpertBank(Struct, frozen=True):
 
 
 class AdapterBanks(Struct, frozen=True):
-    """Places for adapters. row: of each row that has one. banks: of each, one matrix is of one adapter; a step
-    reads those of the adapters that its rows have."""
+    """Places for adapters. row: the work of each row that has an adapter. banks: each bank has one matrix for each
+    adapter; a step reads the matrices of the adapters that its rows have.
+    """
 
     row: Work
     banks: tuple[ExpertBank, ...]
@@ -62,12 +67,14 @@ class AdapterBanks(Struct, frozen=True):
 
 
 class WorkTable(Struct, frozen=True):
-    """`..._once`: in a step that has such rows. `..._row`: for each row. head and selected: of rows that need logits.
+    """`..._once`: the work of a step that has such rows, however many. `..._row`: the work of each row. head, selected:
+    the work of rows that need logits.
 
     layers, head: products with matrices. other: norms, rope, KV writes, embedding rows; selected: the same for rows
-    that need logits. attention_row: of attention and scans, but for what depends on the positions seen. sequence: the
-    states that a sequence's rows read and write. weight_bytes: of the whole model. heads: KV heads of all layers
-    together; query_heads likewise. adapters: None where the model has no places for them.
+    that need logits. attention_row: the work of attention and scans, without the part that depends on the positions
+    seen. sequence: the work of reading and writing a sequence's states. weight_bytes: the bytes of the whole model.
+    heads: the KV heads of all layers together; query_heads likewise. adapters: None where the model has no places for
+    them.
     """
 
     num_layers: int

@@ -76,7 +76,8 @@ class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
     The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
-    max_unread_bytes: of one stream's pieces that its reader has not taken yet. alarm: after which the stepper has work.
+    max_unread_bytes: the most bytes of one stream's pieces that its reader has not taken yet. alarm: wakes the step
+    thread when it is rung, because the stepper has work then.
     """
 
     def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES, alarm: Alarm | None = None) -> None:

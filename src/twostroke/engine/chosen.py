@@ -1,7 +1,7 @@
 """Answers of which the best are given: they are held back until all are there, and then put in order.
 
-best_of: by the mean log probability of an answer's tokens. The end token counts, tokens that a stop string took away do
-not.
+With best_of the order is the mean log probability of an answer's tokens. The end token counts, tokens that a stop
+string took away do not.
 Beam search: the engine gives the answers in order already, with their scores.
 """
 

@@ -1,4 +1,4 @@
-"""Marks steps whose time says nothing of later ones, because memory was being made ready while they ran."""
+"""Marks steps whose time is no measure of later ones, because memory was being made ready while they ran."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) 
 
 
 class EngineCore:
-    """The three verbs in order: for the engine's shells, simulators and tests. computed: called before each commit.
+    """Calls the three verbs in order, for the engine's shells, simulators and tests. computed: called before each
+    commit.
 
     flight: the plans that may be made before the first of them is executed; one by default.
     """

@@ -12,5 +12,6 @@ class Executor(Protocol):
     """Satisfied by runner.ModelRunner, by simulators and by the tests' fakes."""
 
     def execute(self, plan: Plan) -> StepResult:
-        """Compute a plan: for each planned sequence that samples one token, and more where guesses were right, or the
-        reason why it failed."""
+        """Compute a plan. Each planned sequence that samples gets one token, and more where guesses were right, or the
+        reason why it failed.
+        """

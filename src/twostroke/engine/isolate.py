@@ -4,7 +4,7 @@ A step writes only keys and values of its own positions, and draws depend on (se
 parts, gives the same bits. So it is run again at once, one sequence at a time.
 
 A state is not like that: a step that failed may have changed some of it. There the result says that the sequences are
-`undone`. The scheduler lets them begin again from their last snapshots and marks what failed as `alone`; this executor
+`undone`. The scheduler lets them begin again from their last snapshots and marks what failed as `alone`. This executor
 runs each of these by itself, until it has passed the place of the fault. So each round gets further, or ends a request.
 """
 

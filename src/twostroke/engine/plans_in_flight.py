@@ -2,9 +2,9 @@
 
     core = EngineCore(scheduler, executor, flight=PlansInFlight(stages, leader.begin))
 
-A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` says that a plan will be
-executed behind those before it; the executor is then asked for the results in the same order. One process is a pipeline
-of one stage: it begins nothing early, and each plan is executed before the next is made.
+A pipeline's first stage can begin a plan while its last one computes the plan before. `begin` announces that a plan
+will be executed after those before it; the executor is then asked for the results in the same order. One process is a
+pipeline of one stage: it begins nothing early, and each plan is executed before the next is made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twostroke.types.plan import Plan
 
 
 def begin_nothing(_plan: Plan) -> None:
-    """The beginning of executors that compute all of a plan when they are asked for its result: it does nothing."""
+    """Default `begin` for executors with one stage: nothing starts early."""
 
 
 Begun = Callable[[Plan, float], None]
@@ -24,7 +24,7 @@ Begun = Callable[[Plan, float], None]
 
 
 def tell_nobody(_plan: Plan, _now: float) -> None:
-    """The listener of those that do not ask which plans are in flight: it does nothing."""
+    """Default listener: ignores the event."""
 
 
 class PlansInFlight:

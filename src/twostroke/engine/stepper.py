@@ -22,16 +22,16 @@ ReportFault = Callable[[BaseException], None]
 
 
 def no_probe() -> None:
-    """The probe of executors whose health cannot be asked about: three faults in a row end the engine."""
+    """Default health check: raises, so three faulty steps in a row stop the engine."""
     raise EngineStopped("The executor cannot be asked for its health.")
 
 
 def no_doubt() -> None:
-    """The doubt of engines that are taken to be healthy: it does nothing."""
+    """Default soundness check: always passes."""
 
 
 def no_report(_error: BaseException) -> None:
-    """The report of callers that do not log faults: it does nothing."""
+    """Default fault report: does nothing."""
 
 
 class Stepper:
@@ -39,8 +39,8 @@ class Stepper:
 
     The session's observer is called for each step; `report_fault` gets every fault in full. probe: raises where the
     machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
-    raises EngineStopped where no answer can be trusted any more. alarm: rung where it would raise from now on. flight:
-    of an executor with several stages, the plans that it computes at a time.
+    raises EngineStopped where no answer can be trusted any more. alarm: rung when require_sound would raise from now
+    on. flight: the plans in flight, for an executor with several stages that computes some at a time.
     """
 
     def __init__(
@@ -78,8 +78,9 @@ class Stepper:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running, or a plan is in flight, and where the alarm was rung: then `step`
-        says why."""
+        """True while a request is waiting or running, or a plan is in flight, and after the alarm was rung; `step` then
+        raises the reason.
+        """
         return self._core.has_work or self.alarm.rung
 
     def gauges(self) -> Any:

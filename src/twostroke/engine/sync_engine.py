@@ -13,7 +13,7 @@ from typing import Any
 
 from twostroke.engine.collect import Collector
 from twostroke.engine.stepper import Stepper
-from twostroke.engine.turns import Turns
+from twostroke.engine.turns import FairLock
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
@@ -24,7 +24,7 @@ class SyncEngine:
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
         self._session = stepper.session
-        self._turns = Turns()
+        self._turns = FairLock()
         # Everything below is touched in a turn alone.
         self._mail: dict[str, deque[Delta]] = {}
         self._num_steps = 0

@@ -27,7 +27,7 @@ class _Place(Struct, eq=False):
     granted: bool = False
 
 
-class Turns:
+class FairLock:
     """`with turns:` one thread at a time. Not reentrant.
 
     `soon` is for finalizers: the garbage collector may run them in the middle of this thread's own turn, where waiting

@@ -42,7 +42,9 @@ Rule = Callable[[int, int], tuple[Sequence[Step], int]]
 
 
 class ImageLimits(Struct, frozen=True):
-    """file_bytes, pixels: of one image. images: of one request. wall_s: of one image in the process."""
+    """file_bytes, pixels: the most bytes and pixels of one image. images: the most images of one request. wall_s: the
+    most seconds that one image may take in the process.
+    """
 
     file_bytes: int = 20 << 20
     pixels: int = 50_000_000

@@ -20,7 +20,7 @@ UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_ax
 
 
 def read_processor(family: str, side: int, folder: Path) -> Processor:
-    """The processor of a model's folder. side: of a tile. Raises CorruptModel, UnsupportedModel."""
+    """The processor of a model's folder. side: the side of a tile. Raises CorruptModel, UnsupportedModel."""
     values = {**_object(folder / SETTINGS), **_group(_object(folder / ALL_SETTINGS))}
     fields = Fields(values, SETTINGS)
     for name in UNREAD:

@@ -20,8 +20,9 @@ AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
 
 
 class Idefics3Processor(Struct, frozen=True):
-    """longest: the side that images are resized to. side: of a tile. resizes, splits: whether they are. word: Pillow's
-    number of the filter. rest: the numbers of the table."""
+    """longest: the side that images are resized to. side: the side of a tile. resizes, splits: whether images are
+    resized, and cut into tiles. word: Pillow's number of the filter. rest: the numbers of the table.
+    """
 
     longest: int
     side: int
@@ -109,7 +110,7 @@ def multiples(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, side: int) -> Idefics3Processor:
-    """The processor that a file describes. side: of the tower's tiles. Raises CorruptModel."""
+    """The processor that a file describes. side: the side of the tower's tiles. Raises CorruptModel."""
     largest = fields.group("max_image_size")
     own = 364 if largest is None else largest.integer("longest_edge", 1, LARGEST)
     if own != side:

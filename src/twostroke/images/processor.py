@@ -11,8 +11,9 @@ from twostroke.images.decoder import Step
 
 
 class Cut(Struct, frozen=True):
-    """What is made of one image. steps: of child.py. sizes: width and height of each tile. columns, rows: of the tiles
-    that are parts, 0 where the image is one tile."""
+    """What is made of one image. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
+    rows: how many columns and rows of tiles the image is cut into, 0 where it is one tile.
+    """
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]

@@ -33,12 +33,12 @@ SAME_FIELDS = {
 """Usual names, and those of GPT-2's config that mean the same; transformers reads both."""
 
 SILENT = {"n_positions": 1024, "bos_token_id": 50256, "eos_token_id": 50256}
-"""What transformers assumes where config.json is silent."""
+"""The defaults of transformers for fields that config.json does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Shape:
-    """The shape of a model. scales: of the attention scores, one for each layer."""
+    """The shape of a model. scales: the factors of the attention scores, one for each layer."""
 
     vocab_size: int
     hidden_size: int

@@ -18,7 +18,7 @@ EMU3 = {
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 9216, "rms_norm_eps": 1e-5},
     **{"rope_theta": 1_000_000.0, "bos_token_id": 151_849, "eos_token_id": 151_850},
 }
-"""What Emu3 has where its config is silent."""
+"""What Emu3 has where its config does not have the field."""
 
 
 @architecture("LlamaForCausalLM", model_type="llama")

@@ -27,7 +27,7 @@ SPEAKING = {
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5},
     **{"rope_theta": 100_000_000.0, "head_dim": 128, "model_type": "llama"},
 }
-"""What Voxtral's language model has where its config is silent."""
+"""What Voxtral's language model has where its config does not have the field."""
 
 
 @architecture(

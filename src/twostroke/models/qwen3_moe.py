@@ -24,7 +24,7 @@ VL_SILENT = {
     **{"tie_word_embeddings": True},
 }
 OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_dim": None}
-"""Where config.json is silent."""
+"""The defaults for fields that config.json does not have."""
 
 
 @architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe", other_types=("qwen3_omni_moe_text",))
@@ -61,7 +61,7 @@ def _with_stacks(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[CommonFacts, ProgramText]:
-    """usual_experts: how many there are where the config is silent."""
+    """usual_experts: how many there are where the config does not have the field."""
     facts, shape = read_dense(fields, DEFAULTS)
     window = sliding_window(fields, DEFAULTS) if fields.boolean("use_sliding_window", False) else 0
     usual = (window,) * facts.num_layers

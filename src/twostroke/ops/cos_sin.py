@@ -1,7 +1,7 @@
 """Cosine and sine with the same bits on every processor and with every C library.
 
 NumPy and the C library choose among implementations by what the processor has, and these differ in the last bit. Here
-everything is +, -, * on float64, each rounded once, as IEEE 754 says.
+everything is +, -, * on float64, each rounded once, as in IEEE 754.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ P = N / 64 panels):
 
 KV layer, f32: (pages, kv_heads, page_tokens * (head_dim + value_dim)) float32. First K, transposed inside its page to
 (head_dim, page_tokens), so that scores of 16 positions are one vector; then V, (page_tokens, value_dim).
-KV layer, bf16: the same of uint16, in pairs, with both sizes rounded up to an even number (zeros): K (head_dim / 2,
+KV layer, bf16: the same with uint16 in pairs. Both sizes are rounded up to an even number with zeros. K (head_dim / 2,
 page_tokens, 2), pairs of dimensions, and V (page_tokens / 2, value_dim, 2), pairs of positions, as matrix registers
 want them. KV layer, int8 and int4: (pages, kv_heads, bytes) uint8, laid out in ops/attention/kv_pages.py.
 A layer of latents has one head, K alone: its first value_dim dimensions are V.
@@ -56,7 +56,7 @@ class PackedWeight:
     """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
 
     data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16, or (columns,), or None.
-    bias: (rows,) float32 or None. experts: of a bank, how many such matrices lie one after the other in data, scales
+    bias: (rows,) float32 or None. experts: for a bank, how many such matrices lie one after the other in data, scales
     and bias; 0 for one matrix alone.
     """
 

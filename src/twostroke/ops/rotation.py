@@ -1,9 +1,9 @@
 """Rotation of columns: each 64 are multiplied by a Hadamard matrix before they are rounded.
 
 H has order 64; its element (i, j) is -1 where i and j share an odd number of bits, else 1. H @ H is 64 times the
-identity. The columns of weights are multiplied by H / 64 when they are packed, those of activations by H before they
-are rounded to int8, so that the product is what it was. One large number is spread over the 64, and the scale of the
-others falls (QuaRot; Ashkboos et al. 2024). A last block that is shorter is filled up with zeros.
+identity. The columns of weights are multiplied by H / 64 when they are packed. Those of activations are multiplied by H
+before they are rounded to int8, so that the product stays the same. One large number is spread over the 64, and the
+scale of the others falls (QuaRot; Ashkboos et al. 2024). A last block that is shorter is filled up with zeros.
 
 All arithmetic is float32: elements 1, 2, 4, 8, 16 and then 32 apart become their sum and their difference.
 """

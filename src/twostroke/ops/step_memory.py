@@ -67,9 +67,10 @@ class StepSizes(NamedTuple):
 
 
 class MemorySizes(Struct, frozen=True):
-    """num_pages: of the pool of each page group, in the order of `program.cache_groups`, or one number for all of them.
-    context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies. The others
-    are limits of one step. groups: the page groups that this program has of those that plans hold; None for all."""
+    """num_pages: the pages in the pool of each page group, in the order of `program.cache_groups`, or one number for
+    all of them. context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies.
+    The others are limits of one step. groups: the page groups of the plans that this program has; None for all.
+    """
 
     num_pages: int | tuple[int, ...]
     context_tokens: int
@@ -109,7 +110,8 @@ class GroupInputs(Struct, frozen=True, eq=False):
 class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
-    layer has pages. has_types: does the program read token_types? row_marks: of rows that are given.
+    layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
+    outside.
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
     in the host's memory, one block of it (`inputs`), page tables last.

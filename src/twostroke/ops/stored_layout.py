@@ -263,7 +263,7 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _thirds_of(full: U8Array) -> U8Array:
-    """(N, K') codes -> (P, blocks, 128): of each panel and 16 columns (64) of 16 bits."""
+    """(N, K') codes -> (P, blocks, 128): for each panel and each 16 columns, 64 numbers of 16 bits."""
     bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
     words = np.bitwise_or.reduce(bits << _THIRD_PLACES, axis=(3, 4)).transpose(0, 2, 1)
     return np.ascontiguousarray(words).view(np.uint8)
@@ -372,7 +372,7 @@ def unpack_stored(weight: PackedWeight) -> F32Array:
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
-    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), as the module says.
+    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), see the module.
 
     Products are rounded before they are added: numpy has no fma.
     """

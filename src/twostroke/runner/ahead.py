@@ -1,4 +1,4 @@
-"""A layer that writes ahead as an executor of plans: it reads the model's hidden states where they are known.
+"""A draft layer as an executor of plans: it reads the model's hidden states where they are known.
 
 Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t.
 """
@@ -36,7 +36,7 @@ class HiddenHistory:
         self.num_bytes = 0
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """See StepReader. Positions of guesses count as far as they came true."""
+        """See StepReader. Positions of guesses count as far as the guesses were right."""
         found: list[F32Array] = []
         begin = 0
         for sequence in plan.sequences:
@@ -80,7 +80,7 @@ class HiddenHistory:
 
 
 class AheadExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. width: of what the history keeps of a position.
+    """Satisfies `speculate.draft.DraftExecutor`. width: how many numbers the history keeps of a position.
 
     enter: makes hidden states (T, D), its first argument, which lies where the layer reads it, of what the history
     keeps (T, width).
@@ -126,7 +126,7 @@ class AheadExecutor:
 
 
 def native_call(ops: Any, name: str, operands: Sequence[Any]) -> Callable[[F32Array, F32Array], None]:
-    """An op of a result and an input. operands: those behind both."""
+    """An op of a result and an input. operands: those after both."""
 
     def call(out: F32Array, rows: F32Array) -> None:
         getattr(ops, name)(out, rows, *operands)

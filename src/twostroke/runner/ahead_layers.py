@@ -1,4 +1,4 @@
-"""Several layers that write ahead, each used once in turn: as an executor of plans.
+"""An executor of plans for several draft layers, each of which is used once in turn.
 
 Layer k reads at position t of a plan the token t + 1 + k of the text and what layer k - 1 made of the position. So it
 reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs the
@@ -58,7 +58,8 @@ _Open = tuple[_Reading, PlannedSequence]
 
 
 class LayersExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. layers: in order, two or more. max_rows: of a step of a layer.
+    """Satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows: the most rows of a step of a
+    layer.
 
     width, enter: see AheadExecutor.
     """
@@ -118,7 +119,7 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """All with the same next layer. plans: with the text and the pages of now."""
+        """All plans have the same next layer. plans: contain the present text and pages."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
@@ -155,7 +156,7 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """The rows as the next layer reads them. plan: with the text as the first layer reads it, guesses included."""
+    """The rows as the next layer reads them. plan: contains the text as the first layer reads it, guesses included."""
     request = plan.request
     if samples:  # draws go by the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

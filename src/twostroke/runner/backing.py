@@ -25,7 +25,7 @@ DELAY_S = 0.2
 """A one-shot command's first answer should not share memory and cores with it."""
 
 
-class PoolBacking:
+class KvPrefault:
     """Owns one thread. layers: one array for each, its first axis the pages.
 
     populate(address, num_bytes) -> False where the system cannot; then nothing more is tried. It changes no byte, so

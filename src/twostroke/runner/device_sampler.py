@@ -1,6 +1,6 @@
 """Sampling where the logits are: what each row asks goes up with the step's inputs, and tokens come down.
 
-A row of a guess is sampled as if the guess came true, beside the others; it counts where it did. A sequence that a
+A row of a guess is sampled as if the guess was accepted, beside the others; it counts where it did. A sequence that a
 device cannot sample (`why_host`) has its logits brought here, and no other has.
 """
 
@@ -67,8 +67,10 @@ class SamplingForward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
-    """A sequence that samples; its first logit row. changed: whether its request changes logits, of each row that was
-    asked for: that of its last known token, then of guesses. reason: why it is sampled here. fault: of its mask."""
+    """A sequence that samples. first: its first row of logits. changed: for each row that was asked for, whether its
+    request changes the logits; the row of its last known token comes first, then those of guesses. reason: why it is
+    sampled here, on the host. fault: the error of its token mask.
+    """
 
     sequence: PlannedSequence
     first: int
@@ -79,7 +81,9 @@ class SampledRows:
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
-    """found: the sequences that sample. asked (R,) of SAMPLE_INPUT: of each row; lists: what lies behind them."""
+    """found: the sequences that sample. asked: an array (R,) of SAMPLE_INPUT, one entry for each row. lists: the bytes
+    of the lists that the entries refer to.
+    """
 
     found: list[SampledRows]
     asked: Rows
@@ -121,7 +125,9 @@ class _Lists:
 
 
 class DeviceSampler:
-    """Satisfies StepSampler. weigh: of the rows that are sampled here. reasons: how many sequences were, by why."""
+    """Satisfies StepSampler. weigh: makes the weights of tokens for the rows that are sampled on the host. reasons: how
+    many sequences were sampled on the host, by reason.
+    """
 
     def __init__(self, forward: SamplingForward, vocabulary: int, weigh: Weigh) -> None:
         self._forward, self._vocabulary, self.weigh = forward, vocabulary, weigh

@@ -3,7 +3,7 @@
     host     plan n   | wait for n | commit n, plan n+1 | wait for n+1 | ...
     device   n        | n+1                             | n+2
 
-While a step runs, the next one is started behind it on a guess of its plan (`early_steps`): its token ids are copied on
+While a step runs, the next one is started after it on a guess of its plan (`early_steps`). Its token ids are copied on
 the device from the results of the step before. The executor's interface stays: a plan comes, its result is returned.
 Rows that were begun and are not asked for, because their sequence has ended, are dropped; what a plan has beside those
 that were begun is computed behind them. Rows do not depend on one another, so all tokens are those of whole steps.
@@ -61,9 +61,9 @@ class EarlyForward(Protocol):
 
 @dataclass(slots=True)
 class _Begun:
-    """A step that was started. tokens: by request id, what was sampled in the step ahead of it, once that is known.
+    """A step that was started. tokens: the tokens sampled in the step before it, by request id, once they are known.
 
-    found: of its sequences, those that a plan asked for.
+    found: those of its sequences that a plan asked for.
     """
 
     slot: int
@@ -155,7 +155,9 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Start the next step behind these parts; None where it cannot be started: its plan will say why."""
+        """Start the next step behind these parts; None where it cannot be started; the error appears when its plan is
+        executed.
+        """
         if not behind:
             return None
         try:

@@ -30,11 +30,12 @@ from twostroke.weights.tied import HEAD, has_other_head
 
 
 def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:
-    """The model of a folder. Where tie_word_embeddings is true and the checkpoint holds another head, the file counts.
+    """The model of a folder. Where tie_word_embeddings is true but the checkpoint holds another head, that head is
+    used.
 
-    kept: the folder where the answer of that comparison is kept; None compares each time. asked: what it is to be
-    served as; None for what it is made for. apart: as `read_model` has it. Raises CorruptModel or UnsupportedModel for
-    config.json alone: weights that are missing or broken are found where they are loaded.
+    kept: the folder where the result of that comparison is stored; None compares each time. asked: the form to serve
+    the model in; None for the form that it was made for. apart: see `read_model`. Raises CorruptModel or
+    UnsupportedModel for config.json alone: weights that are missing or broken are found where they are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():

@@ -29,7 +29,7 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OpByOp:
-    """Every op as the program comes to it; satisfies Forward. ops: has a method for each op, on arrays."""
+    """Runs every op in the program's order; satisfies Forward. ops: has a method for each op, on arrays."""
 
     program: Program
     ops: Any

@@ -20,8 +20,8 @@ class StepReader(Protocol):
 
 
 class LastRows:
-    """Satisfies StepReader: of each sequence that sampled in the last step, the hidden state that its last token was
-    sampled from.
+    """Satisfies StepReader: keeps, for each sequence that sampled in the last step, the hidden state that its last
+    token was sampled from.
 
     value: the hidden states of the rows that need logits, (R, D).
     """

@@ -29,7 +29,7 @@ PIECES_S = 0.1
 
 
 class PatchLayout(Struct, frozen=True):
-    """How a square tile becomes rows of pixels. side: of a patch. grid: patches of a side. merge: see `Sight`.
+    """How a square tile becomes rows of pixels. side: the side of a patch. grid: patches of a side. merge: see `Sight`.
 
     values: (256, 3) what each byte of red, green and blue means.
     """

@@ -31,7 +31,7 @@ ROWS = 32
 
 
 def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemory = HOST) -> StepMemory:
-    """weights: those of the heads, and the model's output matrix where they read it. device: where they lie."""
+    """weights: the weights of the heads, and the model's output matrix where they read it. device: where they lie."""
     sizes = MemorySizes((), PAGE_TOKENS, ROWS, 1)
     return StepMemory(made.program, weights.matrices, weights.vectors, KVKind.F32, sizes, device)
 
@@ -80,7 +80,7 @@ class MedusaHeads:
                 if mask is not None:
                     mask.feed(token_id)
         except FAULTS:
-            pass  # what is wrong shows where the model itself comes to that token
+            pass  # a fault shows when the model itself computes that token
         finally:
             if mask is not None:
                 mask.rewind(len(wanted.known) - guessed)

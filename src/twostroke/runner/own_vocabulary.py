@@ -13,7 +13,7 @@ NEVER = np.float32(-1e30)
 
 
 class OwnVocabulary:
-    """Satisfies Forward. tokens: of each token of the inner head, the model's token id."""
+    """Satisfies Forward. tokens: for each token of the inner head, the model's token id."""
 
     def __init__(self, inner: Forward, tokens: I32Array, vocab_size: int) -> None:
         self._inner, self._tokens, self._vocab_size = inner, tokens, vocab_size

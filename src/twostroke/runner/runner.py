@@ -30,8 +30,8 @@ class ModelRunner:
     """Satisfies `engine.executor.Executor`. One step at a time.
 
     delay: seconds since its last call in which this thread was ready and the processor ran something else.
-    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: of values of
-    each step. images: what writes rows of images; None for a model that does not see.
+    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: objects that
+    read values after each step. images: what writes rows of images; None for a model that does not see.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ModelRunner:
         return scored
 
     def _scores(self, sequence: PlannedSequence, shift: int, sizes: StepSizes) -> Iterator[TokenLogprob]:
-        """shift: from a position of the sequence to its row of the batch."""
+        """shift: what is added to a position of the sequence to get its row of the batch."""
         num_top, prompt = sequence.request.params.prompt_logprobs or 0, sequence.request.prompt_token_ids
         step = self._forward.max_rows
         for start in range(sequence.scores.start, sequence.scores.stop, step):

@@ -36,7 +36,7 @@ class StepSampler(Protocol):
     weigh: Weigh
 
     def forward(self, plan: Plan, sizes: StepSizes) -> Any:
-        """Run the model on the step's inputs; what comes of it is for `choose`."""
+        """Run the model on the step's inputs; the result is passed to `choose`."""
 
     def choose(self, plan: Plan, found: Any) -> Sampled:
         """A fault in sampling one request fails that request alone."""

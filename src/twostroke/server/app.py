@@ -264,7 +264,7 @@ def _ready(parts: ServerParts) -> Endpoint:
 
 
 def _live(parts: ServerParts) -> Endpoint:
-    """200 while a restart would not help, draining included: what a supervisor asks."""
+    """Liveness: 200 while the engine runs, also while draining."""
 
     async def endpoint(_request: Request) -> Response:
         return _json({"status": "ok"}) if parts.engine.alive else _json({"status": "stopped"}, 503)

@@ -16,13 +16,15 @@ PLAIN = Format("plain")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """prompts: one for chat. n: completions of each. echoes: text put before each completion of prompt i, or None.
+    """prompts: one for chat. n: completions of each prompt. echoes: text put before each completion of prompt i, or
+    None.
 
-    logprobs: as in SamplingParams. include_usage, continuous_usage: of a stream. form, tools, rendered_end: how to read
-    a chat answer. earlier_calls, earlier_ids: of tools, in the conversation. grammar_field: the client's name for the
-    grammar. asked: the request as its API's answers repeat it. progress: report how far the first prompt is.
-    legacy_functions: calls are sent as `function_call`. ignored_fields: of the request, without a meaning here.
-    warnings: what was changed in the request. model: as the client named it.
+    logprobs: see SamplingParams. include_usage, continuous_usage: whether a stream reports usage at its end, and in
+    each piece. form, tools, rendered_end: how to read a chat answer. earlier_calls, earlier_ids: the number of tool
+    calls earlier in the conversation, and their ids. grammar_field: the client's name for the grammar. asked: the
+    request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are
+    sent as `function_call`. ignored_fields: fields of the request that have no meaning here. warnings: what was changed
+    in the request. model: the name that the client used.
     """
 
     response_id: str

@@ -16,7 +16,8 @@ KEY = "twostroke.facts"
 class RequestFacts:
     """begin_s, end_s: Unix seconds. trace: the W3C headers traceparent and tracestate, as they came.
 
-    The rest is there where a model answered: timings of the first completion on the engine's clock.
+    The other fields are set only when the model produced an answer. They are timings of the first completion on the
+    engine's clock.
     """
 
     request_id: str

@@ -84,11 +84,11 @@ class ServerParts:
     context_tokens: longest prompt and answer together. defaults: sampling
     values of the model's generation_config, by SamplingParams name. created_s: Unix time shown for the model.
     loopback_only: accept only Host and Origin headers that name this machine (run() sets it from the address).
-    wall_clock: Unix seconds, for `created`. explain: of a request's completions; none for an unknown id.
-    special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all steps.
-    door: bounds on what waits. bodies: on what comes in. lanes: threads that read them.
+    wall_clock: Unix seconds, for `created`. explain: returns the explanations of a request's completions; none for an
+    unknown id. special_texts: the vocabulary's special tokens by their role, as eos_token. work: FLOPs and bytes of all
+    steps. door: bounds on what waits. bodies: bounds on what comes in. lanes: threads that read request bodies.
     fields: what is said of fields that are not known. client_lines: which lines of clients are no text for the model.
-    drain_s: for what runs, after a signal.
+    drain_s: seconds that running requests have after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
     its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.

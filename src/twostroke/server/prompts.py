@@ -97,7 +97,7 @@ def chat_call(body: bytes, parts: ServerParts) -> Call:
 def call_of_chat(
     checked: CheckedChat, parts: ServerParts, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
-    """A chat request from whatever API. prefix: of the answer's id. prefill: how the answer begins.
+    """A chat request from any API. prefix: the beginning of the answer's id. prefill: how the answer begins.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """

@@ -15,7 +15,9 @@ _ARRIVAL = "twostroke.arrival_s"
 
 
 class Visit(Struct, frozen=True):
-    """sender: the label of its key, "" without keys. deadline_s: of the clock; None for no end."""
+    """sender: the label of its key, "" without keys. deadline_s: the clock's time at which it must end; None for no
+    deadline.
+    """
 
     sender: str = ""
     deadline_s: float | None = None

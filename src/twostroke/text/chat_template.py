@@ -87,7 +87,7 @@ class ChatTemplate:
         pictures: PictureMarks | None = None,
     ) -> str:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: of what had to be changed in the messages. pictures: the marks of images in them.
+        notes: collects what had to be changed in the messages. pictures: the marks of images in them.
 
         each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
 

@@ -17,9 +17,9 @@ NAMED = ("extra_special_tokens", "model_specific_special_tokens")
 
 class SpecialTokens(Struct, frozen=True):
     """texts: name -> token text, as templates see them: all names that end in _token, and those under NAMED.
-    end_ids: as the model's configuration files list them.
+    end_ids: the end tokens that the model's configuration files list.
 
-    add_bos_token and add_eos_token are not read: as in transformers, tokenizer.json's own rule holds.
+    add_bos_token and add_eos_token are not read. The rule of tokenizer.json holds, as in transformers.
     """
 
     texts: dict[str, str]

@@ -42,13 +42,13 @@ class Tokenizer:
 
     bos_id: None where there is none. end_token_ids: tokens that end an answer. special_ids: never part of text.
     byte_level: True where every token is a string of bytes, whatever stands around it. tokens_are_bytes: True where
-    that holds but for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
+    that holds except for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
     """
 
     def __init__(
         self, library: tokenizers.Tokenizer, special: SpecialTokens, template_sources: Iterable[str] = ()
     ) -> None:
-        """template_sources: of the model's chat templates, for the control tokens that they write."""
+        """template_sources: the sources of the model's chat templates, for the control tokens that they write."""
         # A limit or a padding left in tokenizer.json by its trainer would silently change prompts.
         library.no_truncation()
         library.no_padding()
@@ -89,7 +89,7 @@ class Tokenizer:
     def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
         """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS.
 
-        quoted: parts in which the texts of control tokens are text. context_tokens and errors: as in `encode_prompt`.
+        quoted: parts in which the texts of control tokens are text. For context_tokens and errors see `encode_prompt`.
         """
         return self._encoded(text, False, quoted, context_tokens)
 

@@ -15,8 +15,9 @@ class PagePoolSize:
 
 @dataclass(frozen=True, slots=True)
 class CachePools:
-    """pages: one pool for each page group, in the order of `program.cache_groups`. state_slots: of running sequences
-    and of snapshots together; 0 for a model without states. chunk_tokens: the most positions of one sequence in a step.
+    """pages: one pool for each page group, in the order of `program.cache_groups`. state_slots: the number of slots for
+    running sequences and snapshots together; 0 for a model without states. chunk_tokens: the most positions of one
+    sequence in a step.
     """
 
     pages: tuple[PagePoolSize, ...]

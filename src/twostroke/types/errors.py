@@ -56,8 +56,8 @@ class InvalidRequest(UsageError):
 class ContextLengthExceeded(InvalidRequest):
     """The prompt, or the prompt and max_tokens together, do not fit the context.
 
-    prompt_tokens, most_tokens: of the prompt, and of the context, where the prompt alone does not fit; else 0. exact:
-    whether the prompt has so many tokens, and not at least so many.
+    prompt_tokens, most_tokens: the tokens of the prompt and the most that the context holds, where the prompt alone
+    does not fit; else 0. exact: True where prompt_tokens is the exact count, False where it is a lower bound.
     """
 
     prompt_tokens = 0

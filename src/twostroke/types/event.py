@@ -27,7 +27,7 @@ class TokenEvent(msgspec.Struct, frozen=True, gc=False):
 class PromptEvent(Struct, frozen=True):
     """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none.
 
-    rows_sum: of a pooled prompt, the sum of its rows so far: float64 numbers as bytes.
+    rows_sum: for a pooled prompt, the sum of its rows so far: float64 numbers as bytes.
     """
 
     request_id: str
@@ -42,8 +42,8 @@ class FinishedEvent:
     stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
     planned.
     prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
-    retry_after_s: where the request was refused because it would be late, when to come again. score: of an answer that
-    a beam search found.
+    retry_after_s: where the request was refused because it would be late, when to come again. score: the score of an
+    answer that a beam search found; else None.
     """
 
     request_id: str

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 
 class ExchangeSpent(Struct, frozen=True):
-    """calls: meetings in which this process took part. sent_bytes: that it showed the others. seconds: of all calls.
-    waited_s: of these, in which it waited for another process."""
+    """calls: meetings in which this process took part. sent_bytes: bytes that it sent to the others. seconds: the time
+    of all calls. waited_s: the part of `seconds` in which it waited for another process.
+    """
 
     calls: int = 0
     sent_bytes: int = 0

@@ -1,7 +1,8 @@
 """Values of fields as callers write them: exact types in, one clear error for the rest.
 
-A whole number is an int or what counts as one (numpy's integers): never a float, a bool or text, because 2.5 tokens,
-the seed 1e19 and logprobs=True have no exact meaning. A number is an int or a float, never a bool or text.
+A whole number is an int or a type that counts as one, such as numpy's integers. It is never a float, a bool or text,
+because 2.5 tokens, the seed 1e19 and logprobs=True have no exact meaning. A number is an int or a float, never a bool
+or text.
 """
 
 from __future__ import annotations

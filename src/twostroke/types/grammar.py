@@ -60,9 +60,9 @@ _CAPS_BYTES = {
 class ThoughtFirst:
     """The marks around a thought that may stand before the text that a grammar describes.
 
-    begun: the prompt has opened it, so that the answer begins within it. opening_id, closing_id: of the marks that are
-    special tokens. around: the rules of Lark for formats that write more around an answer than a thought. Their `start`
-    has the answer's form in it as `answer_form`.
+    begun: the prompt has opened it, so that the answer begins within it. opening_id, closing_id: token ids of the
+    marks, where they are special tokens. around: the rules of Lark for formats that write more around an answer than a
+    thought. Their `start` has the answer's form in it as `answer_form`.
     """
 
     opening: str
@@ -77,7 +77,8 @@ class ThoughtFirst:
 class Grammar:
     """Source text of one kind; make it with the class methods. Size is checked at once, the rest when it is compiled.
 
-    thought: of a model that thinks before it answers. Raises InvalidRequest with param "grammar".
+    thought: the marks around the thought, for a model that thinks before it answers. Raises InvalidRequest with param
+    "grammar".
     """
 
     kind: GrammarKind

@@ -5,8 +5,8 @@
     else:
         schemes = LazyModule("twostroke.weights.quantized.schemes")
 
-A start pays for each module that it imports. This is for what only some models or settings need: mypy and the laws of
-imports see the usual import, and the program sees an object that imports the module with its first attribute.
+A start pays for each module that it imports. This is for what only some models or settings need. mypy and the laws of
+imports see the usual import. The program sees an object that imports the module when its first attribute is read.
 """
 
 from __future__ import annotations

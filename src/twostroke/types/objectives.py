@@ -12,7 +12,9 @@ longest gap."""
 
 @dataclass(frozen=True, slots=True)
 class LatencyObjectives:
-    """ttft_s: to the first token, queueing included. itl_s: the gap between two tokens (ITL_SHARE). None: none."""
+    """ttft_s: seconds to the first token, queueing included. itl_s: seconds of the gap between two tokens (ITL_SHARE).
+    None means no objective.
+    """
 
     ttft_s: float | None = None
     itl_s: float | None = None

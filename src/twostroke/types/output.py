@@ -26,7 +26,7 @@ class Prompt:
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
     text all the same. adapter: the name of the adapter to compute it with; None for the model alone. pooling: the
-    prompt becomes one vector, and there is no answer; params then say nothing. images: as in `Request`.
+    prompt becomes one vector, and there is no answer; params then say nothing. images: see `Request`.
     """
 
     token_ids: tuple[int, ...]
@@ -84,13 +84,13 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     """One piece of one completion of a streamed request. Pieces joined give the completion. Made once for each token:
     a Struct is made in a tenth of the time of a frozen dataclass. `msgspec.structs.replace` makes a changed copy.
 
-    index: which of the n completions. text may be empty while a stop string or half a character is held back.
-    finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
+    index: the number of the completion, 0 to n - 1. text may be empty while a stop string or half a character is held
+    back. finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
     num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
-    prompt_logprobs: of the prompt's next tokens, from its second on; they come before any text, with index 0.
-    end_logprob: of the end token, which is generated and never delivered; on the last piece. score: of an answer that
-    was chosen among several (`SamplingParams.best_of`). num_other_tokens: generated for those that were not, on the
-    last piece of index 0.
+    prompt_logprobs: log probabilities of the prompt's next tokens, from its second on; they come before any text, with
+    index 0. end_logprob: the log probability of the end token, which is generated and never delivered; on the last
+    piece. score: the score of an answer that was chosen among several (`SamplingParams.best_of`). num_other_tokens:
+    tokens generated for answers that were not chosen, on the last piece of index 0.
     retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
     rows_sum: on the last piece of a pooled prompt, the sum of its rows: float64 numbers as bytes.
     """
@@ -115,8 +115,10 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     rows_sum: bytes = b""
 
     def followed_by(self, later: Delta) -> Delta | None:
-        """Both as one piece; None where they must stay apart: other completions, log probabilities of the prompt, or a
-        later piece that ends the answer by a fault, which is raised and would take this one's text with it."""
+        """Both as one piece; None where they must stay apart. They stay apart if they belong to different completions,
+        or have log probabilities of the prompt. They also do if the later piece ends the answer with a fault, since
+        raising it would lose this one's text.
+        """
         if later.index != self.index or self.finish_reason or self.prompt_logprobs or later.prompt_logprobs:
             return None
         if later.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):
@@ -131,8 +133,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. num_output_tokens: generated, with the end token and what a stop string took away. score: of
-    one that was chosen among several: the mean log probability, or what a beam search compares."""
+    """One finished answer. num_output_tokens: tokens generated, with the end token and what a stop string took away.
+    score: for an answer chosen among several, the mean log probability, or what a beam search compares.
+    """
 
     index: int
     text: str
@@ -149,8 +152,10 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
-    """All n answers to one prompt. prompt_logprobs: of the prompt's tokens from the second on, where asked for.
-    num_other_tokens: generated for answers that were not chosen. rows_sum: of a pooled prompt, as in Delta."""
+    """All n answers to one prompt. prompt_logprobs: log probabilities of the prompt's tokens from the second on, where
+    asked for. num_other_tokens: tokens generated for answers that were not chosen. rows_sum: the sum of the rows of a
+    pooled prompt, see Delta.
+    """
 
     request_id: str
     prompt_token_ids: tuple[int, ...]

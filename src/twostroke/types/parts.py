@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 class TimeParts:
     """Seconds, each second in one part.
 
-    queue_s: from arrival until the first position was planned. own_prefill_s: the prompt's own positions.
+    queue_s: seconds from arrival until the first position was planned. own_prefill_s: the prompt's own positions.
     others_prefill_s: what other requests' prefill added to its steps. decode_s: its tokens, had no other request
     been in prefill. preempted_s: put back, waiting for pages. recompute_s: positions computed again after that.
-    host_gap_s: in and between its steps, neither model nor sampling. client_stall_s: its reader left pieces lying.
+    host_gap_s: seconds in and between its steps in which neither model nor sampling ran. client_stall_s: seconds in
+    which its reader left pieces lying.
     """
 
     queue_s: float = 0.0

@@ -38,7 +38,7 @@ class PlannedSequence(NamedTuple):
     draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
     sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
 
-    alone: to be computed by itself, because a step with these positions and others failed.
+    alone: True to compute it by itself, because a step with these positions and others failed.
     """
 
     request: Request
@@ -138,7 +138,8 @@ class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
     held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
-    the sequences are computed (`Copies`). num_draft_tokens: of all sequences. encode: the tile of an image
+    the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together. encode: the
+    tile of an image
     that is worked on in this step.
     """
 

@@ -26,7 +26,8 @@ class MissReason(enum.StrEnum):
 class PrefixMiss(Struct, frozen=True):
     """position: the first token of the prompt that was not found; with DIFFERS, where it departs from what is cached.
 
-    lost_tokens: of the prompt, those that would have been found but for this. by: the request that was computing it.
+    lost_tokens: the prompt tokens that would have been found otherwise. by: the id of the request that was computing
+    the page.
     """
 
     reason: MissReason

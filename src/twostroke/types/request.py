@@ -27,13 +27,13 @@ class FinishReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the scheduler is given; never changed afterwards, but for the mask, which follows the output.
+    """What the scheduler is given; never changed afterwards, except for the mask, which follows the output.
 
     seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
     end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
-    never share prefix pages. arrival_s: on the caller's clock. priority: 0 and below is interactive, above 0 is batch
-    work. objectives: its own promises in place of the engine's. speculate: how its next tokens are guessed, in place of
-    the engine's way. mask: fed with each output token when it is committed;
+    never share prefix pages. arrival_s: when it arrived, on the caller's clock. priority: 0 and below is interactive,
+    above 0 is batch work. objectives: its own promises in place of the engine's. speculate: how its next tokens are
+    guessed, in place of the engine's way. mask: fed with each output token when it is committed;
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
     sent again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
     none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a

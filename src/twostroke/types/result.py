@@ -30,7 +30,7 @@ class Continuation(NamedTuple):
 class SampledToken(NamedTuple):
     """One new token of one request. A tuple, because there are thousands a second.
 
-    offered: of a beam, what may come next, best score first.
+    offered: for a beam, the tokens that may come next, best score first.
     """
 
     token_id: int
@@ -41,18 +41,19 @@ class SampledToken(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """sampled: request id -> its new tokens, for each planned sequence with `samples`: those of its draft that were
-    right, and the one behind them.
+    right, and the one after them.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
-    undone: request ids of which nothing was computed, while their states may have changed: they begin again from their
-    last snapshots.
-    prompt_logprobs: request id -> of the prompt tokens behind its planned `scores`, in order.
+    undone: ids of requests for which nothing was computed, while their states may have changed. They begin again from
+    their last snapshots.
+    prompt_logprobs: request id -> log probabilities of the prompt tokens after its planned `scores`, in order.
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
-    cold: memory was being made ready while the step ran, so that its time says nothing of later steps.
-    exchange: of a divided model, what the leader's exchange with the other processes took, a part of model_s.
-    delayed_s: since the last step, how long the step's thread was ready to run while the processor ran another program.
-    early_s: of model_s, what a device had worked on the step before the plan was given to the executor.
-    encoded: keys of tiles whose rows were finished. encode_s: of model_s, what encoders of images took.
+    cold: memory was being made ready while the step ran, so that its time is no measure of later steps.
+    exchange: for a model in several processes, what the leader's exchange with the others took; its seconds are a part
+    of model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor
+    ran another program. early_s: the part of model_s in which a device worked on the step before the plan was given to
+    the executor.
+    encoded: keys of tiles whose rows were finished. encode_s: the part of model_s that encoders of images took.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -71,5 +72,5 @@ class StepResult:
 
     @property
     def faulty(self) -> bool:
-        """Whether some request's work failed, or was not done: the step's time says nothing of later ones."""
+        """Whether some request's work failed, or was not done: the step's time is no measure of later ones."""
         return bool(self.failed or self.undone)

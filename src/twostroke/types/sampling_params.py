@@ -31,8 +31,8 @@ class SamplingParams:
     temperature: 0 means greedy. top_k: 0 or -1 means off. top_p, min_p: probabilities. seed: None lets the engine draw
     one. logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely beside it.
     max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
-    and are not part of it. prompt_logprobs: as logprobs, of each prompt token after the first; such a prompt is
-    computed whole, cached or not.
+    and are not part of it. prompt_logprobs: the same as logprobs, for each prompt token after the first; such a prompt
+    is computed whole, cached or not.
     repetition_window: repetition_penalty looks at this many of the last tokens of prompt and output; None means all.
     allowed_token_ids: no other token is ever chosen, end tokens among them; None means any.
     bad_words: texts that the output must not hold; an engine takes them as bad_token_ids (text.bad_words makes these).
@@ -44,7 +44,7 @@ class SamplingParams:
     token counts) are given, best first. None: n.
     use_beam_search: the answers are found by a beam search with best_of beams, as transformers' generate(num_beams=...)
     does it. An answer's score is the sum of its tokens' log probabilities / (its length ** length_penalty).
-    early_stopping: when the search ends. True: as soon as there are as many finished answers as beams. False: when the
+    early_stopping decides when the search ends. True: when there are as many finished answers as beams. False: when the
     best beam, at its present length, could not beat the worst of them. "never": when it could not at any length.
     """
 

@@ -11,8 +11,9 @@ from twostroke.types.result import StepResult
 
 
 class VerifiedGuesses(Struct, frozen=True):
-    """guesses: of one or more tokens each. tokens: in all of them. accepted: those that were right. by_place: the
-    accepted ones by their place in the guess."""
+    """guesses: the number of guesses, each of one or more tokens. tokens: the tokens in all of them. accepted: how many
+    of these tokens were accepted. by_place: the accepted ones by their place in the guess.
+    """
 
     guesses: int = 0
     tokens: int = 0

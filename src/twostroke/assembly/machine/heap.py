@@ -1,7 +1,7 @@
 """Memory that the C library keeps after a load, and giving it back to the system.
 
-glibc keeps an arena for each thread that allocates (up to 8 for each core), and an arena keeps what was freed: after
-some long prompts and heavy grammars more than 2 GB. Few arenas share what is free, and trimming gives it back.
+glibc keeps an arena for each thread that allocates (up to 8 for each core), and an arena keeps what was freed. After
+some long prompts and heavy grammars this was more than 2 GB. Few arenas share what is free, and trimming gives it back.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """at_s: of a clock. own_s: what all cores have worked for this process. cores: all.
-
-    busy_s: for any program, other virtual machines on the same processors included (steal time).
+    """at_s: the time of a clock. own_s: seconds that all cores have worked for this process. cores: the number of all
+    cores. busy_s: seconds that all cores have worked for any program, other virtual machines on the same processors
+    included (steal time).
     """
 
     at_s: float

@@ -20,7 +20,7 @@ PIECE_BYTES = 4 << 20
 class Exchange:
     """One rank's end. Joined to a `CpuOps`, it must outlive it.
 
-    level: of the library whose ops use it. limit_s: the longest wait for another rank.
+    level: the level of the library whose ops use it. limit_s: the longest wait for another rank.
     """
 
     def __init__(self, level: str, handle: int | None, keeps: object) -> None:
@@ -34,8 +34,9 @@ class Exchange:
 
     @classmethod
     def in_memory(cls, level: str, descriptor: int, rank: int, ranks: int, width: int, limit_s: float) -> Exchange:
-        """An exchange through a file of memory of `memory_bytes`, which all ranks have open. width: of the widest
-        value."""
+        """An exchange through a file of memory of `memory_bytes`, which all ranks have open. width: the columns of the
+        widest value that is exchanged.
+        """
         library = load_library(level)
         piece = piece_bytes(width)
         memory = mmap.mmap(descriptor, memory_bytes(level, ranks, width))

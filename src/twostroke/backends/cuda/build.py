@@ -2,9 +2,9 @@
 
     python src/twostroke/backends/cuda/build.py [--out FOLDER] [--machine-code CHIP ...]
 
-PTX is text that the driver compiles for the device at hand and keeps compiled: that of sm_80 for every newer one, too,
-that of sm_90a for compute capability 9.0 alone. A driver takes seconds for that, once; machine code, where there is an
-assembler to make it, saves them. Wheels contain all files; an editable installation does not build them
+PTX is text that the driver compiles for the device at hand and keeps compiled. PTX for sm_80 also runs on every newer
+device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes seconds for that, once; machine code, where
+there is an assembler to make it, saves them. Wheels contain all files; an editable installation does not build them
 (setup.py): most have no GPU.
 
 setup.py runs it before the package is installed, so it uses the standard library alone.

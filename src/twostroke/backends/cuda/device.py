@@ -48,8 +48,8 @@ class DeviceFacts:
 class CudaDevice:
     """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
 
-    driver: the driver's library, by name or path. folder: of the backend's built files. image_name: the file whose
-    kernels run. All memory is given back by `close`.
+    driver: the driver's library, by name or path. folder: the folder of the backend's built files. image_name: the file
+    whose kernels run. All memory is given back by `close`.
     """
 
     def __init__(self, ordinal: int = 0, driver: str | None = None, folder: Path | None = None) -> None:

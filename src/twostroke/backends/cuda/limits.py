@@ -21,7 +21,7 @@ from twostroke.types.spec.formats import WeightFormat
 MOST_HEAD_DIM = 512
 """kMostDim of csrc/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
-"""kMostLatent: of a latent with the turned key behind it."""
+"""kMostLatent: the most elements of a latent with the rotary part of the key after it."""
 ROWS_AT_ONCE = 2048
 """Rows of activations that products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
@@ -162,8 +162,10 @@ def _of_pair(call: Experts, format_for: FormatChoice) -> int:
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """What sampling holds: of some rows changed logits (float32), keys of the likeliest tokens of groups and sums of
-    weights of parts (uint64, for two purposes), sums of weights by step (uint64); and what all rows asked and are
-    told: a result is less than twice as long as what asks for it."""
+    """The bytes of memory that sampling needs. For SAMPLED_AT_ONCE rows it holds the changed logits (float32), and
+    twice the keys of the likeliest tokens of groups and the sums of weights of parts (uint64). It also holds the sums
+    of weights by step (uint64). For all rows it holds the requests and the results; a result is less than twice as long
+    as its request.
+    """
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

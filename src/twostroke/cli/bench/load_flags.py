@@ -102,7 +102,7 @@ def read_target(url: str, options: dict[str, Any]) -> Target:
 
 
 def read_file(path: Path, option: str = "--trace ") -> str:
-    """The text of a trace: of a file or of a pipe. Raises ConfigError where it cannot be read."""
+    """The text of a trace, from a file or a pipe. Raises ConfigError where it cannot be read."""
     what = f"{option}{path} cannot be read."
     try:
         with path.open("rb") as file:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from twostroke.cost.exchange import LinkRates
     from twostroke.lab.planner.doctor.machine import ThisMachine
     from twostroke.lab.planner.target import Target
-    from twostroke.models.common.divided import Divided
+    from twostroke.models.common.divided import ParallelPlan
     from twostroke.ops.program.model import Model
 
 THIS = ("this", "here")
@@ -92,12 +92,12 @@ def require_hardware(name: str | None) -> None:
         named_target(name)
 
 
-def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -> tuple[Target, Divided | None]:
+def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -> tuple[Target, ParallelPlan | None]:
     """What each process runs on, and the division of `spec`; None for one process.
 
     Raises ConfigError. A count by which the model cannot be divided is refused before this machine is measured.
     """
-    from twostroke.models.common.divided import Divided
+    from twostroke.models.common.divided import ParallelPlan
     from twostroke.ops.passes.division import Division
 
     division = Division.asked(options["tensor_parallel"], options["pipeline_parallel"])
@@ -112,7 +112,7 @@ def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -
         return read_hardware(hardware), None
     division.own(spec)
     target = read_hardware(hardware, division.count)
-    return target, Divided(division, _link(options["exchange_time"], options["exchange_rate"], target))
+    return target, ParallelPlan(division, _link(options["exchange_time"], options["exchange_rate"], target))
 
 
 def _link(meeting_s: float | None, rate: float | None, target: Target) -> LinkRates:

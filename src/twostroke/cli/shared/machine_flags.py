@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twostroke.lab.sim.autoscale import Autoscale
     from twostroke.lab.sim.fleet import FleetPlan
     from twostroke.lab.sim.setup import ReplicaSetup
-    from twostroke.models.common.divided import Divided
+    from twostroke.models.common.divided import ParallelPlan
 
 
 def low_high(text: str) -> tuple[int, int]:
@@ -147,7 +147,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
     return title, settings, setup
 
 
-def where(target: Target, divided: Divided | None) -> str:
+def where(target: Target, divided: ParallelPlan | None) -> str:
     """What a replica runs on, in words."""
     if divided is None:
         return target.title

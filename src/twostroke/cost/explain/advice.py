@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from twostroke.cost.explain.causes import Scene, kv_share, prefill_s, weight_share
+from twostroke.cost.explain.causes import ExplainContext, kv_share, prefill_s, weight_share
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, duration, short
 from twostroke.cost.history.step_history import device_seconds
 from twostroke.cost.shape import Bound, Segment, StepCost
@@ -38,35 +38,35 @@ class Options:
     step_rule: str = ""
 
 
-def advice_for(scene: Scene, causes: list[Cause], what_if: WhatIf | None, options: Options) -> list[Advice]:
+def advice_for(context: ExplainContext, causes: list[Cause], what_if: WhatIf | None, options: Options) -> list[Advice]:
     """What saves most first; what would not help last."""
     found: list[Advice] = []
     for cause in causes:
-        if cause.seconds < LEAST_CAUSE_SHARE * scene.account.e2e_s:
+        if cause.seconds < LEAST_CAUSE_SHARE * context.account.e2e_s:
             continue
         if cause.kind is CauseKind.DECODE:
-            found += _decode(scene, cause, what_if)
+            found += _decode(context, cause, what_if)
         elif cause.kind is CauseKind.OWN_PREFILL:
-            found += _own_prefill(scene, cause, what_if)
+            found += _own_prefill(context, cause, what_if)
         elif cause.kind is CauseKind.STRETCHED:
-            found += _stretched(scene, cause, options)
+            found += _stretched(context, cause, options)
         elif cause.kind is CauseKind.QUEUE:
-            found += _queue(scene, cause, what_if, options)
+            found += _queue(context, cause, what_if, options)
         elif cause.kind is CauseKind.PREEMPTED:
             found.append(Advice(f"more room for KV: {_more_room(what_if)}", cause.seconds))
         else:
-            found += _plain(scene, cause)
-    least_s = LEAST_SAVED_SHARE * scene.account.e2e_s
+            found += _plain(context, cause)
+    least_s = LEAST_SAVED_SHARE * context.account.e2e_s
     chosen = [each for each in found if each.saves_s > least_s or not each.saves_s]
     return sorted(chosen, key=lambda each: -each.saves_s)
 
 
-def _decode(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
-    segments = scene.decoding
+def _decode(context: ExplainContext, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
+    segments = context.decoding
     if what_if is None or not segments:
         return []
     now = what_if.now
-    token_s = cause.seconds / max(1, scene.account.num_output_tokens - 1)
+    token_s = cause.seconds / max(1, context.account.num_output_tokens - 1)
     weights = f"{weight_share(now, segments):.0%} of each token is reading weights"
     narrower = _factors(what_if.narrower_weights(), now, segments)
     if narrower:
@@ -87,12 +87,12 @@ def _decode(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
     return found
 
 
-def _own_prefill(scene: Scene, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
-    account = scene.account
+def _own_prefill(context: ExplainContext, cause: Cause, what_if: WhatIf | None) -> list[Advice]:
+    account = context.account
     found: list[Advice] = []
     if what_if is None:
         return found
-    cached, total, step_tokens = account.num_cached_tokens, account.num_prompt_tokens, scene.step_tokens
+    cached, total, step_tokens = account.num_cached_tokens, account.num_prompt_tokens, context.step_tokens
     now_s = prefill_s(what_if.now, cached, total, step_tokens)
     factors = {
         name: now_s / prefill_s(cost, cached, total, step_tokens)
@@ -117,10 +117,10 @@ def _prefill_bound(cost: StepCost, cached: int, total: int, step_tokens: int) ->
     return f"prefill of {rows} tokens is bound by memory"
 
 
-def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
+def _stretched(context: ExplainContext, cause: Cause, options: Options) -> list[Advice]:
     """Smaller chunks: the same prefill in more steps, each gap stretched by less."""
-    decoding, shares = scene.decoding, scene.account.stretches
-    if scene.cost is None or not decoding or not shares:
+    decoding, shares = context.decoding, context.account.stretches
+    if context.cost is None or not decoding or not shares:
         return []
     longest = max(shares, key=lambda share: share.longest_s)
     rows = max(2, longest.num_tokens // longest.num_steps)
@@ -132,9 +132,9 @@ def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
     if fewer >= rows:
         text = f"chunks of {rows} tokens are small already; a second replica for long prompts would take the whole away"
         return [Advice(text, cause.seconds)]
-    gap_s = {count: _seconds(scene.cost, [*decoding, Segment.prefill(0, count, False)]) for count in (rows, fewer)}
-    ratio = longest.longest_s / max(1e-9, gap_s[rows] - _seconds(scene.cost, decoding))
-    shorter_s = (gap_s[fewer] - _seconds(scene.cost, decoding)) * ratio
+    gap_s = {count: _seconds(context.cost, [*decoding, Segment.prefill(0, count, False)]) for count in (rows, fewer)}
+    ratio = longest.longest_s / max(1e-9, gap_s[rows] - _seconds(context.cost, decoding))
+    shorter_s = (gap_s[fewer] - _seconds(context.cost, decoding)) * ratio
     text = (
         f"--max-step-tokens {fewer} in place of {options.step_tokens} would stretch a gap by {duration(shorter_s)} in "
         f"place of {duration(longest.longest_s)}, more gaps than now"
@@ -142,19 +142,19 @@ def _stretched(scene: Scene, cause: Cause, options: Options) -> list[Advice]:
     return [Advice(text, 0.0)]
 
 
-def _queue(scene: Scene, cause: Cause, what_if: WhatIf | None, options: Options) -> list[Advice]:
-    hold = scene.account.queue.hold
+def _queue(context: ExplainContext, cause: Cause, what_if: WhatIf | None, options: Options) -> list[Advice]:
+    hold = context.account.queue.hold
     if hold is Hold.PAGES:
         return [Advice(f"more room for KV: {_more_room(what_if)}", cause.seconds)]
     if hold in (Hold.SEQUENCES, Hold.CALL):
         text = f"--max-sequences above {options.max_sequences} would have let it in at once"
-        segments = scene.decoding
-        if scene.cost is not None and segments:
-            slower = _seconds(scene.cost, [*segments, segments[-1]]) / _seconds(scene.cost, segments)
+        segments = context.decoding
+        if context.cost is not None and segments:
+            slower = _seconds(context.cost, [*segments, segments[-1]]) / _seconds(context.cost, segments)
             text += f"; one sequence more makes a step {slower:.2f}x as long"
         return [Advice(text, cause.seconds)]
-    if scene.account.queue.behind:
-        first = scene.account.queue.behind[0]
+    if context.account.queue.behind:
+        first = context.account.queue.behind[0]
         text = (
             f"a lower priority number, or another replica: prefill of {short(first.request_id)} would not go before it"
         )
@@ -162,10 +162,10 @@ def _queue(scene: Scene, cause: Cause, what_if: WhatIf | None, options: Options)
     return []
 
 
-def _plain(scene: Scene, cause: Cause) -> list[Advice]:
+def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
     """Causes against which the cost model has nothing to weigh."""
     if cause.kind is CauseKind.PREFIX:
-        return _prefix(scene, cause)
+        return _prefix(context, cause)
     texts = {
         CauseKind.SHARED_PREFILL: "another replica, or prompts that come one after the other",
         CauseKind.COLD: "a first request for warming up: later ones do not pay this",
@@ -176,8 +176,8 @@ def _plain(scene: Scene, cause: Cause) -> list[Advice]:
     return [Advice(texts[cause.kind], cause.seconds)] if cause.kind in texts else []
 
 
-def _prefix(scene: Scene, cause: Cause) -> list[Advice]:
-    miss = scene.account.prefix_miss
+def _prefix(context: ExplainContext, cause: Cause) -> list[Advice]:
+    miss = context.account.prefix_miss
     if miss is None or not miss.lost_tokens:
         return []
     texts = {

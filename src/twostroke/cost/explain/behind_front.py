@@ -1,4 +1,5 @@
-"""Why a request behind a front took as long as it did: what its replicas say, and the front's own part.
+"""Explains why a request to a front took as long as it did, from the explanations of its replicas and the front's own
+part.
 
 A stay at a replica has the replica's own account of it, and what is left of it by the front's clock is transfer. What
 is left of the whole time was spent in the front. So the parts add up to the whole.
@@ -17,11 +18,12 @@ from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.types.parts import TimeParts
 
 FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")
-"""Seconds beside those of TimeParts: at no replica; on the way and before a replica's own queue; computed again after
-a loss; at replicas whose records are gone."""
+"""Seconds that TimeParts does not have: at no replica; on the way and before a replica's own queue; computed again
+after a loss; at replicas whose records are gone.
+"""
 
 Record = Explanation | str
-"""What a replica says of a stay, or why nothing is known of it."""
+"""A replica's explanation of a stay, or why there is none."""
 
 
 def explained(account: Account, records: Sequence[Record]) -> Explanation:
@@ -44,7 +46,7 @@ class _Story:
         late_s = self.parts["client_stall_s"] = account.parts.client_stall_s
         self._add(CauseKind.CLIENT, Verdict.STREAM, late_s, "its reader did not take the pieces that lay ready")
         self._left_s = account.e2e_s - late_s
-        self._until_s, self._between_s = account.arrival_s, 0.0  # between_s: of left_s, after the first token
+        self._until_s, self._between_s = account.arrival_s, 0.0  # between_s: the part of left_s after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
         """Add one stay. lost: the stay before it, where the stream was lost there and goes on here."""

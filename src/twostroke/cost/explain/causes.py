@@ -28,7 +28,7 @@ BUSY_FACTOR = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ExplainContext:
     """What explain looks at. cost: None where there is no cost model. step_tokens: the token budget of a step.
 
     measured: whether the cost model knows this very machine.
@@ -79,11 +79,11 @@ class Scene:
 
     @property
     def busy_decode_s(self) -> float:
-        """Seconds of the decode lost to a busy processor: what the system counted, or what measured steps took beyond
-        the prediction for a machine that was measured idle, whichever is more.
+        """Seconds of the decode lost to a busy processor. It is the larger of two figures: what the system counted, and
+        what measured steps took beyond the prediction for an idle machine.
 
-        The second figure holds what the system does not count for this thread: waits of the engine's other threads for
-        a processor, and processors that a virtual machine did not get.
+        The second figure includes what the system does not count for this thread. These are waits of the engine's other
+        threads for a processor, and processors that a virtual machine did not get.
         """
         left_s = max(0.0, self.account.parts.decode_s - self.cold_decode_s)
         return min(left_s, max(self._delayed_share * left_s, self._unexplained_s(left_s)))
@@ -131,31 +131,31 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
     return seconds
 
 
-def causes_of(scene: Scene) -> list[Cause]:
-    """Most seconds first; what is too small to matter is left out, but for why a prefix missed."""
+def causes_of(context: ExplainContext) -> list[Cause]:
+    """Most seconds first; what is too small to matter is left out, except for why a prefix missed."""
     found = [
-        _queue(scene),
-        _shared_prefill(scene),
-        _prefix(scene),
-        _cold(scene),
-        _own_prefill(scene),
-        _stretched(scene),
-        _preempted(scene),
-        _client(scene),
-        _host(scene),
-        _busy(scene),
-        _decode(scene),
+        _queue(context),
+        _shared_prefill(context),
+        _prefix(context),
+        _cold(context),
+        _own_prefill(context),
+        _stretched(context),
+        _preempted(context),
+        _client(context),
+        _host(context),
+        _busy(context),
+        _decode(context),
     ]
-    least_s = LEAST_SHARE * scene.account.e2e_s
+    least_s = LEAST_SHARE * context.account.e2e_s
     always = {CauseKind.PREFIX}
-    if scene.account.unread_s > LEAST_UNREAD_SHARE * scene.account.e2e_s:
+    if context.account.unread_s > LEAST_UNREAD_SHARE * context.account.e2e_s:
         always.add(CauseKind.CLIENT)
     listed = [c for c in found if c is not None and (c.seconds > least_s or c.kind in always)]
     return sorted(listed, key=lambda cause: -cause.seconds)
 
 
-def _queue(scene: Scene) -> Cause:
-    account, story = scene.account, scene.account.queue
+def _queue(context: ExplainContext) -> Cause:
+    account, story = context.account, context.account.queue
     text = _queue_text(story)
     if story.num_ahead:
         text += f"; {story.num_running} ran and {story.num_ahead} waited before it when it came"
@@ -176,28 +176,28 @@ def _queue_text(story: QueueStory) -> str:
     return "for the step that was under way" if story.num_running else "until the engine took it"
 
 
-def _shared_prefill(scene: Scene) -> Cause:
-    shares = scene.account.start_shares
+def _shared_prefill(context: ExplainContext) -> Cause:
+    shares = context.account.start_shares
     text = (
         f"prefill of {names(shares)} stood in the steps of its own" if shares else "others' steps went before its own"
     )
     return Cause(
         CauseKind.SHARED_PREFILL,
         Verdict.START,
-        scene.start.others_prefill_s,
+        context.start.others_prefill_s,
         text,
         tuple(share.request_id for share in shares),
     )
 
 
-def _prefix(scene: Scene) -> Cause | None:
-    miss, account = scene.account.prefix_miss, scene.account
+def _prefix(context: ExplainContext) -> Cause | None:
+    miss, account = context.account.prefix_miss, context.account
     if miss is None:
         return None
     known = f"{account.num_cached_tokens:,} of {account.num_prompt_tokens:,} prompt tokens came from the cache"
     text = f"{known}; {_miss_text(miss, account.num_prompt_tokens)}"
     request_ids = () if miss.by is None else (miss.by,)
-    return Cause(CauseKind.PREFIX, Verdict.START, scene.prefix_s, text, request_ids)
+    return Cause(CauseKind.PREFIX, Verdict.START, context.prefix_s, text, request_ids)
 
 
 def _miss_text(miss: PrefixMiss, num_prompt_tokens: int) -> str:
@@ -219,24 +219,24 @@ def _miss_text(miss: PrefixMiss, num_prompt_tokens: int) -> str:
     return f"it differs from a cached prompt at {position}; but for that, {lost} more would have been found"
 
 
-def _cold(scene: Scene) -> Cause:
-    seconds = scene.cold_prefill_s + scene.cold_decode_s
-    side = Verdict.START if scene.cold_prefill_s >= scene.cold_decode_s else Verdict.STREAM
+def _cold(context: ExplainContext) -> Cause:
+    seconds = context.cold_prefill_s + context.cold_decode_s
+    side = Verdict.START if context.cold_prefill_s >= context.cold_decode_s else Verdict.STREAM
     text = "the engine had just started: its first steps took this much longer than such steps take later"
     return Cause(CauseKind.COLD, side, seconds, text)
 
 
-def _own_prefill(scene: Scene) -> Cause:
-    account = scene.account
-    seconds = account.parts.own_prefill_s - scene.cold_prefill_s - scene.prefix_s - scene.busy_prefill_s
+def _own_prefill(context: ExplainContext) -> Cause:
+    account = context.account
+    seconds = account.parts.own_prefill_s - context.cold_prefill_s - context.prefix_s - context.busy_prefill_s
     computed = account.num_prompt_tokens - account.num_cached_tokens
     rate = computed / account.parts.own_prefill_s if account.parts.own_prefill_s > 0 else 0.0
     text = f"its own prompt, {computed:,} tokens at {rate:,.0f} a second"
     return Cause(CauseKind.OWN_PREFILL, Verdict.START, seconds, text)
 
 
-def _stretched(scene: Scene) -> Cause:
-    shares, seconds = scene.account.stretches, scene.stream.others_prefill_s
+def _stretched(context: ExplainContext) -> Cause:
+    shares, seconds = context.account.stretches, context.stream.others_prefill_s
     if not shares:
         return Cause(CauseKind.STRETCHED, Verdict.STREAM, seconds, "steps of others went before its own")
     longest = max(shares, key=lambda share: share.longest_s)
@@ -248,8 +248,8 @@ def _stretched(scene: Scene) -> Cause:
     return Cause(CauseKind.STRETCHED, Verdict.STREAM, seconds, text, tuple(share.request_id for share in shares))
 
 
-def _preempted(scene: Scene) -> Cause:
-    account, parts = scene.account, scene.account.parts
+def _preempted(context: ExplainContext) -> Cause:
+    account, parts = context.account, context.account.parts
     by = tuple(dict.fromkeys(spell.by for spell in account.spells if spell.by != account.request_id))
     times = "once" if len(account.spells) == 1 else f"{len(account.spells)} times"
     reason = "because no KV page was free"
@@ -261,46 +261,46 @@ def _preempted(scene: Scene) -> Cause:
         f"{duration(parts.recompute_s)}"
     )
     seconds = parts.preempted_s + parts.recompute_s
-    before_s = scene.start.preempted_s + scene.start.recompute_s
+    before_s = context.start.preempted_s + context.start.recompute_s
     side = Verdict.START if before_s > seconds / 2 else Verdict.STREAM
     return Cause(CauseKind.PREEMPTED, side, seconds, text, by)
 
 
-def _client(scene: Scene) -> Cause:
-    account = scene.account
+def _client(context: ExplainContext) -> Cause:
+    account = context.account
     text = "its reader did not take the pieces that lay ready"
     if account.unread_s > account.parts.client_stall_s:
         text += f" ({duration(account.unread_s)} in all, most of it while the engine went on)"
-    return Cause(CauseKind.CLIENT, Verdict.STREAM, account.parts.client_stall_s - scene.busy_reader_s, text)
+    return Cause(CauseKind.CLIENT, Verdict.STREAM, account.parts.client_stall_s - context.busy_reader_s, text)
 
 
-def _host(scene: Scene) -> Cause:
-    parts = scene.account.parts
-    seconds = parts.host_gap_s - scene.busy_host_s
-    side = Verdict.START if scene.start.host_gap_s > parts.host_gap_s / 2 else Verdict.STREAM
-    each = seconds / max(1, scene.account.num_output_tokens)
+def _host(context: ExplainContext) -> Cause:
+    parts = context.account.parts
+    seconds = parts.host_gap_s - context.busy_host_s
+    side = Verdict.START if context.start.host_gap_s > parts.host_gap_s / 2 else Verdict.STREAM
+    each = seconds / max(1, context.account.num_output_tokens)
     text = f"in and between its steps neither model nor sampling ran, {duration(each)} a token"
     return Cause(CauseKind.HOST, side, seconds, text)
 
 
-def _decode(scene: Scene) -> Cause:
-    account = scene.account
+def _decode(context: ExplainContext) -> Cause:
+    account = context.account
     count = max(1, account.num_output_tokens - 1)
-    decode_s = account.parts.decode_s - scene.cold_decode_s - scene.busy_decode_s
+    decode_s = account.parts.decode_s - context.cold_decode_s - context.busy_decode_s
     token_s = decode_s / count
     text = f"{count:,} token{'s' * (count > 1)}, {duration(token_s)} each"
-    segments = scene.decoding
-    if scene.cost is not None and segments:
-        text += f": {decode_shares(scene.cost, segments)}"
-    text += guesses_text(account.guesses, scene.cost, segments)
+    segments = context.decoding
+    if context.cost is not None and segments:
+        text += f": {decode_shares(context.cost, segments)}"
+    text += guesses_text(account.guesses, context.cost, segments)
     return Cause(CauseKind.DECODE, Verdict.STREAM, decode_s, text)
 
 
-def _busy(scene: Scene) -> Cause:
-    start_s = scene.busy_prefill_s
-    stream_s = scene.busy_decode_s + scene.busy_reader_s + scene.busy_host_s
+def _busy(context: ExplainContext) -> Cause:
+    start_s = context.busy_prefill_s
+    stream_s = context.busy_decode_s + context.busy_reader_s + context.busy_host_s
     seconds = start_s + stream_s
-    counted_s = min(scene.account.delays.start_s + scene.account.delays.stream_s, seconds)
+    counted_s = min(context.account.delays.start_s + context.account.delays.stream_s, seconds)
     reasons = []
     if counted_s > 0:
         reasons.append(f"for {duration(counted_s)} the engine was ready to compute and had to wait")

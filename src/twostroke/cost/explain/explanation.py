@@ -1,4 +1,4 @@
-"""What explain says of one completion: a verdict, causes in order, what would help."""
+"""The explanation of one completion: a verdict, causes in order, what would help."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class CauseKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """seconds: of the end-to-end time; no second stands in two causes. who: completions that the text names."""
+    """seconds: its part of the end-to-end time; no second counts for two causes. who: the completions that the text
+    names.
+    """
 
     kind: CauseKind
     side: Verdict
@@ -61,7 +63,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would help. saves_s: of the end-to-end time, by the cost model; 0 where it would not help."""
+    """What would help. saves_s: the seconds of the end-to-end time that it would save, as the cost model predicts; 0
+    where it would not help.
+    """
 
     text: str
     saves_s: float

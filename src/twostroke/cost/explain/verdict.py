@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from twostroke.cost.explain.advice import Options, advice_for
-from twostroke.cost.explain.causes import Scene, causes_of
+from twostroke.cost.explain.causes import ExplainContext, causes_of
 from twostroke.cost.explain.explanation import Advice, Cause, Explanation, Verdict, duration
 from twostroke.cost.history.account import Account
 from twostroke.cost.history.ledger import Ledger
@@ -39,9 +39,9 @@ class Explainer:
         cost = self.ledger.cost
         cold = Cold() if cost is None else self._cold(account, cost)
         measured = self._what_if is not None and self._what_if.measured
-        scene = Scene(account, cost, cold, self._options.step_tokens, measured)
-        causes = causes_of(scene)
-        advice = advice_for(scene, causes, self._what_if, self._options)
+        context = ExplainContext(account, cost, cold, self._options.step_tokens, measured)
+        causes = causes_of(context)
+        advice = advice_for(context, causes, self._what_if, self._options)
         source = "none" if self._what_if is None else self._what_if.source
         return explanation_of(account, account.parts.by_name(), causes, advice, source)
 

@@ -56,10 +56,11 @@ class QueueStory(Struct, frozen=True):
     ended: tuple[str, ...] = ()
 
 
-class Spell(Struct, frozen=True):
+class PreemptionSpan(Struct, frozen=True):
     """One preemption: put back at from_s, planned again at until_s (None: never).
 
-    by: the completion that needed its pages. Where it found none for its own next position: the one that held most.
+    by: the completion that it was preempted for. If it ran out of pages itself, `by` is the completion that held most
+    pages.
     """
 
     by: str
@@ -91,7 +92,7 @@ class LiveAccount(Struct, eq=False):
     """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
 
     sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
-    stays: at the replicas of a front, in order; the last one may go on.
+    stays: its times at the replicas of a front, in order; the last one may still go on.
     """
 
     request: Request
@@ -117,14 +118,16 @@ class LiveAccount(Struct, eq=False):
     token_ordinal: int = 0
     start: TimeParts | None = None
     queue: QueueStory = field(default_factory=QueueStory)
-    spells: list[Spell] = field(default_factory=list)
+    spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
 
     def add_own(self, seconds: float, again_s: float = 0.0) -> None:
-        """Its positions were computed for so long, before it decodes. again_s: of that, positions computed before."""
+        """Adds time in which its own prompt was computed. again_s: the part of it for positions that had been computed
+        before a preemption.
+        """
         self.recompute_s += again_s
         if self.token_s is None:
             self.own_s += seconds - again_s
@@ -167,7 +170,7 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not beside them. stays: at which replicas of a front it was.
+    delays: parts of the other seconds, not beside them. stays: the replicas of a front that it was at.
     """
 
     request_id: str
@@ -186,7 +189,7 @@ class Account(Struct, frozen=True):
     queue: QueueStory
     start_shares: tuple[Share, ...] = ()
     stretches: tuple[Share, ...] = ()
-    spells: tuple[Spell, ...] = ()
+    spells: tuple[PreemptionSpan, ...] = ()
     prefix_miss: PrefixMiss | None = None
     first_ordinal: int = 0
     sample: tuple[Segment, ...] = ()

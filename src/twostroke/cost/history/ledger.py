@@ -5,8 +5,9 @@
     account = ledger.finish(event)                    for its terminal event
     ledger.close_step(end_s)                          when all that a step gives has been handed over
 
-A completion that decodes is in every step, so its parts are differences of running sums: a step that only decodes costs
-the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are looked into.
+A completion that decodes is in every step, so its parts are differences of running sums. A step that only decodes
+therefore costs the ledger the same however many sequences it has. Only steps with prefill, arrivals and preemptions are
+looked into.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from twostroke.cost.history.account import (
     ChunkStep,
     LiveAccount,
     Phase,
+    PreemptionSpan,
     QueueStory,
-    Spell,
     record_of,
     shares,
 )
@@ -309,7 +310,7 @@ class Ledger:
         if by == request_id:
             holder = max(plan.sequences, key=lambda each: len(each.page_ids), default=None)
             by = by if holder is None else holder.request.request_id
-        live.spells.append(Spell(by, span.begin_s, found_none=preemption.by == request_id))
+        live.spells.append(PreemptionSpan(by, span.begin_s, found_none=preemption.by == request_id))
 
     def _settle(self, live: LiveAccount) -> None:
         """Account for what the running sums grew by since the request began to decode, up to the last summed step."""

@@ -14,10 +14,10 @@ from twostroke.cost.shape import Segment, StepPrediction
 
 
 class SequenceRecord(Struct, frozen=True):
-    """One completion's part of a step. num_output_tokens: made before this step.
+    """One completion's part of a step. num_output_tokens: output tokens made before this step.
 
-    num_recomputed_tokens: of the rows, those that had been computed before a preemption. num_accepted: of the drafts,
-    how many were right.
+    num_recomputed_tokens: the rows that had been computed before a preemption. num_accepted: the draft tokens that were
+    accepted.
     """
 
     request_id: str
@@ -30,10 +30,10 @@ class SequenceRecord(Struct, frozen=True):
 class StepRecord(Struct, frozen=True):
     """One step. Times are seconds of the engine's clock.
 
-    begin_s: `schedule` was called, or before that a device began the step early, which may be before the end_s of the
-    step ahead of it; end_s: `commit` and the handing over of events were done. model_s and sampling_s are
+    begin_s: when `schedule` was called, or when a device began the step early. An early begin may be before the end_s
+    of the previous step. end_s: when `commit` was done and the events were handed over. model_s and sampling_s are
     the executor's own figures; what is left of end_s - begin_s is the host gap. waiting: requests left waiting.
-    delayed_s: since the last step, while the processor was busy with another program.
+    delayed_s: seconds since the last step in which the processor was busy with another program.
     """
 
     step_id: int

@@ -12,8 +12,9 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """A step's times. away_s: of the gap before it, what its reader took. host_s: what is left of gap
-    and step."""
+    """A step's times. away_s: the part of the gap before it that the reader of the events took. host_s: what is left of
+    gap and step.
+    """
 
     begin_s: float
     commit_s: float
@@ -76,8 +77,9 @@ class RunningSums:
 
 
 def begun_early(time: StepTime, recent: Sequence[StepTime], sums: RunningSums) -> StepTime:
-    """The times of a step that a device worked on before it was planned: it began then, but not before the step ahead
-    of it was committed, so that no second counts twice. recent: steps that are not in the sums yet."""
+    """The times of a step that a device worked on before it was planned. Its begin is when the device began, but not
+    before the previous step was committed, so that no second counts twice. recent: steps that are not in the sums yet.
+    """
     begin_s, commit_s, model_s, sampling_s, waiting, away_s = time
     last_s = recent[-1][1] if recent else sums.commit_s
     began_s = max(last_s, min(begin_s, commit_s - model_s - sampling_s))

@@ -1,8 +1,9 @@
-"""The last steps, compactly: steps of one batch that only decodes are one run, however many they are.
+"""Keeps the last steps compactly: consecutive steps of one batch that only decodes are one run.
 
     run: its first step has these rows; its step j has the same sequences, each j positions on, and no preemption
 
-Numbers are packed: as objects a step of eight sequences took 1.8 KB and 13 objects for the collector to visit.
+Numbers are packed into bytes. As Python objects, a step of eight sequences took 1.8 KB, and the garbage collector had
+13 objects to visit.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ _pack = _ROW.pack
 
 
 class Run(Struct):
-    """Consecutive steps; only a decoding one has more than one. ordinal: of the first, counted by the ledger.
+    """Consecutive steps; only a decoding one has more than one. ordinal: the number of the first step, counted by the
+    ledger.
 
     ids, packed: the rows.
     """
@@ -163,7 +165,7 @@ class Sample(Struct, frozen=True):
         return self.run.busy_s(self.offset)
 
 
-class Stretch(Struct, frozen=True):
+class StepRange(Struct, frozen=True):
     """Steps [first, last) of a run, by reference."""
 
     run: Run
@@ -178,7 +180,7 @@ class StepHistory:
         self._cost = cost
         self._max_steps, self._max_rows = max_steps, max_rows
         self._runs: list[Run] = []
-        self._num_steps = self._num_rows = 0  # steps: of closed runs
+        self._num_steps = self._num_rows = 0  # _num_steps: the steps of closed runs
         self._dropped = Work()
         self.recent: list[StepTime] = []  # steps of the open run that are not packed
         self.ends: list[float] = []
@@ -240,7 +242,7 @@ class StepHistory:
         run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
-    def since(self, ordinal: int) -> list[Stretch]:
+    def since(self, ordinal: int) -> list[StepRange]:
         """What is kept of the steps after the one with this number and is done; any thread may ask."""
         runs = self._runs
         place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
@@ -249,7 +251,7 @@ class StepHistory:
             done = min(run.num_steps, run.times.num_ended) if run is runs[-1] else run.num_steps
             first = max(0, ordinal + 1 - run.ordinal)
             if first < done:
-                found.append(Stretch(run, first, done))
+                found.append(StepRange(run, first, done))
         return found
 
     def latest(self, most: int) -> list[Sample]:

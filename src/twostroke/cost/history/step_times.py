@@ -4,8 +4,8 @@
     times.ends.append(end)                                                   it is over
     times.pack()                                                             then begin anew with `recent` and `ends`
 
-In the middle of a step, when the kernels have emptied the caches, nothing costs less than to append a tuple: to pack
-its numbers there took three times as long.
+In the middle of a step, when the kernels have emptied the caches, appending a tuple is the cheapest thing to do.
+Packing its numbers there took three times as long.
 """
 
 from __future__ import annotations

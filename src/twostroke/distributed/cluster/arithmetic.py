@@ -1,7 +1,7 @@
 """What decides the bits of an answer: two replicas of equal Arithmetic give the same tokens and log probabilities.
 
-Formats say what is rounded, `unit` which class of instructions adds, and the probe is the proof: a hash of log
-probabilities that this very process computed for a fixed prompt.
+The formats tell what is rounded, `unit` which class of instructions adds. The probe is the proof: a hash of the log
+probabilities that this process computed for a fixed prompt.
 """
 
 from __future__ import annotations

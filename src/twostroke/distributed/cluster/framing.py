@@ -31,7 +31,9 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Bytes as they come, to whole frames. most_bytes: of one frame, checked before its bytes are waited for."""
+    """Makes whole frames of bytes as they arrive. most_bytes: the largest frame that is accepted; checked before its
+    bytes are waited for.
+    """
 
     def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
         self._most_bytes = most_bytes

@@ -42,7 +42,9 @@ def no_check() -> None:
 
 @dataclass(eq=False, slots=True)
 class _Caller:
-    """One address. state: what is known of it, for people. try_at_s: when it is called next; name: of its replica."""
+    """One address. state: what is known of it, in words for people. try_at_s: when it is called next. name: the name of
+    its replica.
+    """
 
     address: Address
     lookup: Lookup | None = None
@@ -57,8 +59,8 @@ class _Caller:
 class FrontStepper:
     """Satisfies PolledSteps, with replicas in place of a scheduler and an executor. One thread at a time.
 
-    session, fleet: the session's book is the fleet; it is set before the first `step`. facts: of the first replica; all
-    others must be equal to it.
+    session, fleet: the session's book is the fleet; it is set before the first `step`. facts: the facts of the first
+    replica; those of all others must be equal.
     """
 
     session: Session
@@ -310,8 +312,9 @@ class FrontStepper:
 
 
 def _shown(caller: _Caller, member: FleetMember | None) -> dict[str, Any]:
-    """pages: of the whole pool. prompt_tokens: of prompts that are not computed yet. output_tokens: that it made for
-    this front since it came."""
+    """pages: the pages of the whole pool. prompt_tokens: the tokens of prompts that are not computed yet.
+    output_tokens: the tokens that it made for this front since it connected.
+    """
     state, load = caller.state, ReplicaLoad() if member is None else member.load
     if member is not None:
         state = "draining" if member.draining else "silent" if member.suspect else state

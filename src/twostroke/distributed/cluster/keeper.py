@@ -36,7 +36,7 @@ class _Kept:
 
 
 class LocalKeeper:
-    """Owns the processes and one thread for each. say: a line for the log. host: where they listen."""
+    """Owns the processes and one thread for each. say: writes a line to the log. host: where they listen."""
 
     def __init__(
         self,

@@ -22,9 +22,11 @@ ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
 
 @dataclass(frozen=True, slots=True)
 class RayReplicas:
-    """What to start. words: of `twostroke replica` without address and name. secret: in its environment.
+    """What to start. words: the arguments of `twostroke replica` without address and name. secret: the secret that its
+    environment holds.
 
-    environment: called on the machine where the replica runs. cpus: of Ray's, that each one takes.
+    environment: returns the variables; called on the machine where the replica runs. cpus: Ray's CPUs that each replica
+    takes.
     """
 
     count: int
@@ -56,9 +58,10 @@ class ReplicaKeeper:
 
 
 class RayNodes:
-    """Owns the actors. addresses: of the replicas; the list changes while they run. say: a line for the log.
+    """Owns the actors. addresses: the addresses of the replicas; the list changes while they run. say: writes a line to
+    the log.
 
-    ray: the library. at: of a Ray cluster that runs; None starts one on this machine, for loopback alone.
+    ray: the library. at: the address of a running Ray cluster; None starts one on this machine, for loopback alone.
     """
 
     def __init__(self, ray: Any, asked: RayReplicas, at: str | None, say: Callable[[str], None]) -> None:

@@ -1,7 +1,7 @@
 """All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
 
-A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters,
-and makes the tokens that the lost one would have made (the exactness law, between replicas of equal Arithmetic).
+A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters.
+It makes the tokens that the lost one would have made: the exactness law holds between replicas of equal Arithmetic.
 In the same way a stream leaves a replica that only computes prompts after its first token there: see `_hand_over`.
 Which prompts go there is predicted: see distributed/fleet/moving.py. Their pages go ahead, to where the stream will be
 decoded.
@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from twostroke.cost.history.stay import StayEnd
 from twostroke.distributed.fleet.ledger import FrontLedger
-from twostroke.distributed.fleet.moving import Placed, Sooner, place_split, place_whole
+from twostroke.distributed.fleet.moving import ReplicaPlacement, Sooner, place_split, place_whole
 from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
 from twostroke.distributed.fleet.stream import FleetStream
 from twostroke.distributed.fleet.totals import FleetTotals
@@ -188,7 +188,7 @@ class ReplicaFleet:
                 self._place_or_wait(stream)
 
     def tick(self, now: float) -> list[str]:
-        """Replicas that have said nothing for SILENCE_S: their connections are to be closed, and `lost` called."""
+        """Replicas that have sent nothing for SILENCE_S; the caller closes their connections and calls `lost`."""
         self._now = max(self._now, now)
         for member in self._members.values():
             member.suspect = now - member.heard_s > SUSPECT_S
@@ -250,10 +250,11 @@ class ReplicaFleet:
         for stream in here if others else ():
             if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
                 asked = self._placing(stream)
-                heir = stream.heir if stream.heir in others else self._router.rank(asked, others)
+                chosen = stream.decode_replica
+                decoder = chosen if chosen in others else self._router.rank(asked, others)
                 self._cancel(stream)
-                self._take_back(stream, StayEnd.HANDED, heir)
-                self._place(stream, asked, Placed(heir, source))
+                self._take_back(stream, StayEnd.HANDED, decoder)
+                self._place(stream, asked, ReplicaPlacement(decoder, source))
                 self.handed_over += 1
 
     def _placed(self, stream: FleetStream) -> bool:
@@ -264,7 +265,7 @@ class ReplicaFleet:
             self._place(stream, asked, self._chosen(stream, asked, members))
         return bool(members)
 
-    def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> Placed:
+    def _chosen(self, stream: FleetStream, asked: Placing, members: list[FleetMember]) -> ReplicaPlacement:
         readers = [member for member in members if member.role == "prefill"]
         decoders = [member for member in members if member.role != "prefill"]
         if readers and decoders and stream.may_split:
@@ -276,9 +277,9 @@ class ReplicaFleet:
         keys = prefix_keys(stream.request.cache_salt, tokens, self._page_tokens)
         return Placing(len(tokens), keys, self._page_tokens)
 
-    def _place(self, stream: FleetStream, asked: Placing, placed: Placed) -> None:
+    def _place(self, stream: FleetStream, asked: Placing, placed: ReplicaPlacement) -> None:
         request, member = stream.request, placed.member
-        ahead = stream.account.stays[-1].number if stream.heir is member else 0
+        ahead = stream.account.stays[-1].number if stream.decode_replica is member else 0
         self._router.remember(asked, member)
         for each in stream.party:
             each.sent_to(member, next(self._next), self._now)
@@ -289,11 +290,11 @@ class ReplicaFleet:
         promised = not stream.to_be_held and len(self._members) > 1
         work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
         self.outbox.append((member.name, work))
-        stream.heir = placed.heir
-        if placed.heir is not None:
+        stream.decode_replica = placed.decode_replica
+        if placed.decode_replica is not None:
             tokens = (*request.prompt_token_ids, *told)
             frame = PagesAhead(stream.number, request.cache_salt, tokens, member.where)
-            self.outbox.append((placed.heir.name, frame))
+            self.outbox.append((placed.decode_replica.name, frame))
 
     def _place_or_wait(self, stream: FleetStream) -> None:
         """One that was running already is placed before those that never ran."""
@@ -308,11 +309,11 @@ class ReplicaFleet:
         stream = self._numbers.get(number)
         return stream if stream is not None and stream.member is member else None
 
-    def _take_back(self, stream: FleetStream, end: StayEnd, heir: FleetMember | None = None) -> None:
-        """Take a stream back from its replica, if it has one. heir: gets it now; no other one needs its pages."""
-        if stream.heir is not None and stream.heir is not heir:
-            self.outbox.append((stream.heir.name, Cancel(stream.number)))
-            stream.heir = None
+    def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
+        """Take a stream back from its replica, if it has one. decoder: gets it now; no other one needs its pages."""
+        if stream.decode_replica is not None and stream.decode_replica is not decoder:
+            self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
+            stream.decode_replica = None
         self._numbers.pop(stream.number, None)
         stream.left(end, self._now)
 

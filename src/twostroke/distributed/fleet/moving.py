@@ -1,4 +1,5 @@
-"""Where a prompt is computed, where its stream is decoded, and whether pages are moved between: by predicted seconds.
+"""Decides where a prompt is computed, where its stream is decoded, and whether pages are moved, so that the predicted
+time is least.
 
     whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
     split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
@@ -23,7 +24,7 @@ LAST_TOKENS = 64
 makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
 
 CACHED = Placing(1, (), 1)
-"""A prompt of which one token is left to compute."""
+"""A prompt with one token left to compute."""
 
 Members = Sequence[FleetMember]
 Sooner = Callable[[float, float], bool]
@@ -31,37 +32,41 @@ Sooner = Callable[[float, float], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """member: computes the prompt. source: has pages of it that are moved to `member` first. heir: decodes."""
+class ReplicaPlacement:
+    """member: the replica that computes the prompt. source: the replica whose pages of it are moved to `member` first.
+    decode_replica: the replica that generates the answer.
+    """
 
     member: FleetMember
     source: FleetMember | None = None
-    heir: FleetMember | None = None
+    decode_replica: FleetMember | None = None
 
 
-def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Placed:
+def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> ReplicaPlacement:
     """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
     member = router.rank(asked, members)
     source = max(members, key=lambda other: router.cached_tokens(asked, other))
     more = router.cached_tokens(asked, source) - router.cached_tokens(asked, member)
     gained_s = more * member.load.token_s - moving_s(more, asked.page_tokens, member)
-    return Placed(member, source if gained_s > 0 else None)
+    return ReplicaPlacement(member, source if gained_s > 0 else None)
 
 
-def place_split(asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner) -> Placed:
-    """readers: that only compute prompts. Neither list is empty."""
+def place_split(
+    asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner
+) -> ReplicaPlacement:
+    """readers: the replicas that only compute prompts. Neither list is empty."""
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 
-    def after_s(heir: FleetMember) -> float:
-        """Seconds from the reader's last step to the first one of the heir: its queue, and the pages still to come."""
-        missing, own_s = asked.num_tokens - router.cached_tokens(asked, heir), router.own_s(asked, reader)
-        last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, heir)
-        return router.first_s(CACHED, heir) + max(last_s, moving_s(missing, asked.page_tokens, heir) - own_s)
+    def after_s(decoder: FleetMember) -> float:
+        """Seconds from the reader's last step to the decoder's first one: its queue, and the pages still to come."""
+        missing, own_s = asked.num_tokens - router.cached_tokens(asked, decoder), router.own_s(asked, reader)
+        last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, decoder)
+        return router.first_s(CACHED, decoder) + max(last_s, moving_s(missing, asked.page_tokens, decoder) - own_s)
 
-    heir = min(decoders, key=after_s)
+    decoder = min(decoders, key=after_s)
     whole_s = router.first_s(asked, whole.member) + whole.member.load.running * router.own_s(asked, whole.member)
-    split_s = router.first_s(asked, reader) + after_s(heir)
-    return Placed(reader, None, heir) if reader.page_bytes and sooner(split_s, whole_s) else whole
+    split_s = router.first_s(asked, reader) + after_s(decoder)
+    return ReplicaPlacement(reader, None, decoder) if reader.page_bytes and sooner(split_s, whole_s) else whole
 
 
 def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:

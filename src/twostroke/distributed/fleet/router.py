@@ -1,8 +1,8 @@
 """Which replica computes a request: the one where it costs the fewest predicted seconds.
 
 These are the seconds until its first token, and those that its prompt takes from streams which are decoded there. The
-first are of prompts that are not computed yet, by the replica's own reports or by what was sent to it, and of this
-prompt without what the replica has cached. What it has cached is known by what was sent to it before.
+first are the seconds of prompts that are not computed yet, from the replica's own reports or from what was sent to it.
+This prompt counts too, without what the replica has cached. What it has cached is known by what was sent to it before.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ FULL_S = 60.0
 
 @dataclass(eq=False, slots=True)
 class FleetMember:
-    """A replica as the front sees it. sent_tokens: of prompts that were sent and have not started. streams: that it
-    computes for this front; output_tokens: that came from it. instance, role, page_bytes: see ReplicaFacts. heard_s:
-    when it last said something. where: other replicas find it there."""
+    """A replica as the front sees it. sent_tokens: the tokens of prompts that were sent and have not started. streams:
+    the number of streams that it computes for this front. output_tokens: the tokens that came from it. instance, role,
+    page_bytes: see ReplicaFacts. heard_s: when its last frame came. where: the address at which other replicas reach
+    it.
+    """
 
     name: str
     instance: str
@@ -110,7 +112,8 @@ def _decodes(member: FleetMember) -> bool:
 
 
 def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:
-    """Equal keys mean, but for collisions, equal beginnings. A collision costs a worse choice, never another answer."""
+    """Equal keys mean, except for collisions, equal beginnings. A collision costs a worse choice, never another answer.
+    """
     keys: list[int] = []
     key = hash(salt)
     for start in range(0, len(token_ids) - page_tokens + 1, page_tokens):

@@ -20,17 +20,18 @@ PART_OF = {Phase.QUEUED: "queue_s", Phase.FILLING: "own_s", Phase.DECODING: "dec
 class FleetStream:
     """One request. account: its time so far, as the front sees it, and the replicas that had it.
 
-    told: its output so far, as sent. number: of its present Assignment; 0 while it waits for a replica. sent_tokens:
-    of its prompt, while its present replica has not begun it.
+    told: its output so far, as sent. number: the number of its present Assignment; 0 while it waits for a replica.
+    sent_tokens: the tokens of its prompt, while its present replica has not begun it.
     party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
     The first leads: it is placed, and its Assignment names the others.
-    prompt_told: log probabilities of the prompt that were sent; prompt_seen: of the present Assignment.
+    prompt_told: how many log probabilities of the prompt were sent. prompt_seen: how many came from the present
+    Assignment.
     lost_on: instances of replicas that were lost while it ran on them; deaths: how many of these have ended.
-    refused_by: replicas that refused it; refusal: what the last one of them said; retry_at_s: when the first one of
-    them may take it. unpromised: those that could not promise its first token in time and may hold it. to_be_held: none
-    can promise it, so it goes to one that may hold it until it can; held: that one had to refuse it after all.
-    stays_whole: it is decoded where its prompt is computed. heir: is to take it over; pages go there meanwhile, under
-    the number of the present Assignment.
+    refused_by: replicas that refused it; refusal: the reason that the last one of them gave; retry_at_s: when the first
+    one of them may take it. unpromised: replicas that could not promise its first token in time and may hold it.
+    to_be_held: no replica can promise it, so it goes to one that may hold it until it can. held: that replica had to
+    refuse it after all. stays_whole: it is decoded where its prompt is computed. decode_replica: the replica that will
+    generate the rest; pages go there meanwhile, under the number of the present Assignment.
     """
 
     request: Request
@@ -50,7 +51,7 @@ class FleetStream:
     prompt_told: int = 0
     prompt_seen: int = 0
     stays_whole: bool = False
-    heir: FleetMember | None = None
+    decode_replica: FleetMember | None = None
     party: list[FleetStream] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -131,7 +132,7 @@ class FleetStream:
             self._pass(Phase.DECODING, now)
 
     def end(self, now: float, with_token: bool) -> None:
-        """It has ended. with_token: by an end token, which has no event of its own."""
+        """The stream has ended. with_token: an end token ended it; this token has no event of its own."""
         self._pass(Phase.DECODING if with_token else self.account.phase, now)
 
     def _pass(self, phase: Phase, at_s: float) -> None:

@@ -19,12 +19,12 @@ RANKS_VERSION = 5
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
-    """What a member is: rank `rank` of `ranks`. way: tensor or pipeline. options: of the engine, all resolved.
+    """What a member is: rank `rank` of `ranks`. way: tensor or pipeline. options: the engine's options, all resolved.
 
-    pages: of each page group's pool. model: a fingerprint of config and weights. width: of the widest value that ranks
-    exchange. limit_s: the longest wait for another rank. ticket: what connections of this group show. peers: of each
-    rank HOST:PORT where it listens, empty for the leader; none for ranks that share memory. key_factors: see
-    assembly/calibrated_keys.py.
+    pages: the number of pages in each page group's pool. model: a fingerprint of config and weights. width: the columns
+    of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the token by which
+    connections of this group are recognised. peers: HOST:PORT where each rank listens, empty for the leader; no entries
+    for ranks that share memory. key_factors: see assembly/calibrated_keys.py.
     """
 
     version: int
@@ -69,7 +69,7 @@ class RankWaited(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankFailed(msgspec.Struct, tag=True, frozen=True):
-    """The member ends, and why, in words. code: of its exit."""
+    """The member ends. text: the reason, in words. code: its exit code."""
 
     text: str
     code: int
@@ -119,7 +119,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """A frame. Raises ValueError for what is none."""
+    """A frame. Raises ValueError for bytes that are no valid frame."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:

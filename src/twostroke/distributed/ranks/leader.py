@@ -44,8 +44,9 @@ class MeetingPlace(Protocol):
 
 
 class RankGroup:
-    """Owns the lines, and one thread for each that waits for what it says. describe: of a member that went without a
-    word, how it ended."""
+    """Owns the connections, and one thread for each that waits for its frames. describe: returns how a member ended
+    that sent no last frame.
+    """
 
     def __init__(self, lines: Sequence[RankLine], first_rank: int, describe: Callable[[int], str]) -> None:
         self._lines, self._first_rank, self._describe = list(lines), first_rank, describe

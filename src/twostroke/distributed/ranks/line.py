@@ -27,7 +27,8 @@ class RankLineLost(ConnectionError):
 
 class RankLine:
     """Owns the socket. `send` may be called from one thread while another is in `receive`, and `end` and `close` from
-    any: no call reaches a file that took the number of a closed socket."""
+    any thread. No call reaches a file that got the number of a closed socket.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -21,7 +21,7 @@ Address = tuple[str, int]
 
 @dataclass(eq=False)
 class LocalMembers:
-    """Owns the processes and the memory that all ranks share. descriptor: of that memory."""
+    """Owns the processes and the memory that all ranks share. descriptor: the file descriptor of that memory."""
 
     descriptor: int
     first_rank: int

@@ -15,7 +15,7 @@ from twostroke.cost.explain.verdict import Explainer
 from twostroke.cost.shape import Segment
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
-from twostroke.distributed.replica.page_pulls import PagePulls, Pull
+from twostroke.distributed.replica.page_pulls import PageFetch, PagePulls
 from twostroke.distributed.wire.frames import (
     Assignment,
     Frame,
@@ -52,7 +52,8 @@ PREDICTED_S = 0.1
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """A front's streams: their numbers by request id, and ids by number. tokens: of prompt and resumed output.
+    """A front's streams: their numbers by request id, and ids by number. tokens: the number of tokens of prompt and
+    resumed output, by request id.
 
     came_s: when it was assigned, of each stream that has not started.
     """
@@ -65,7 +66,7 @@ class _Link:
 
 class ReplicaCore:
     """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
-    probe: raises where the machine itself is broken. explainer: its ledger hears of each request and each step.
+    probe: raises where the machine itself is broken. explainer: its ledger records each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
@@ -109,7 +110,7 @@ class ReplicaCore:
 
     @property
     def idle(self) -> bool:
-        """There is no request: none is computed, none waits for pages."""
+        """True while no request is computed and none waits for pages."""
         return not (self.has_work or self.pulls)
 
     def open(self, link_id: LinkId) -> None:
@@ -117,8 +118,9 @@ class ReplicaCore:
         self._links[link_id] = _Link()
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        """Queue a request, or ask for its pages first. masks: of its grammar, for it and each of its beams, with the
-        resumed tokens taken in."""
+        """Queue a request, or ask for its pages first. masks: the token masks of its grammar, for the request and each
+        of its beams, after the resumed tokens.
+        """
         link = self._links.get(link_id)
         if link is None:
             return
@@ -129,14 +131,14 @@ class ReplicaCore:
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
         """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
-        hashes: of the pages' data, see page_exchange.hash_of."""
+        hashes: one hash of each page's data, see page_exchange.hash_of."""
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def let_go(self) -> None:
         """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
         self._queue_pulled(*self.pulls.let_go())
 
-    def _queue_pulled(self, *pulls: Pull | None) -> None:
+    def _queue_pulled(self, *pulls: PageFetch | None) -> None:
         for pull in pulls:
             if pull is not None and pull.work is not None:
                 self._queue(pull.link_id, pull.work, pull.masks)

@@ -29,10 +29,10 @@ LONGEST_STEPS = 2
 """The wait is this many times the longest step that was seen there, or the predicted time to compute the pages here,
 whichever is longer."""
 SILENCE_S = 3.0
-"""A replica that is asked and says nothing for so long, not even a heartbeat, is taken for lost."""
+"""A replica that is asked and sends nothing for so long, not even a heartbeat, is considered lost."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
-"""Smaller answers say nothing of the rate."""
+"""Smaller answers are no measure of the rate."""
 NEW_SHARE = 0.3
 """The weight of the last answer in the measured rate."""
 

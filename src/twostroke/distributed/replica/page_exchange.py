@@ -24,7 +24,9 @@ LEFT_SHARE = 8
 
 
 class PageStore(Protocol):
-    """Where K and V lie. page_ids: one for each page group; page_bytes: of such a page in all layers of all groups."""
+    """Where K and V lie. page_ids: one for each page group; page_bytes: the bytes of one page in all layers of all
+    groups.
+    """
 
     @property
     def page_bytes(self) -> int:
@@ -39,8 +41,9 @@ class PageStore(Protocol):
 
 @dataclass(eq=False, slots=True)
 class PromptPages:
-    """A prompt on its way from one replica to another, as one of the two sees it. at: pages that were sent, or are
-    here. most: that the receiver wants. digests: of the places from `at` on. paths: of the sender, in each prefix tree.
+    """A prompt on its way from one replica to another, as one of the two sees it. at: the number of pages that were
+    sent, or are here. most: the most pages that the receiver wants. digests: the digests of the pages from `at` on.
+    paths: the sender's path of nodes in each prefix tree.
     """
 
     salt: str
@@ -96,7 +99,9 @@ class PageExchange:
         return max(0, min(target.most - target.at, self._most_pages, left))
 
     def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage], hashes: Sequence[bytes]) -> bool:
-        """Write those that are whole, up to the first that is not. -> were all of them? hashes: of their data."""
+        """Write the pages that are whole, up to the first that is not. Returns whether all of them were. hashes: one
+        hash of each page's data.
+        """
         good: list[bytes] = []
         for page, found in zip(pages, hashes, strict=True):
             if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), found):

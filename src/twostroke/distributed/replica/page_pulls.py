@@ -21,9 +21,11 @@ from twostroke.types.grammar import TokenMask
 
 
 @dataclass(eq=False, slots=True)
-class Pull:
-    """A prompt. key: the number of its questions. link_id, number: of the front, and of the Assignment or PagesAhead.
-    work: the request that waits, or None. asking: a question has no answer yet. told: the source knows the prompt."""
+class PageFetch:
+    """The pages of one prompt that are fetched from another replica. key: the id of its page requests. link_id: the
+    connection of the front. number: the number of the Assignment or PagesAhead frame. work: the request that waits, or
+    None. asking: a page request has no answer yet. announced: the source replica has the prompt already.
+    """
 
     key: int
     link_id: LinkId
@@ -34,18 +36,19 @@ class Pull:
     work: Assignment | None = None
     masks: Sequence[TokenMask] = ()
     asking: bool = False
-    told: bool = False
+    announced: bool = False
     over: bool = False
 
 
 class PagePulls:
-    """asks: to be sent in this order. Each has one answer, which goes to `came`. exchange: None where no page can be
-    kept; then nothing is asked for."""
+    """asks: the page requests, to be sent in this order. Each has one answer, which goes to `came`. exchange: None
+    where no page can be kept; then nothing is asked for.
+    """
 
     def __init__(self, exchange: PageExchange | None) -> None:
         self.asks: deque[tuple[PageSource, PagesAsked]] = deque()
         self._exchange = exchange
-        self._pulls: dict[int, Pull] = {}
+        self._pulls: dict[int, PageFetch] = {}
         self._next = itertools.count(1)
 
     def __len__(self) -> int:
@@ -72,9 +75,9 @@ class PagePulls:
         self._close(pull)
         return False
 
-    def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> Pull | None:
+    def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> PageFetch | None:
         """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
-        waits yet, or where it was ended meanwhile. hashes: of the pages' data."""
+        waits yet, or where it was ended meanwhile. hashes: one hash of each page's data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None
@@ -86,7 +89,7 @@ class PagePulls:
             return None
         return self._close(pull)
 
-    def let_go(self) -> list[Pull]:
+    def let_go(self) -> list[PageFetch]:
         """End all transfers and give up their pages; -> those for which a request waited."""
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
@@ -108,28 +111,28 @@ class PagePulls:
         salt: str,
         token_ids: tuple[int, ...],
         goes_on: bool = False,
-    ) -> Pull | None:
+    ) -> PageFetch | None:
         if self._exchange is None:
             return None
         key = next(self._next)
         pages = self._exchange.open(_name(key), salt, token_ids, goes_on)
-        pull = self._pulls[key] = Pull(key, link_id, number, source, self._exchange, pages)
+        pull = self._pulls[key] = PageFetch(key, link_id, number, source, self._exchange, pages)
         return pull
 
-    def _ask(self, pull: Pull) -> bool:
+    def _ask(self, pull: PageFetch) -> bool:
         """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
         count = 0 if pull.over else pull.exchange.room(pull.pages)
         if count:
-            prompt = () if pull.told else (pull.pages.salt, pull.pages.token_ids)
+            prompt = () if pull.announced else (pull.pages.salt, pull.pages.token_ids)
             self.asks.append((pull.source, PagesAsked(pull.key, pull.pages.at, count, *prompt)))
-            pull.told = pull.asking = True
+            pull.announced = pull.asking = True
         return bool(count)
 
-    def _find(self, link_id: LinkId, number: int) -> Pull | None:
+    def _find(self, link_id: LinkId, number: int) -> PageFetch | None:
         found = (each for each in self._pulls.values() if each.link_id == link_id and each.number == number)
         return next(found, None)
 
-    def _close(self, pull: Pull) -> Pull:
+    def _close(self, pull: PageFetch) -> PageFetch:
         pull.exchange.close(_name(pull.key))
         return self._pulls.pop(pull.key)
 

@@ -54,7 +54,7 @@ class _Front:
 
 
 class ReplicaServer:
-    """`serve` returns after `stop`. say: a line for the log. Raises what ends the engine."""
+    """`serve` returns after `stop`. say: writes a line to the log. Raises what ends the engine."""
 
     def __init__(
         self,

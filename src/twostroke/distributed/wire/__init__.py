@@ -1,1 +1,1 @@
-"""The messages of fronts and replicas, and what they say in the engine's own words. Pure."""
+"""The messages of fronts and replicas, and how they map to the engine's own types. Pure."""

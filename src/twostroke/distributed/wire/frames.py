@@ -56,11 +56,13 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
-    """What a replica is. instance: random, of this start of its process. model: a fingerprint of config and weights.
+    """What a replica is. instance: a random name for this start of its process. model: a fingerprint of config and
+    weights.
 
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
-    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: of
-    one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each request.
+    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
+    bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
+    request.
     """
 
     name: str
@@ -122,9 +124,9 @@ class Cancel(msgspec.Struct, tag=True, frozen=True):
 class ReplicaLoad(msgspec.Struct, frozen=True):
     """A replica at one moment.
 
-    prefill_tokens: of prompts that are not computed yet. token_s: predicted seconds of each. step_s: of the last step.
-    page_rate: bytes a second of pages that came from other replicas; 0 before the first. preemptions, query_tokens,
-    hit_tokens, guesses: since the replica's start.
+    prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
+    seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
+    preemptions, query_tokens, hit_tokens, guesses: since the replica's start.
     """
 
     running: int = 0
@@ -171,7 +173,9 @@ class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: of its prompt, not computed."""
+    """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: tokens of its prompt that were
+    cached, so they are not computed.
+    """
 
     number: int
     queue_s: float
@@ -179,7 +183,7 @@ class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
 
 
 class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """A stream's end. event: with the replica's name of the stream and its times."""
+    """A stream's end. event: its end, with the replica's request id and clock times."""
 
     number: int
     event: FinishedEvent
@@ -203,8 +207,8 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
     """Send the full pages [first, first + count) of a prompt, as many as are cached; where none is, wait a little for
     one to be computed.
 
-    One answer for each frame, and nothing that was not asked for. token_ids, cache_salt: of the prompt; empty in all
-    questions of a number but the first: they are the same.
+    Each frame gets one answer, and nothing is sent that was not asked for. token_ids, cache_salt: those of the prompt.
+    Only the first frame with a `number` has them; they are empty in later ones.
     """
 
     number: int

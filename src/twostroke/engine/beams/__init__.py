@@ -1,1 +1,1 @@
-"""Beam search: beams are sequences of the scheduler, and this room says how each goes on."""
+"""Beam search: beams are sequences of the scheduler, and this package decides how each one continues."""

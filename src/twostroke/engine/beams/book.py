@@ -32,8 +32,10 @@ TOO_FEW = "the search found fewer answers than were asked for: the request allow
 
 
 class _Group(Struct):
-    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: of beams, what
-    may come next. ended: of members whose sequence the scheduler has ended."""
+    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: what the last
+    step sampled for each beam, keyed by request id. ended: the events of members whose sequence the scheduler has
+    ended, keyed by request id.
+    """
 
     search: BeamSearch
     members: list[Request]

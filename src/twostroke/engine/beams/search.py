@@ -1,10 +1,10 @@
 """Beam search over log probabilities, as transformers' generate(num_beams=..., do_sample=False) does it.
 
-Of all continuations of all beams by one token, the best `width` are looked at. Those among them that end, by an end
-token, by a stop string or because the answer has its last token, are finished answers; their score is the sum of the
-scores of their tokens divided by (length ** length_penalty), the end token counted. A token's score is its log
-probability, with what the request changes. The best `width` finished answers are kept. The best `width` continuations
-that do not end are the next beams. Where scores are equal, the earlier beam is first, then the likelier token.
+Of all continuations of all beams by one token, the best `width` are looked at. Some of them end, because of an end
+token, a stop string, or the limit of tokens. These are finished answers. Their score is the sum of the scores of their
+tokens divided by (length ** length_penalty), the end token counted. A token's score is its log probability, with what
+the request changes. The best `width` finished answers are kept. The best `width` continuations that do not end are the
+next beams. Where scores are equal, the earlier beam is first, then the likelier token.
 
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 
@@ -44,8 +44,9 @@ class Chosen(NamedTuple):
 
 
 class Beam(Struct, frozen=True):
-    """An answer that goes on. total: sum of its log probabilities; place: of the beam that it continues. text: None
-    without stop strings."""
+    """An answer that goes on. total: sum of its log probabilities; place: index of the beam that it continues. text:
+    None without stop strings.
+    """
 
     total: float = 0.0
     last: Chosen | None = None
@@ -58,7 +59,7 @@ class Beam(Struct, frozen=True):
 
 
 class FinishedBeam(Struct, frozen=True):
-    """A finished answer. ended: by an end token, which is its last one. stopped: by a stop string."""
+    """A finished answer. ended: an end token ended it, which is its last token. stopped: a stop string ended it."""
 
     score: float
     last: Chosen
@@ -71,8 +72,9 @@ class FinishedBeam(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """width: beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: of an answer, at
-    least 1. length_penalty, early_stopping: see SamplingParams."""
+    """width: the number of beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: the
+    most tokens of an answer, at least 1. length_penalty, early_stopping: see SamplingParams.
+    """
 
     width: int
     end_ids: Collection[int]
@@ -94,7 +96,7 @@ class BeamSearch:
         self.done = False
 
     def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
-        """sampled: for each beam in order what is offered (`num_offered`), or fewer where fewer may come.
+        """sampled: for each beam, in order, what is offered (`num_offered`), or fewer where fewer may come.
 
         Each of the new beams says in `place` which beam it continues. Raises what a text raises.
         """

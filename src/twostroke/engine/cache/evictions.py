@@ -10,13 +10,13 @@ NOTHING = 0
 
 class Evictions:
     """A path has one place, which the latest path to come there takes. Of the last n evictions about n / (2 x places)
-    are forgotten too early. Nothing is remembered that was not evicted, but for two paths with one hash.
+    are forgotten too early. Only evicted pages are remembered, except that two paths may have the same hash.
 
     8 bytes a place, all of them from the start on: a server that evicts for days does not grow by it.
     """
 
     def __init__(self, num_pages: int) -> None:
-        """num_pages: of the pool."""
+        """num_pages: the number of pages in the pool."""
         wanted = 1 << (PLACES_A_PAGE * num_pages - 1).bit_length()
         self._num_places = min(MOST_PLACES, max(LEAST_PLACES, wanted))
         self._paths = array("q", [NOTHING]) * self._num_places

@@ -42,7 +42,7 @@ class Prefix(Struct, frozen=True):
 NOTHING_CACHED = Prefix(0, ())
 
 
-class Holding(Struct):
+class SequenceCache(Struct):
     """What one sequence holds.
 
     full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
@@ -91,7 +91,7 @@ class CacheManager:
         if self.groups and shares:
             self._notes = MissNotes(self.groups[0].num_pages)
             self.groups[0].watch(self._notes)
-        self._holdings: dict[str, Holding] = {}
+        self._holdings: dict[str, SequenceCache] = {}
         self._page_copies: list[tuple[int, int, int]] = []
 
     @property
@@ -237,7 +237,7 @@ class CacheManager:
         state = None if self.states is None else self.states.open(salt, paths[-1], matched.points)
         tables = tuple(group.open(salt, path) for group, path in zip(self.groups, paths, strict=False))
         filled = found * self.page_tokens
-        self._holdings[sequence_id] = Holding(salt, tables, state, found, filled)
+        self._holdings[sequence_id] = SequenceCache(salt, tables, state, found, filled)
         return filled
 
     def fork(self, source_id: str, sequence_id: str) -> bool:
@@ -264,7 +264,7 @@ class CacheManager:
             pairs = zip(table.page_ids[full:needed], copy.page_ids[full:needed], strict=True)
             self._page_copies += [(index, own, other) for own, other in pairs]
         copied_tokens = filled - full * self.page_tokens
-        self._holdings[sequence_id] = Holding(source.salt, tables, state, full, filled, copied_tokens)
+        self._holdings[sequence_id] = SequenceCache(source.salt, tables, state, full, filled, copied_tokens)
         return True
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
@@ -327,8 +327,9 @@ class CacheManager:
                 holding.planned_pages = -1
 
     def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
-        """Positions [0, computed_tokens) are filled: put newly full pages into the prefix trees, give back what is
-        behind a window, and take a snapshot of the state where a page ends here."""
+        """Positions [0, computed_tokens) are filled. Puts newly full pages into the prefix trees, releases pages that
+        have left a window, and takes a snapshot of the state where a page ends here.
+        """
         holding = self._holdings[sequence_id]
         holding.filled_tokens = computed_tokens
         size, begin = self.page_tokens, holding.full_pages

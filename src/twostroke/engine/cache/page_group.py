@@ -135,8 +135,8 @@ class PageGroup:
     def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
         """These are the tokens of the next pages, which are full: put them into the prefix tree.
 
-        Where the tree has a page for the same tokens, this sequence's copy, equal bit for bit by the exactness law, is
-        given back and that page is used from now on. -> has the table changed?
+        Where the tree has a page for the same tokens, this sequence's copy is released, and the tree's page is used
+        from now on. Both are equal bit for bit by the exactness law. -> has the table changed?
         """
         tree, page_ids, nodes = self.tree, table.page_ids, table.nodes
         node = nodes[-1] if nodes else tree.root(table.salt)
@@ -165,7 +165,9 @@ class PageGroup:
             self.pool.release(page_id)
 
     def check(self, tables: Iterable[tuple[str, PageTable]]) -> None:
-        """Raise ValueError where an invariant is broken (for tests; walks everything). tables: with sequence ids."""
+        """Raise ValueError where an invariant is broken (for tests; walks everything). tables: pairs of a sequence's id
+        and its page table.
+        """
         expected = [0] * self.num_pages
         writers: dict[int, str] = {}
         for sequence_id, table in tables:

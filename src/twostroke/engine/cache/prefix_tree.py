@@ -2,8 +2,8 @@
 
 Edges are compared by their exact token ids, so no two prefixes can be taken for each other. Each salt has a root of
 its own.
-The tree is one owner of each of its pages; a page that has no other owner can be evicted, leaves first, the longest
-unused first, by a counter of uses (no clock).
+The tree is one owner of each of its pages. A page that has no other owner can be evicted: leaves first, the longest
+unused first. A counter of uses decides, not a clock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ STALE_ENTRIES = 1024
 
 
 class Node:
-    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of tokens,
-    path: of all tokens from the root on; the watch's, for saying why a page is missing, never for finding one.
+    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of `tokens`.
+    path: a hash of all tokens from the root on. The cache's listener uses both to explain why a page is missing; pages
+    are never found by them.
     pins: sequences that need the node to stay, though it may hold nothing (`SparseTree`)."""
 
     __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")

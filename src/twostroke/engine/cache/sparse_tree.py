@@ -1,4 +1,4 @@
-"""A prefix tree in which not every node has something: pages behind a window, snapshots of states.
+"""A prefix tree whose nodes may be empty. It holds the pages of a window, or snapshots of states.
 
 What a node holds can be evicted wherever the node is, the longest unused first. A node without anything stays as part
 of the path to others, and goes when nothing is below it and no sequence has pinned it. `page_id` of a node is -1 where
@@ -15,7 +15,7 @@ NOTHING = -1
 
 
 class SparseTree(PrefixTree):
-    """Owns references into `pool`, as PrefixTree; nothing is said of a node's ancestors but that they are there."""
+    """Owns references into `pool`, as PrefixTree; a node's ancestors exist, but they may be empty."""
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
         """See PrefixTree. A node that exists and holds nothing takes over page_id. page_id: NOTHING for a node of the
@@ -45,13 +45,15 @@ class SparseTree(PrefixTree):
         self._offer(node)
 
     def give_back(self, node: Node) -> None:
-        """One owner less of what the node holds, which stays in the tree, now the most recently used."""
+        """Decrement the owners of what the node holds. It stays in the tree, now as the most recently used."""
         if self._pool.release(node.page_id) == 1:
             self._num_unshared += 1
             self.touch(node)
 
     def evict_one(self) -> int | None:
-        """Give up the least recently used thing that only the tree owns: now the caller's; None where there is none."""
+        """Evict the least recently used page or slot that no sequence holds, and return it. None where there is no such
+        one.
+        """
         while self._evictable:
             use = heapq.heappop(self._evictable)
             node = self._by_use.pop(use, None)
@@ -60,13 +62,13 @@ class SparseTree(PrefixTree):
         return None
 
     def forget(self, node: Node) -> int:
-        """Take out what the node holds, which only the tree owns: now the caller's."""
+        """Take out the page or slot of a node, which only the tree owns, and return it. The caller owns it now."""
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]
         return self._take_from(node)
 
     def adopt(self, node: Node, page_id: int) -> None:
-        """A node that holds nothing gets something that has no owner but the caller, whose the tree takes over."""
+        """Put a page or slot into an empty node. Only the caller owns it, and the tree takes over this ownership."""
         if node.page_id != NOTHING:
             raise ValueError("the node holds something already")
         node.page_id = page_id
@@ -75,7 +77,7 @@ class SparseTree(PrefixTree):
         self.touch(node)
 
     def unpin(self, node: Node) -> None:
-        """One sequence less needs the node to stay."""
+        """Decrement the number of sequences that need the node."""
         node.pins -= 1
         self._prune(node)
 

@@ -1,7 +1,8 @@
 """The states of sequences and their snapshots: slots of fixed size, each with all states of one sequence.
 
-A state says what all positions so far came to, so a sequence can go on only from a snapshot that was taken at exactly
-the end of the prefix. Snapshots are taken where a step ends at the end of a page (docs/adr/0019-cache-groups.md):
+Recurrent state depends on every earlier position, so a sequence can go on only from a snapshot that was taken at
+exactly the end of the prefix. Snapshots are taken where a step ends at the end of a page
+(docs/adr/0019-cache-groups.md):
 
     points    the end of the prompt, rounded down to a page; where the prompt departs from what is in the tree; a sparse
               grid. A limiter ends chunks there (`Prefix.points`).

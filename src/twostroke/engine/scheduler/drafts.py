@@ -21,14 +21,16 @@ class Drafter(Protocol):
 
     @property
     def asleep(self) -> Mapping[str, int]:
-        """For each request that need not be asked for now, how long its text must be before it is asked for again."""
+        """For each request that need not be asked about now, the length of its text at which it is asked about again.
+        """
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
         """Guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room for."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step was run. accepted: of each request that had guesses, how many were right. measured_s: 0 where the
-        step's time says nothing of later ones."""
+        """The step was run. accepted: for each request that had draft tokens, how many were accepted. measured_s: 0
+        where the step's time is no measure of later ones.
+        """
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
         """A request has ended."""
@@ -69,7 +71,8 @@ class Pause:
 
 
 class Drafts:
-    """Asks the drafter once a step and keeps what it says within the limits of the step. Without a drafter: nothing.
+    """Asks the drafter once a step and keeps its draft tokens within the limits of the step. Without a drafter:
+    nothing.
 
     state_page_tokens: 0 where nothing is kept but K and V. A state goes back behind a wrong guess to where the step
     began. It never goes back twice over the same rows, because what is computed again has no guesses behind it. Guesses
@@ -134,7 +137,8 @@ class Drafts:
         return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 
     def _room(self, decoding: Sequence[Decoding], beside_prompts: bool) -> int:
-        """Rows of the step that guesses may have. Where prompts are to be computed they leave half of the rows, and at
-        least one, or prompts could wait for ever."""
+        """The most draft tokens that this step may verify. Where prompts are to be computed, draft tokens leave half of
+        the rows, and at least one, or prompts could wait for ever.
+        """
         left = self._limits.max_step_tokens - sum(sequence.remaining for sequence in decoding)
         return max(0, min(left // 2 if beside_prompts else left, self._limits.max_draft_tokens))

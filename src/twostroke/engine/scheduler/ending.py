@@ -1,4 +1,4 @@
-"""Why a sequence ends, and the event that says so."""
+"""Decides why a sequence ends, and makes the event for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from twostroke.types.result import SampledToken
 
 
 class Ending(Struct, frozen=True):
-    """stopped_by: the end token. refusal: it would have been late. num_output_tokens: where the caller counts fewer."""
+    """stopped_by: the end token. refusal: the sequence is refused because it would have been late. num_output_tokens:
+    where the caller counts fewer.
+    """
 
     reason: FinishReason
     stopped_by: SampledToken | None = None

@@ -1,4 +1,5 @@
-"""Why a prompt's prefix was not found: what the prefix tree says, unless a running sequence is about to put it there.
+"""Finds why a prompt's prefix was not found. The prefix tree knows the reason, unless a running sequence is about to
+put the prefix there.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ class Places:
     """A call is large where it has more than an eighth of all places, and more than FEWEST_LARGE.
 
     A guest is a waiting sequence of a call that has no place. Where one waits and no place is free, the largest call
-    gives up the one that it got last; what was computed for that is mostly found in the prefix cache again. While a
-    guest waits, a large call takes no further place: completions that enter fill steps as prompts do, so a guest that
+    gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. While a
+    guest waits, a large call takes no further place. Completions that enter fill steps as prompts do, so a guest that
     came after hundreds of them would wait for steps although places are free.
     """
 

@@ -12,9 +12,10 @@ from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence,
 
 
 class PlanInWork(Struct):
-    """drafts: by request id, what may be guessed of the sequences that decode. load: what limits must know of it.
-    made_room: the sequences preempted since the last plan, before this one was begun. held_calls: groups of which
-    no further sequence may enter."""
+    """drafts: draft tokens by request id, for the sequences that decode. load: what limits must know of the plan so
+    far. made_room: the sequences preempted since the last plan, before this one was begun. held_calls: request groups
+    from which no further sequence may enter.
+    """
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)

@@ -54,7 +54,7 @@ class Policy(Protocol):
 
 
 class ArrivalPolicy:
-    """Satisfies Policy, without objectives: by priority, then by arrival; what runs goes first.
+    """Satisfies Policy for work without objectives. The order is priority, then arrival; running sequences go first.
 
     times, limiters: where limiters decide by measured steps, these are what they ask.
     """

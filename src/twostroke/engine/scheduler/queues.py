@@ -9,8 +9,10 @@ from twostroke.types.plan import Role
 
 
 class Queues:
-    """waiting: by rank. running: by admission, oldest first. paused: sequences whose next token is not known yet; those
-    that were admitted hold pages. A sequence is in one of them alone."""
+    """waiting: sequences in the order of their rank. running: sequences in the order of their admission, oldest first.
+    paused: sequences whose next token is not known yet; those that were admitted hold pages. A sequence is in exactly
+    one of the three.
+    """
 
     def __init__(self) -> None:
         self.waiting: list[Sequence] = []

@@ -54,7 +54,7 @@ class Scheduler:
         self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
         self._num_added = self._num_steps = self._preemptions = self._query_tokens = self._hit_tokens = 0
         self._now = 0.0  # the latest of all calls
-        # A state says what all positions so far came to, so a plan that builds on one needs the result before it.
+        # Recurrent state depends on every earlier position, so the next plan needs the result of the one before.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
 
     @property
@@ -116,7 +116,7 @@ class Scheduler:
         all_decoding = list(self._policy.decodes(queues))
         prompts_wait = len(all_decoding) < len(queues.running) or bool(queues.waiting)
         decoding, share = self.under_way.turn(all_decoding := without_late_masks(all_decoding, prompts_wait))
-        # What guesses learns from one plan at a time.
+        # The speculative decoder updates its statistics from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
         made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room, held_calls=held_calls)
@@ -263,7 +263,7 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or say why not. Those after it then wait too, but for PASSED_BY."""
+        """Let a waiting sequence run, or return why not. Those after it then wait too, except for PASSED_BY."""
         if sequence.request.group_id in step.held_calls:
             return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:

@@ -18,17 +18,18 @@ Rank = tuple[int, int, float, int]
 class Sequence(Struct, eq=False):
     """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
 
-    role: DECODE from a token on, until it is preempted: all but its last token is computed, or, where a state went back
-    behind a wrong guess, all but the tokens of one step.
+    role: DECODE from its first output token on, until it is preempted. All but its last token is computed then. Where a
+    state went back after a wrong guess, all but the tokens of one step are.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
-    objectives: what was promised. prefill_tokens, prefill_s: of its prompt alone, without what was cached when it came,
-    where a policy predicts. last_step: the last one that computed it. scored: prompt positions that have their log
-    probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions at which a chunk
-    ends, because a snapshot of its state is taken there. paused: all that is known was computed, and the next token
-    comes from outside (`Steering`). alone_before: positions before it are computed alone: a step with them failed.
-    under_way: plans that hold it and are not committed; their positions count as computed.
+    objectives: what was promised. prefill_tokens, prefill_s: tokens and predicted seconds of its prompt alone, without
+    what was cached when it came; set where a policy predicts. last_step: the last one that computed it. scored: prompt
+    positions that have their log probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far.
+    points: positions at which a chunk ends, because a snapshot of its state is taken there. paused: all that is known
+    was computed, and the next token comes from outside (`Steering`). alone_before: positions before it are computed
+    alone: a step with them failed. under_way: plans that hold it and are not committed; their positions count as
+    computed.
     """
 
     request: Request

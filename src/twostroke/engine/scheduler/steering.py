@@ -1,8 +1,8 @@
 """Sequences whose tokens come from outside: the beams of a beam search.
 
-Such a sequence is paused after each step that samples. What steers it then says its next token (`extend`), or makes it
-a copy of another one (`branch`). A paused sequence keeps its pages, but they can be taken from it like those of any
-other sequence; it is computed again then, with the same bits.
+Such a sequence is paused after each step that samples. Its controller then gives it the next token (`extend`), or makes
+it a copy of another sequence (`branch`). A paused sequence keeps its pages, but they can be taken from it like those of
+any other sequence; it is computed again then, with the same bits.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class UnderWay:
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
         """(those of the decoding sequences that the next plan may hold, the most of them that it should).
 
-        No sequence waits for ever: as many plans as there may be, all with their share, would hold more than there are.
+        No sequence waits for ever: if each plan in flight had its full share, all plans together would hold more
+        sequences than there are.
         """
         if self._most == 1:
             return decoding, len(decoding)
@@ -93,8 +94,8 @@ class UnderWay:
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, Held]:
         """The plan was computed: (how long its streams waited for it, in seconds; what it held).
 
-        Streams wait from the end of the last step before the plan was made, what the driver does in between included,
-        or for the executor's own time behind its plan where that is more.
+        Streams wait from the end of the last step before the plan was made; what the driver does in between is
+        included. Where the executor's own time after the plan is longer, that counts.
         """
         since_s, held = self._open.pop(plan.step_id)
         for sequence, _ in held:

@@ -1,4 +1,6 @@
-"""How often guesses come true: by proposer and by how much spoke for them, and for one request against the others."""
+"""Estimates how often draft tokens are accepted, for each proposer and strength of its evidence, and for one request
+compared with the others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
 FIRST_PRIOR, LATER_PRIOR = 0.3, 0.7
-"""Acceptance that is assumed before any trial: of a guess's first token, and of a token behind an accepted one."""
+"""The acceptance rates that are assumed before any trial. The first is for a guess's first token, the second for a
+token after an accepted one.
+"""
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
 """A request whose guesses all failed must be able to come back, and one of a kind that always fails says little."""
@@ -50,7 +54,7 @@ class GuessRecord:
         return self._came_true / self._expected
 
     def add(self, came_true: float, expected: float) -> None:
-        """One token that was guessed: 1 where it came true, and the chance that was expected."""
+        """One token that was guessed: 1 where it was accepted, and the chance that was expected."""
         self._came_true = max(LEAST_RECORD, self._came_true * REQUEST_MEMORY + came_true)
         self._expected = max(LEAST_RECORD, self._expected * REQUEST_MEMORY + expected)
 
@@ -75,8 +79,9 @@ class Acceptance:
         return found
 
     def rates(self, proposer: str, record: GuessRecord) -> tuple[float, float]:
-        """The acceptance of a proposer that looks nothing up: of a guess's first token, and of one behind an accepted
-        one."""
+        """The acceptance rates of a proposer that looks nothing up: the rate of a guess's first token, and that of a
+        token after an accepted one.
+        """
         first, later = self._pair(proposer, 0)
         return min(MOST_CHANCE, first.value * record.factor), min(MOST_CHANCE, later.value * record.factor)
 

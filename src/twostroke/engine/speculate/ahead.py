@@ -19,9 +19,9 @@ from twostroke.types.request import Request
 class AheadProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    name: of the way. writer: runs plans on the layer. forget: gives up the hidden states of a request that has ended.
-    layers: where there are several, each guesses one token in turn, and the last rows of all but the first are read
-    again, because they hold guesses.
+    name: the name of this way to speculate. writer: runs plans on the layer. forget: gives up the hidden states of a
+    request that has ended. layers: where there are several, each guesses one token in turn, and the last rows of all
+    but the first are read again, because they hold guesses.
     """
 
     computes = True

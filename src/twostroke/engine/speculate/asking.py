@@ -1,4 +1,4 @@
-"""What asking a proposer brings, and how often it is asked where that does not pay."""
+"""Measures what calling a proposer gains, and decides how often it is called where that does not pay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ MEMORY = 0.99
 PRIOR_ASKS, PRIOR_TOKENS = 32.0, 64.0
 """What the record begins with: this many asks, with two accepted tokens for each."""
 TRUSTED_ASKS = 24
-"""What computes guesses is asked this often before it is judged: what an ask takes and brings must be seen."""
+"""A proposer that computes is called this often before it is judged, because the time and gain of a call must be
+measured.
+"""
 
 
 class AskRecord:
@@ -20,14 +22,14 @@ class AskRecord:
         self.count = 0
 
     def add(self, tokens: int) -> None:
-        """One ask. tokens: how many tokens of its guess came true; 0 where it gave nothing."""
+        """Record one call of a proposer. tokens: how many proposed tokens were accepted; 0 where it proposed none."""
         self.count += 1
         self._asks = self._asks * MEMORY + 1.0
         self._tokens = self._tokens * MEMORY + tokens
 
     @property
     def is_judged(self) -> bool:
-        """Was it asked often enough to say what asking brings?"""
+        """Was it called often enough to know what a call gains?"""
         return self.count >= TRUSTED_ASKS
 
     @property

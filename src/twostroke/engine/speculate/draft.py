@@ -5,7 +5,7 @@ on the probabilities, they agree on the token, whatever the temperature.
 
 The draft's K and V lie in pages of its own. A guess that was accepted is in them already; of one that was not, the
 positions are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy goes
-back afterwards, and the next call reads the tokens that came true in the pass that reads the newest token in any case.
+back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DraftExecutor(Protocol):
 
 
 class _Draft(Struct):
-    """request: as the draft runs it. tokens: those whose K and V are in its pages."""
+    """request: the request in the form that the draft model runs. tokens: those whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
@@ -68,8 +68,8 @@ class _Writing(Struct):
 class DraftProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    max_sequences, context_tokens: of the executor's memory. first_token_s: a prediction, until steps were timed.
-    report: called with every fault.
+    max_sequences, context_tokens: the limits of the executor's memory. first_token_s: a prediction of a step's seconds,
+    used until steps were timed. report: called with every fault.
     """
 
     name = "draft"

@@ -26,7 +26,9 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: of all salts; salts that were not used for the longest time go first."""
+    """most_tokens: the most tokens kept for all salts together. The salts that were not used for the longest time are
+    removed first.
+    """
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens

@@ -1,6 +1,6 @@
 """GuessLimiter: how many guesses a step verifies, and of which requests. Guessing must not lower throughput.
 
-A step takes longer with each row; a guess that comes true spares a stream a step. So guesses are taken in the order of
+A step takes longer with each row; a guess that is accepted spares a stream a step. So guesses are taken in the order of
 their chances as long as the step gives more tokens a second with them than without.
 """
 
@@ -61,7 +61,7 @@ class GuessLimiter:
         """How many tokens a proposer should guess for each stream that takes `asking_s` for all streams, and `token_s`
         more for each token; 0 where asking does not pay.
 
-        first, later: how often a guess's first token comes true, and one behind another that did.
+        first, later: how often a guess's first token is accepted, and one behind another that did.
         """
         seconds = self.times.seconds
         best, found = shape.streams / seconds(shape.streams, shape.position, 0) * (1 + self._margin), 0
@@ -78,7 +78,7 @@ class GuessLimiter:
         return found
 
     def token_s(self, shape: StepShape) -> float:
-        """What one token of one stream costs without guesses: what a guess that comes true is worth."""
+        """What one token of one stream costs without guesses: what a guess that is accepted is worth."""
         return self.times.seconds(shape.streams, shape.position, 0) / shape.streams
 
     def _best(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:

@@ -1,4 +1,4 @@
-"""The guesses of a step: asks proposers, lets the limiter decide, and learns what came true.
+"""The guesses of a step: asks proposers, lets the limiter decide, and learns what was accepted.
 
 Before a proposer's guesses are verified they are tried without cost: what it would have guessed is compared with the
 tokens that then came. So finding out that a text can be guessed costs no row of the model.
@@ -25,7 +25,7 @@ PROBE_TOKENS = 2
 """How many tokens a proposer guesses where guessing does not pay, to see whether it does by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial of which this many tokens came true is a good one; the rest of it is not waited for."""
+"""A free trial in which this many tokens were right is a good one; the rest of it is not waited for."""
 
 
 class Stream(NamedTuple):
@@ -80,7 +80,7 @@ class _State(Struct):
     trial: _Trial | None = None
     next_rest: int = 1
     last_true: int = 0
-    """Tokens of its last guess that came true."""
+    """The tokens of its last guess that were accepted."""
 
 
 _Asking = tuple[Stream, _State]
@@ -90,7 +90,8 @@ class Guesser:
     """ways: what a request may ask for by name, each a row of proposers of which the first that knows anything guesses;
     no proposers for `off`. default: the way of requests that ask for nothing.
 
-    asleep: of requests that need not be asked for, how long their text must be until then. Only read it.
+    asleep: for each request that need not be asked about now, the length of its text at which it must be asked about
+    again. Only read it.
     """
 
     def __init__(
@@ -138,9 +139,10 @@ class Guesser:
         return kept
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step that `guess` was asked for last has ended. accepted: of each request that had guesses, how many.
+        """The step that `guess` was last called for has ended. accepted: for each request that had guesses, how many
+        tokens were accepted.
 
-        measured_s: what it took; 0 where that says nothing of other steps.
+        measured_s: the seconds that the step took; 0 where that is no measure of other steps.
         """
         shape, self._shape = self._shape, None
         if shape is None:
@@ -229,7 +231,7 @@ class Guesser:
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
         """How many tokens: those that pay where guesses are computed. What looks up gives as many as may be verified,
-        where what came true of its guesses was worth its time. 0 where asking does not pay."""
+        where what was accepted of its guesses was worth its time. 0 where asking does not pay."""
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0

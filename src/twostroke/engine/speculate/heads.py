@@ -26,7 +26,8 @@ class GuessingHeads(Protocol):
 
 
 class MedusaProposer:
-    """Satisfies `speculate.proposer.Proposer`. first_call_s: of a call for one stream. report: called
+    """Satisfies `speculate.proposer.Proposer`. first_call_s: a prediction of the seconds of one call for one stream.
+    report: called
     with every fault."""
 
     name, computes = "medusa", True

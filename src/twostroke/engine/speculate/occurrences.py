@@ -1,8 +1,8 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
 Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place behind it, and from each place
-the one before it. Adding a token costs the same however long the text is, and so does a look-up: long runs are rare, so
-that a few places are all or most of them. It holds integers alone, nothing that a garbage collector must visit.
+the one before it. Adding a token costs the same however long the text is, and so does a look-up. Long runs are rare, so
+a few places are all or most of them. It holds integers alone, nothing that a garbage collector must visit.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ class GuessWanted(NamedTuple):
 class Guess(Struct, frozen=True):
     """Tokens that may come next, in order.
 
-    matched: how many tokens of the text agree with them: guesses of one proposer with about the same `matched` come
-    true about equally often. chances: of each token, given those before it, as the proposer estimates them; empty
-    where it cannot.
+    matched: how many tokens of the text agree with them: guesses of one proposer with about the same `matched` are
+    accepted about equally often. chances: the probability of each token, given those before it, as the proposer
+    estimates it; empty where it cannot.
     """
 
     token_ids: Sequence[int] = ()

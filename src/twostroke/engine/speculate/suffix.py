@@ -1,11 +1,11 @@
 """suffix: what followed the last tokens wherever they stood, in this request and in finished answers, most often.
 
-The places where the end of the text stood before are the node of a suffix tree that it leads to; what stands behind
-them are the node's children, and their shares are the chances. So no tree is built: the places are looked up.
+The places where the end of the text occurred before are one node of a suffix tree. The tokens after these places are
+the node's children, and their shares are the chances. So no tree is built: the places are looked up.
 
-Source: SuffixDecoding (Oliaro et al. 2024) as Arctic Inference has it: of every length of agreement the likeliest
-path, no longer than the agreement, cut where its chance falls below `least_chance`; the path with the largest sum of
-chances is taken. MODELS.md, section 6.
+Source: SuffixDecoding (Oliaro et al. 2024) as Arctic Inference implements it. For every length of agreement it finds
+the likeliest path, no longer than the agreement. A path is cut where its chance falls below `least_chance`. The path
+with the largest sum of chances is taken. MODELS.md, section 6.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MOST_PLACES = 16
 class SuffixProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    factor: a guess has at most this many tokens for each token that agrees. least_chance: of a guess's last token, that
-    of all before it included.
+    factor: a guess has at most this many tokens for each token that agrees. least_chance: the least probability of a
+    guess's last token, multiplied by the probabilities of all tokens before it.
     """
 
     name = "suffix"
@@ -85,7 +85,7 @@ class SuffixProposer:
 
 
 def expected_tokens(chances: Sequence[float]) -> float:
-    """How many tokens of a guess come true on average, if each has its chance given those before it."""
+    """How many tokens of a guess are accepted on average, if each has its chance given those before it."""
     total, chance = 0.0, 1.0
     for each in chances:
         chance *= each

@@ -13,7 +13,7 @@ TIMED_CALLS = 15
 
 
 class TimedProposer:
-    """Satisfies `speculate.proposer.Proposer`: says what `inner` says."""
+    """Satisfies `speculate.proposer.Proposer`: delegates to `inner` and records its time."""
 
     computes = False
     token_s = 0.0

@@ -69,7 +69,7 @@ ERROR = Case("error beside float32", "logprobs", {}, "nats", higher=False)
 KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
 SAME = Case("same best token as float32", "logprobs", {}, "share")
 FIDELITY = (ERROR, KL, SAME)
-"""What a published checkpoint is asked besides its speed; fidelity.py says what each figure is."""
+"""What a published checkpoint is asked besides its speed; fidelity.py defines each figure."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),

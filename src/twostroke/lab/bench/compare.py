@@ -31,9 +31,9 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine, the Python that runs it, its weights in this comparison: int8, int4, or a type of GGUF files, of which
-    all engines read the same file. kv: of ours; in int8 it is asked
-    the cases alone that are about K and V."""
+    """An engine in a comparison, and the Python that runs it. weights: int8, int4, or a type of GGUF files; all engines
+    read the same file. kv: the format of K and V in this engine; with int8 only the cases about K and V are run.
+    """
 
     peer: Peer
     python: Path
@@ -57,8 +57,9 @@ class Contestant:
 
 @dataclass(slots=True)
 class Column:
-    """What one contestant reached. values: by case name, one for each round; limits: the machine's around each of them,
-    for this engine alone. faults: why a case has none."""
+    """What one contestant reached. values: figures by case name, one for each round. limits: the machine's limits
+    measured around each of them, for this engine alone. faults: why a case has no figures, keyed by case name.
+    """
 
     contestant: Contestant
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -90,8 +91,9 @@ class Setup:
 
 
 class Comparison:
-    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: what a published checkpoint says in
-    float32; None for random weights, of which no text is likely."""
+    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: the log probabilities of a published
+    checkpoint in float32; None for random weights, which make no text likely.
+    """
 
     def __init__(
         self,
@@ -211,7 +213,7 @@ def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case with one kind of weights. values: by peer name."""
+    """One case with one kind of weights. values: the figures by peer name."""
 
     case: Case
     weights: str
@@ -284,7 +286,7 @@ def _has(columns: Sequence[Column], case: Case) -> bool:
 
 
 def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:
-    """columns: of the same weights, this engine's first."""
+    """columns: the columns with the same weights, this engine's first."""
     contestant = columns[0].contestant
     values = {column.contestant.peer.name: column.median(case) for column in columns}
     found = [limits for column in columns for limits in column.limits.get(case.name, ())]

@@ -1,7 +1,7 @@
 """Ranks or stages of a model beside one process with as many threads as all of them together.
 
 Both are loaded at once and take turns in each round, so that what else the machine does meets both alike. The figure is
-the ratio of a round, of which the median over the rounds counts.
+the median, over the rounds, of the ratio within a round.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ GOAL = 0.9
 class DividedFigures:
     """One case. whole, divided: tokens a second of one process and of all together, medians over the rounds.
 
-    ratio: divided by whole in the same round, its median; least_ratio, most_ratio: of the rounds. exchange_share: of
-    the leader's time in the steps of the case, how much it spent in the exchange. waited_share: of that time, how
-    much of it was waits for other processes.
+    ratio: the median of divided / whole in the same round; least_ratio, most_ratio: the least and the largest of the
+    rounds. exchange_share: the share of the leader's time in the steps of the case that it spent in the exchange.
+    waited_share: the share of that time in which it waited for other processes.
     """
 
     phase: str
@@ -59,7 +59,9 @@ class _Turns:
 
 
 class DividedBench:
-    """whole: one process. divided: several, of the same model and formats. clock: in seconds."""
+    """whole: an engine in one process. divided: the same model and formats in several processes. clock: returns
+    seconds.
+    """
 
     def __init__(self, whole: LLM, divided: LLM, clock: Callable[[], float]) -> None:
         self._whole, self._divided, self._clock = whole, divided, clock

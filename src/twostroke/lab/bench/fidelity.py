@@ -1,9 +1,9 @@
 """How far an engine is from float32 on a text: three figures of its likeliest tokens.
 
 The error of a position is the mean, weighted by float32's probabilities, of |log p(engine) - log p(float32)| over the
-engine's TOP likeliest tokens. It is 0 where nothing is rounded, and a tenth says that probabilities are wrong by a
-tenth. The KL divergence, in nats, takes all other tokens as one. A best token is the same where both engines have the
-same likeliest one.
+engine's TOP likeliest tokens. It is 0 where nothing is rounded; 0.1 means that probabilities are wrong by a tenth. The
+KL divergence, in nats, takes all other tokens as one. A best token is the same where both engines have the same
+likeliest one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What guessing costs where it cannot win: the same requests with it and without, by turns in one engine.
 
 Of each round both ways answer the same requests, in turns that begin now with the one and now with the other. Their
-times make one ratio, which a slow moment of the machine changes less than either time. Of the ratios the median counts,
-and the interval that holds the true median in 95 of 100 measurements, whatever the noise looks like (the order of n
-independent numbers around their median is that of n coins). The verdict goes by the interval, so that noise is called
-noise. Every answer is compared with that of the other way.
+times make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
+ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any noise, because n
+independent numbers lie above or below their median like n coins. The verdict goes by the interval, so that noise is
+called noise. Every answer is compared with that of the other way.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class BoundVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Requests of one measurement. lengths: of their prompts, random tokens; empty for one request with a question.
-    promised: objectives are on."""
+    """The requests of one measurement. lengths: the lengths of their prompts, which are random tokens; empty for one
+    request with a question. promised: objectives are on.
+    """
 
     name: str
     lengths: tuple[int, ...]
@@ -72,8 +73,9 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class SituationFigures:
-    """One situation. wall: by the clock. processor: by the processor time of all threads of this process, which other
-    programs disturb less. off_ms: a token without guesses, by the clock."""
+    """The figures of one situation. wall: the ratio of clock times. processor: the ratio of the processor times of all
+    threads of this process, which other programs disturb less. off_ms: clock milliseconds of a token without guesses.
+    """
 
     name: str
     wall: Ratio
@@ -104,7 +106,7 @@ class NeverLose:
 
 
 def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
-    """tokens: of one stream; many streams write a quarter of them each."""
+    """tokens: the tokens that one stream writes; many streams write a quarter of them each."""
     few = max(8, tokens // 4)
     mixed = tuple(300 if index % 2 else 16 for index in range(6))
     return (

@@ -29,8 +29,9 @@ GOAL = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One case. Rates in tokens a second; measured is the median of the rounds. others_share: what other programs
-    took of the cores meanwhile. parts_s: of the predicted steps."""
+    """One case, with rates in tokens a second. measured: the median of the rounds. others_share: the share of the cores
+    that other programs used meanwhile. parts_s: seconds of each part of the predicted steps.
+    """
 
     weights: str
     phase: str

@@ -25,7 +25,8 @@ from twostroke.ops.program.values import Tensor, Vector, VectorForm
 Progress = Callable[[int, int, str], None]
 
 EMBEDDING_STD, BIAS_STD, NORM_STD = 0.02, 0.02, 0.1
-"""Standard deviations: of embedding tables; of biases and other vectors; of norms' factors, which lie around one."""
+"""The standard deviations of embedding tables, of biases and other vectors, and of norms' factors, whose mean is one.
+"""
 UNIFORM_STD = 2.0**15 / math.sqrt(3.0)
 """The standard deviation of whole numbers from -2^15 to 2^15 - 1, each as likely."""
 ELEMENT_BYTES = {"F32": 4, "BF16": 2}

@@ -24,8 +24,9 @@ EXACT = GgufMix("F32", 0, "F32", "F32")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """model: what engines are given, a folder or a file. folder: with config.json and the tokenizer. weights: the
-    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely."""
+    """model: the folder or file that engines get. folder: the folder with config.json and the tokenizer. weights: the
+    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely.
+    """
 
     model: Path
     folder: Path
@@ -51,8 +52,9 @@ class Subject:
 def find_subject(
     model: Path | None, shape: str, weights: Sequence[str], cache: Path, progress: Progress | None
 ) -> Subject:
-    """model: a folder or a file; None for random weights of `shape`, which are written. weights: as they were asked
-    for; nothing for the usual. Raises ConfigError, ModelError."""
+    """model: a folder or a file; None for random weights of `shape`, which are written. weights: the formats that were
+    asked for; empty for the usual ones. Raises ConfigError, ModelError.
+    """
     usual = tuple(weights) or INTEGER_WEIGHTS
     if model is None:
         folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()

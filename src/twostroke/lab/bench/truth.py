@@ -1,4 +1,4 @@
-"""What a checkpoint says of texts in float32, against which the engines of a comparison are held.
+"""The log probabilities that a checkpoint gives texts in float32, with which the engines of a comparison are compared.
 
 Weights, K, V and activations are float32 here. tests/real hold such logits of published checkpoints to those of
 transformers within 1e-4 of their range, so that no other engine is needed for the truth.
@@ -24,13 +24,15 @@ from twostroke.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Truth:
-    """texts: as token ids. rows: log probabilities of what follows each token but the last, text by text, (n, V)."""
+    """texts: the texts as token ids. rows: (n, V) log probabilities of what follows each token but the last, text by
+    text.
+    """
 
     texts: list[list[int]]
     rows: F32Array
 
     def fidelity(self, heard: Sequence[Sequence[Heard]]) -> Fidelity:
-        """heard: of each text, of each token but the last."""
+        """heard: for each text and each token but its last, what the engine returned for the next token."""
         positions = [each for text in heard for each in text]
         return fidelity(zip(self.rows, positions, strict=True))
 

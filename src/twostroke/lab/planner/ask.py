@@ -20,10 +20,10 @@ DEFAULT_OUTPUT_SHARE, DEFAULT_OUTPUT_TOKENS = 4, 512
 class Ask:
     """A request is `prompt_tokens` read and `output_tokens` written; `concurrency` of them run all the time.
 
-    ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: of the whole machine, in
-    any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
-    adapters: places for them, each of adapter_rank; every request uses one. key_factors: the digest of the factors of
-    keys that lie beside the model and hold for kv_format; empty without any.
+    ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: the price of the whole
+    machine, in any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
+    adapters: the number of places for adapters, each of adapter_rank; every request uses one. key_factors: the digest
+    of the key factors that are stored next to the model and are used with kv_format; empty without any.
     """
 
     weights: str
@@ -91,7 +91,7 @@ def make_ask(
     itl_s: float | None = None,
     price_per_hour: float | None = None,
 ) -> Ask:
-    """Fill in what was not said, as the engine would. Raises ConfigError naming the option that cannot be."""
+    """Fill in what was not given, as the engine would. Raises ConfigError naming the option that cannot be."""
     chosen = weights or usual_weights(spec)
     kept = kv_format or usual_kv_format(chosen, spec.has_latents)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)

@@ -1,4 +1,4 @@
-"""Which hardware of the catalogue would do, and what to say where none can."""
+"""Finds which hardware of the catalogue suffices, and makes the error where none does."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The closed loop: as many requests as run are always running.
+    """The load of a closed loop, in which the same number of requests is always running.
 
     itl_s: what 95% of a request's gaps do not pass, as `bench serve` and the scheduler mean an objective.
-    longest_gap_s: the longest of them. prefill_gap_share: of its gaps, those that hold another prompt's chunk.
+    longest_gap_s: the longest of them. prefill_gap_share: the share of its gaps that hold another prompt's chunk.
     """
 
     streams: int
@@ -44,7 +44,8 @@ def decoding(ask: Ask, streams: int) -> list[Segment]:
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
     """Seconds of each step that reads a part of one prompt, with `others` streams decoding in it.
 
-    A chunk beside streams is sized as the engine does it: as long as the ITL objective allows, or the default's rule.
+    A chunk next to streams is sized as the engine sizes it. It is as long as the ITL objective allows, or without one
+    as the default rule allows.
     """
     streams = decoding(ask, others)
 

@@ -11,7 +11,7 @@ from twostroke.cost.shape import Segment, StepCost, StepPrediction
 from twostroke.lab.planner.ask import Ask
 from twostroke.lab.planner.closed_loop import Load, closed_loop, decoding
 from twostroke.lab.planner.target import Target
-from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.passes.division import MOST_RANKS, PIPELINE, TENSOR, Division
 from twostroke.ops.program.model import Model
@@ -26,10 +26,11 @@ MOST_TRIED = 6
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """One rank's or stage's part, in bytes. kv_bytes_per_token: of layers that keep every position.
+    """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
 
     sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: that it sends
-    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: in the steps of the plan.
+    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: bytes sent in a decode step and in a prefill
+    step of the plan.
     """
 
     name: str
@@ -56,7 +57,7 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class DividedStep:
-    """A step, predicted. exchange_s: of its seconds, those of the exchange."""
+    """A predicted step. exchange_s: the part of its seconds that the exchange takes."""
 
     name: str
     rows: int
@@ -71,13 +72,14 @@ class DividedStep:
 
 @dataclass(frozen=True, slots=True)
 class DividedPlan:
-    """target: of each process. sequences: of the asked context that fit. whole_sequences: that fit where one process
-    with this memory has the whole model."""
+    """target: the machine of each process. sequences: how many sequences of the asked context fit. whole_sequences: how
+    many fit where one process with this memory has the whole model.
+    """
 
     source: str
     ask: Ask
     target: Target
-    divided: Divided
+    divided: ParallelPlan
     parts: tuple[PartPlan, ...]
     steps: tuple[DividedStep, ...]
     load: Load
@@ -86,9 +88,10 @@ class DividedPlan:
     assumptions: tuple[str, ...]
 
 
-def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: Divided) -> DividedPlan:
-    """target: of each process. Raises ConfigError where the model cannot be divided so, OutOfMemory where not one
-    sequence fits, with the counts that would do."""
+def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: ParallelPlan) -> DividedPlan:
+    """target: the machine of each process. Raises ConfigError where the model cannot be divided so. Raises OutOfMemory
+    where not one sequence fits, with the counts of processes that would suffice.
+    """
     division, step_tokens = divided.division, max(target.step_tokens, ask.concurrency)
     sizes = EngineSizes(ask.weights, ask.kv_kind, ask.context_tokens, ask.concurrency, step_tokens)
     needs = memory_needs(spec, division.parts(spec), sizes)
@@ -117,7 +120,7 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
     )
 
 
-def _loop_cost(spec: Model, ask: Ask, target: Target, divided: Divided, cost: StepCost) -> StepCost:
+def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
     """What streams wait for, from one token to the next."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
@@ -197,7 +200,7 @@ def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> I
             return
 
 
-def _assumptions(divided: Divided, ask: Ask) -> Iterator[str]:
+def _assumptions(divided: ParallelPlan, ask: Ask) -> Iterator[str]:
     count, link = divided.division.count, divided.link
     sent = "float32 numbers, and int8 codes where nothing but a product with an integer matrix reads them"
     yield f"weights {ask.weights}, K and V {ask.kv_words}; what processes exchange are {sent}"

@@ -25,11 +25,13 @@ MEMORY, ARITHMETIC = "memory", "arithmetic"
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Bytes. sequences: of the asked context that fit beside weights and buffers; 0 where the weights do not fit.
+    """The memory of a model, in bytes. sequences: how many sequences of the asked context fit next to weights and
+    buffers; 0 where the weights do not fit.
 
-    active_parameters: those that one token uses; of experts, the chosen ones. kv_bytes_per_token: of layers that keep
-    every position. window_bytes_per_sequence: of layers that keep a window, at most. kv_bytes_per_sequence: of both.
-    state_bytes: what a sequence keeps beside K and V, whatever its length. adapter_bytes: of all places for adapters.
+    active_parameters: the parameters that one token uses; of experts only the chosen ones count. kv_bytes_per_token:
+    the bytes in layers that keep every position. window_bytes_per_sequence: the most bytes in layers that keep a
+    window. kv_bytes_per_sequence: the bytes of both. state_bytes: what a sequence keeps besides K and V, whatever its
+    length. adapter_bytes: the bytes of all places for adapters.
     """
 
     parameters: int

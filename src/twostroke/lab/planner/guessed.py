@@ -12,7 +12,7 @@ from twostroke.engine.speculate.verify_time import VerifyTime, decoding_rows
 
 @dataclass(frozen=True, slots=True)
 class GuessedDecode:
-    """guesses: of each stream and step; 0 where none pay. rate: tokens a second of all streams."""
+    """guesses: draft tokens of each stream and step; 0 where none pay. rate: tokens a second of all streams."""
 
     streams: int
     acceptance: float

@@ -1,4 +1,5 @@
-"""A model's config.json alone: of the embedded model, of a folder, of a hub id, or what a GGUF file says in its place.
+"""Reads a model's config.json alone. The model is the embedded one, a folder, a hub id, or a GGUF file, whose keys take
+the place of config.json.
 
 Of a hub id nothing else is downloaded; of a folder with quantized weights their headers are read.
 """

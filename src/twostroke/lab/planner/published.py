@@ -10,9 +10,10 @@ from twostroke.ops.program.model import Model
 
 @dataclass(frozen=True, slots=True)
 class RoundFigure:
-    """layers, kv_elements: the shape it is said of (elements of K in one layer and token). tokens: of KV cache.
+    """layers, kv_elements: the shape of the model that was published with it (kv_elements: elements of K in one layer
+    and token). tokens: the tokens in the KV cache.
 
-    published_bytes: what is said; the formula decides.
+    published_bytes: the published figure; the formula decides.
     """
 
     said: str
@@ -26,7 +27,7 @@ class RoundFigure:
         return 2 * self.layers * self.kv_elements * 2 * self.tokens
 
     def words(self) -> str:
-        """What is said, and what it is."""
+        """The published figure, and the right one."""
         exact = self.formula_bytes()
         ratio = streams_for_bytes(self.published_bytes, exact)
         about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
@@ -56,7 +57,7 @@ def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
 
 
 def figures_for(spec: Model, weights: str, weight_bytes: int) -> list[str]:
-    """What articles say of a model of this shape, corrected."""
+    """The published figures for a model of this shape, corrected."""
     kinds = spec.paged_kinds
     shape = (spec.num_layers, kinds[0].kv_heads * kinds[0].head_dim if kinds else 0)
     found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]

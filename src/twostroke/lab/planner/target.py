@@ -27,7 +27,8 @@ MEASURE = "twostroke doctor --fresh"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """memory_bytes: of all devices together, or what is available here now. step_tokens: a step's token budget.
+    """memory_bytes: the memory of all devices together, or what is available here now. step_tokens: a step's token
+    budget.
 
     read_bytes_per_s: peak of the catalogue, or measured here. link: how processes of this machine exchange; None where
     nobody knows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class VirtualClock:
-    """Seconds since the simulation began. Called, it says the time, as the engine's clocks do."""
+    """Seconds since the simulation began. Calling it returns the time, as with the engine's clocks."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s

@@ -63,7 +63,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetOutcome:
-    """seen: of each request, in order of arrival. readers, decoders: all replicas that ever were.
+    """seen: what each request experienced, in order of arrival. readers, decoders: all replicas that were ever started.
 
     end_s: when the last request ended. scaling: (time, replicas that are paid for from then on). recomputed_tokens:
     prompt tokens that decoders computed again although they had been sent, because they were evicted meanwhile.
@@ -114,8 +114,10 @@ class Fleet:
     def run(
         self, workload: Iterable[WorkloadRequest], users: int | None = None, until_s: float | None = None
     ) -> FleetOutcome:
-        """Serve requests until the last has ended: at their times, which rise; or in a closed loop of `users` users,
-        each of whom asks the next question when the last is answered. Nothing comes after until_s."""
+        """Serve requests until the last has ended. Requests come at their times, which rise, or in a closed loop of
+        `users` users. In a closed loop each user asks the next question when the last is answered. Nothing comes after
+        until_s.
+        """
         self._requests = enumerate(workload)
         self._until_s = math.inf if until_s is None else until_s
         if users is None:

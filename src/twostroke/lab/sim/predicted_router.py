@@ -11,7 +11,7 @@ from twostroke.lab.sim.routing import Member, prefix_keys
 from twostroke.lab.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256
-"""The chunk whose predicted time says what a prompt token costs, as a replica says it to its front."""
+"""The chunk whose predicted time gives the cost of a prompt token, as a replica reports it to its front."""
 
 
 class PredictedSeconds:

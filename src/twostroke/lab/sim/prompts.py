@@ -19,7 +19,7 @@ NO_ENDS: frozenset[int] = frozenset()
 
 
 def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
-    """Blocks with equal ids have equal tokens; what no block covers is like no other. number: of the request."""
+    """Blocks with equal ids have equal tokens; tokens that no block covers are unique. number: the request's number."""
     count, block = asked.prompt_tokens, asked.block_tokens
     own = OWN_TOKEN_BASE + number * MOST_PROMPT_TOKENS
     if not asked.block_ids:

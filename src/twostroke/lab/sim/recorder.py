@@ -12,8 +12,8 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 
-class Recorder:
-    """A StepWatch. records: by replica's name, in order of time."""
+class StepRecorder:
+    """Satisfies StepWatch. records: the steps' records by the replica's name, in order of time."""
 
     def __init__(self) -> None:
         self.records: dict[str, list[Record]] = {}

@@ -58,7 +58,7 @@ class StepWatch(Protocol):
 
 @dataclass(slots=True)
 class _Run:
-    """Steady steps that are known and not yet done. times_s: their ends; begin_s: of the first."""
+    """Steady steps that are known and not yet done. times_s: when each one ends. begin_s: when the first begins."""
 
     begin_s: float
     times_s: list[float]
@@ -76,11 +76,11 @@ class _Run:
 class Replica:
     """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
 
-    busy_s: time spent in steps. steps: their number. last_step_s: of the last of them.
+    busy_s: time spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
     outstanding: requests submitted and not ended; arrived or not.
-    skips: steps in which nothing but one more token for each stream can happen are done many at a time, with the same
-    result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters,
-    whose number decides what a step reads, nor with stages, whose plans overlap.
+    skips: True does many steps at a time where nothing but one more token for each stream can happen, with the same
+    result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters, whose
+    number decides what a step reads, nor with stages, whose plans overlap.
     """
 
     def __init__(

@@ -18,7 +18,9 @@ MOST_NAMED_REPLICAS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """busy_share: of the time that is paid for. hit_share: of prompt tokens at first admission, found in the cache."""
+    """busy_share: the busy share of the time that is paid for. hit_share: the share of prompt tokens at first admission
+    that was found in the cache.
+    """
 
     name: str
     requests: int

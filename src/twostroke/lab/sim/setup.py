@@ -24,7 +24,7 @@ from twostroke.lab.sim.clock import VirtualClock
 from twostroke.lab.sim.guessing import simulated_guesser
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.staged import StagedExecutor
-from twostroke.models.common.divided import Divided, cost_of, stage_costs
+from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
 from twostroke.models.common.needs import EngineSizes, memory_needs
 from twostroke.ops.program.model import Model
 from twostroke.types.cache_pools import CachePools
@@ -41,13 +41,13 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
     """One replica: production's objects, in numbers. pools: a number is a count of pages that stay.
-    kv_token_bytes: of one position in all layers.
+    kv_token_bytes: the bytes of one position in all layers.
 
     context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
     that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
     is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
-    sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: of
-    a pipeline, the cost of each one, which has a plan of its own in flight.
+    sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: for
+    a pipeline, the cost of each stage; each stage has a plan of its own in flight.
     """
 
     cost: SteadyCost
@@ -109,7 +109,7 @@ class ReplicaSetup:
 class Sizes:
     """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would.
 
-    gap_rule: of the engine's default; None where an operator has asked for max_step_tokens.
+    gap_rule: the engine's default rule; None where an operator has asked for max_step_tokens.
     """
 
     max_step_tokens: int = 512
@@ -126,9 +126,10 @@ def replica_setup(
     machine: HardwareSpec | Calibration,
     memory_bytes: int,
     sizes: Sizes,
-    divided: Divided | None = None,
+    divided: ParallelPlan | None = None,
 ) -> ReplicaSetup:
-    """Size a replica as the engine sizes itself. machine, memory_bytes: of each process where the model is divided.
+    """Size a replica as the engine sizes itself. machine, memory_bytes: those of each process where the model is
+    divided.
 
     Raises OutOfMemory with the arithmetic, ConfigError for formats.
     """

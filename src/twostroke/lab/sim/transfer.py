@@ -23,7 +23,9 @@ class Link:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over all links. wait_s: for a link that was busy; on_the_way_s: the transfers themselves."""
+    """What was sent over all links. wait_s: seconds of waiting for a busy link. on_the_way_s: seconds of the transfers
+    themselves.
+    """
 
     transfers: int = 0
     bytes: int = 0

@@ -26,7 +26,7 @@ class Arrangement:
 
 
 def arranged(requests: Sequence[WorkloadRequest], how: Arrangement) -> list[WorkloadRequest]:
-    """The workload, changed; the first arrives as far from the beginning as the scale says.
+    """The workload, changed; the scale also moves the first arrival.
 
     Raises ConfigError for a rate scale or token scale that is not above 0.
     """

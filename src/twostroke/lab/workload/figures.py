@@ -27,10 +27,10 @@ class Figures:
     """Times in seconds, rates a second of duration_s, which runs from the first intended send to the last end; 0 where
     that is less than SHORTEST_RUN_S.
 
-    prompt_tokens, output_tokens: of whole answers, by usage. uncounted: whole answers whose server sent no usage, so
-    that chunks were counted as tokens. chunk_tokens: output tokens a chunk; where it is not 1 and the server does not
-    send each chunk's count, ITL is of chunks. send_late: sent - intended. busy: requests under way, on average and at
-    most. errors: requests by reason. goodput_per_s, good_share: None without objectives.
+    prompt_tokens, output_tokens: the tokens of whole answers, from `usage`. uncounted: whole answers whose server sent
+    no usage, so that chunks were counted as tokens. chunk_tokens: output tokens a chunk; where it is not 1 and the
+    server does not send each chunk's count, ITL is of chunks. send_late: sent - intended. busy: requests under way, on
+    average and at most. errors: requests by reason. goodput_per_s, good_share: None without objectives.
     """
 
     requests: int

@@ -11,9 +11,9 @@ class Observation:
 
     intended_s: when it should have been sent. sent_s: when it was. ended_s: end of the answer, or of the failure.
     times_s: arrivals of the answer's chunks, rising. counts: tokens of each chunk, 0 for one without text; empty where
-    each chunk is one token. prompt_tokens, output_tokens: as the server counted (usage); None where it sent none.
-    error: why there is no whole answer; empty for a whole one. priority: as in WorkloadRequest. asked_again: the server
-    closed the first connection before any byte of an answer, so the request was sent a second time.
+    each chunk is one token. prompt_tokens, output_tokens: the server's counts (usage); None where it sent none. error:
+    why there is no whole answer; empty for a whole one. priority: see WorkloadRequest. asked_again: the server closed
+    the first connection before any byte of an answer, so the request was sent a second time.
     """
 
     intended_s: float

@@ -1,6 +1,6 @@
 """ShareGPT: conversations as JSON, [{"id", "conversations": [{"from": "human", "value"}, {"from": "gpt", "value"}]}].
 
-A request is the first question of a conversation, asked for as many tokens as its answer has; conversations without a
+A request is the first question of a conversation, asked for as many tokens as its answer has. Conversations without a
 question and an answer are left out, as other tools do. The trace has no times: all arrive at 0.
 """
 

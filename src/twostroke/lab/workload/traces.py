@@ -17,7 +17,7 @@ FORMATS = (SHAREGPT, MOONCAKE, AZURE)
 
 
 def format_of(text: str, source: str = "trace") -> str:
-    """One of FORMATS, by the first line. Raises TraceError where it is none."""
+    """One of FORMATS, by the first line. Raises TraceError where it is not valid."""
     first = next((line.strip() for line in text.lstrip("\ufeff").split("\n") if line.strip()), "")
     if first.startswith("[") or (first.startswith("{") and '"conversation' in text[:100_000]):
         return SHAREGPT
@@ -38,7 +38,8 @@ def parse_trace(
     form: str | None = None,
     count_tokens: Callable[[str], int] = about_tokens,
 ) -> list[WorkloadRequest]:
-    """Requests of a trace in one of FORMATS (None: by its first line). Raises TraceError naming the line."""
+    """Requests of a trace in one of FORMATS. form: None lets the first line decide. Raises TraceError naming the line.
+    """
     chosen = form or format_of(text, source)
     if chosen == SHAREGPT:
         return parse_sharegpt(text, count_tokens, source)

@@ -16,7 +16,7 @@ from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 16_384, "layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 TURNED = 0.5
-"""The part of each head that turns where the config is silent."""
+"""The part of each head that turns where the config does not have the field."""
 
 
 @architecture("PersimmonForCausalLM", model_type="persimmon")

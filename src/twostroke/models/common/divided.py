@@ -17,7 +17,7 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class ParallelPlan:
     """Each process has a machine of its own, or its share of one."""
 
     division: Division
@@ -29,7 +29,7 @@ class Divided:
 
 
 def stage_costs(
-    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided
+    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: ParallelPlan
 ) -> tuple[SteadyCost, ...]:
     """What each stage of a pipeline takes for its part of a step, first to last; none for ranks, which compute at once.
 
@@ -47,9 +47,10 @@ def stage_costs(
 
 
 def cost_of(
-    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: Divided | None
+    spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: ParallelPlan | None
 ) -> SteadyCost:
-    """The cost of steps of one process with the whole model, or of all processes that hold it, each on such a machine.
+    """The step cost of the whole model on one `machine`, or split over `divided` processes, each on a machine of this
+    kind.
 
     Raises ConfigError.
     """

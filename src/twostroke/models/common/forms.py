@@ -33,7 +33,7 @@ def unchanged(program: Program) -> Program:
 
 
 class Form(Struct, frozen=True):
-    """task: what the result's rows are. change: from the program of a model file to this one."""
+    """task: what the result's rows are. change: makes this program from that of a model file."""
 
     task: Task = Task.GENERATE
     change: Callable[[Program], Program] = unchanged
@@ -49,7 +49,7 @@ def tokens_form(token_ids: Sequence[int]) -> Form:
 
 
 def num_labels(fields: Fields) -> int:
-    """How many labels a classifier has: by id2label, by num_labels, or transformers' default of 2."""
+    """How many labels a classifier has. id2label decides it, else num_labels, else the default of transformers, 2."""
     named = fields.group("id2label")
     if named is not None:
         return len(named.values)

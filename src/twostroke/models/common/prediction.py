@@ -3,8 +3,8 @@
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
 h_t is behind the model's last norm, or the layer's own h where it goes on. E and M are those of the model: copies of
-them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and the token
-t + 1 + k, and writes the token t + 2 + k.
+them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and token t + 1 + k.
+It predicts token t + 2 + k.
 
     @predicts("DeepseekV3ForCausalLM")
     def prediction(fields: Fields) -> Sequence[MtpHead]: ...
@@ -40,8 +40,10 @@ PredictionLayer = Callable[[Tracer, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class MtpHead:
-    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with; layer_prefix: of
-    the layer's own. word, state: the norms of both halves; joined: their product; last: the norm behind the layer."""
+    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with. layer_prefix:
+    what the names of the layer's own tensors begin with. word, state: the norms of both halves; joined: their product;
+    last: the norm behind the layer.
+    """
 
     norm: Norm
     layer: PredictionLayer

@@ -63,7 +63,9 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: what model_type may say beside the usual word. form: of its program."""
+    """A model file's entry. other_types: values that model_type may have besides the usual one. form: the form of its
+    program.
+    """
 
     name: str
     model_type: str
@@ -146,9 +148,10 @@ def read_model(
 ) -> Model:
     """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
 
-    stored: for the tensors of a matrix the format that keeps what the checkpoint holds. orders: which matrices are kept
-    with their columns sorted. asked: what to serve it as; None for what its architecture is made for. apart: whether
-    experts that plain checkpoints of the family hold in stacks are named one by one; None for what the config says.
+    stored: returns, for the tensors of a matrix, the format that keeps what the checkpoint holds. orders: which
+    matrices are kept with their columns sorted. asked: what to serve it as; None for what its architecture is made for.
+    apart: whether experts that plain checkpoints of the family hold in stacks are named one by one; None for what the
+    config says.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)

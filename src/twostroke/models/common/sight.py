@@ -6,10 +6,11 @@ from msgspec import Struct
 
 
 class Sight(Struct, frozen=True):
-    """family: of the processor and of the marks in prompts. placeholder: the token id that stands where image rows go.
+    """family: the family of the processor and of the marks in prompts. placeholder: the token id that stands where
+    image rows go.
 
-    side: of a tile, in pixels. patch: the side of a patch in pixels. merge: patches of one side that become one image
-    row.
+    side: the side of a tile, in pixels. patch: the side of a patch in pixels. merge: patches of one side that become
+    one image row.
     """
 
     family: str

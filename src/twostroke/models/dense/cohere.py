@@ -44,7 +44,7 @@ def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Cohere2ForCausalLM", model_type="cohere2")
 def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says others."""
+    """Every fourth layer sees everything and does not turn, unless layer_types says otherwise."""
     parts = _read(fields)
     fields = parts.fields
     pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
@@ -60,7 +60,7 @@ def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("CohereCompassForCausalLM", model_type="cohere_compass_text")
 def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """North: halves of a head turn against each other. rope_parameters has a group for each type of layer; layers of a
-    type whose group is null do not turn. Every layer sees everything unless layer_types says others."""
+    type whose group is null do not turn. Every layer sees everything unless layer_types says otherwise."""
     parts = _read(fields, {"logit_scale": 1.0}, interleaved=False)
     fields, layers = parts.fields, parts.facts.num_layers
     windows = windows_by_layer(fields, layers, window_of(fields, 4096), (0,) * layers)
@@ -79,7 +79,7 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """changed: of SILENT. interleaved: rotary pairs lie side by side."""
+    """changed: defaults that replace those of SILENT. interleaved: rotary pairs are adjacent."""
     parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     biased = parts.fields.boolean("attention_bias", False)
     return replace(

@@ -23,7 +23,7 @@ CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 
 @architecture("Gemma2ForCausalLM", model_type="gemma2")
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 2, 4 ... slide, unless layer_types says others."""
+    """Layers 0, 2, 4 ... slide, unless layer_types says otherwise."""
     model, windows = _read(fields)
     turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
 

@@ -43,7 +43,7 @@ BOTH_WAYS = "use_bidirectional_attention"
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer sees everything, unless layer_types says others; a norm on each head's q and k."""
+    """Every sixth layer sees everything, unless layer_types says otherwise; a norm on each head's q and k."""
     return _read(fields, lambda window: window, (0, 0))
 
 

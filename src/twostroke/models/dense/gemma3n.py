@@ -47,12 +47,12 @@ SILENT = {
 LEAST_SQUARE = 1e-5
 """The mean square below which a stream counts as this loud."""
 SPARSE_LAYERS, SPARSITY = 10, 0.95
-"""Where the config is silent: in a model of more layers, the first are so sparse."""
+"""The default where the config does not have the field: in a model of more layers, the first are so sparse."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseFeed:
-    """cut: of the gate, in deviations above its mean; None for a dense block."""
+    """cut: the threshold of the gate, in standard deviations above its mean; None for a dense block."""
 
     hidden_size: int
     inner_size: int
@@ -138,7 +138,7 @@ def identity(t: Tracer, width: int) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class StreamLayer:
-    """owner: the layer whose K and V it reads, None for its own. rank: of the learned residual."""
+    """owner: the layer whose K and V it reads, None for its own. rank: the rank of the learned residual."""
 
     heads: NormedHeads
     owner: int | None

@@ -160,8 +160,9 @@ def _heads(parts: Parts, types: tuple[str, ...]) -> tuple[NormedHeads, ...]:
 
 
 def _head_sizes(parts: Parts, index: int, full: bool) -> tuple[int, int]:
-    """head_dim and K/V heads of a layer: what per_layer_config says, or where the config is older and the layer has no
-    window, global_head_dim and num_global_key_value_heads."""
+    """head_dim and K/V heads of a layer: those of per_layer_config. In older configs, a layer without a window has
+    global_head_dim and num_global_key_value_heads.
+    """
     fields, dim, kv = parts.fields, parts.heads.head_dim, parts.heads.num_kv_heads
     layers = fields.value("per_layer_config")
     own = Fields({}, fields.place)

@@ -40,7 +40,7 @@ InputText = Callable[[Tracer], Value]
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """What a config says. prefix: of the names of all tensors but a head's."""
+    """What was read from a config. prefix: what the names of all tensors but a head's begin with."""
 
     prefix: str
     facts: CommonFacts

@@ -56,7 +56,7 @@ def ernie4_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """moe_intermediate_size: the width of an expert for text, and of one for images. Both kinds have as many experts,
-    in one list of tensors. mlp_layer_types says which layers have experts."""
+    in one list of tensors. mlp_layer_types defines which layers have experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     sizes = fields.integers("moe_intermediate_size") or (1536, 512)

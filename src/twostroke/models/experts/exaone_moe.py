@@ -25,7 +25,7 @@ CORRECTION = "mlp.e_score_correction_bias"
 
 @architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
 def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says others."""
+    """Every fourth layer sees everything and does not turn, unless layer_types says otherwise."""
     parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
     named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
@@ -44,8 +44,9 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("ExaoneMoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Layers without experts under names of their own; what stands around them is one for all. mtp_layer_types says
-    which of them see a window; one that sees everything does not turn where others have windows."""
+    """Layers without experts under names of their own; what stands around them is one for all. mtp_layer_types defines
+    which of them see a window; one that sees everything does not turn where others have windows.
+    """
     parts, turn, window = _parts(fields)
     fields = parts.fields
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)

@@ -26,7 +26,7 @@ SILENT = {
 
 @architecture("HYV3ForCausalLM", model_type="hy_v3")
 def hy_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layer is dense, unless mlp_layer_types says others."""
+    """The first layer is dense, unless mlp_layer_types says otherwise."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     silu_only(fields)

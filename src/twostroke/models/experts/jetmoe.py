@@ -41,7 +41,7 @@ LAYER_NORM = Norm(1e-6)
 
 @dataclass(frozen=True, slots=True)
 class AttentionExperts:
-    """heads: of one expert; each of them has its K and V. router: chooses experts for a row."""
+    """heads: the heads of one expert; each chosen expert has K and V of its own. router: chooses experts for a row."""
 
     heads: HeadCounts
     shape: BankShape
@@ -78,7 +78,7 @@ class AttentionExperts:
 
 @architecture("JetMoeForCausalLM", model_type="jetmoe")
 def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_key_value_heads: of one expert of attention, for its queries as for K and V."""
+    """num_key_value_heads: the heads of one expert of attention, both of its queries and of K and V."""
     parts = _parts(fields)
     fields, hidden = parts.fields, parts.facts.hidden_size
     count = expert_count(fields)

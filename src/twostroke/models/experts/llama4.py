@@ -84,7 +84,7 @@ def _attention(parts: Parts) -> AttentionText:
 
 
 def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """no_rope_layers says 1 for layers that turn; where it is absent or empty, all but every fourth."""
+    """no_rope_layers has 1 for layers that turn; where it is absent or empty, all but every fourth."""
     named = fields.integers("no_rope_layers")
     if not named:
         every = fields.integer("no_rope_layer_interval", 1, 4096)

@@ -69,7 +69,7 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
-    """experts: how many there are where the config is silent. clip: see Heads."""
+    """experts: how many there are where the config does not have the field. clip: see Heads."""
     refuse_setting(fields, "sliding_window", "Only some of transformers' ways to compute attention would keep to it.")
     silu_only(fields)
     parts = read_parts(fields, silent)

@@ -23,7 +23,7 @@ SILENT = {"max_position_embeddings": 32_768, "intermediate_size": 5632}
 
 @architecture("Qwen2MoeForCausalLM", model_type="qwen2_moe")
 def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """decoder_sparse_step and mlp_only_layers say which layers have experts."""
+    """decoder_sparse_step and mlp_only_layers define which layers have experts."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=16)
     fields, layers = parts.fields, parts.facts.num_layers

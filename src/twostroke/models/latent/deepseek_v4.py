@@ -82,7 +82,7 @@ class ClampedExperts:
 
 @architecture("DeepseekV4ForCausalLM", model_type="deepseek_v4")
 def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types (or compress_ratios) and mlp_layer_types (or num_hash_layers) say what each layer is."""
+    """layer_types (or compress_ratios) and mlp_layer_types (or num_hash_layers) define what each layer is."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         refuse_setting(fields, name, "No published model of this family sets it.")
@@ -191,9 +191,10 @@ def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...
 
 
 def _rope(fields: Fields, label: str, theta: str, turned: int, positions: int) -> RopeSpec:
-    """The rotations of a kind of layer: of its own group, or of one group, which is for compressed layers alone.
+    """The rotations of a kind of layer. The config has a group of fields for each kind, or only one group, which is for
+    compressed layers alone.
 
-    Yarn's factor on cosines is 1 where the config is silent: the published code has none.
+    Yarn's factor on cosines is 1 where the config does not have the field: the published code has none.
     """
     groups = fields.group("rope_parameters") or fields.group("rope_scaling") or Fields({}, fields.place)
     own = groups.group(label)

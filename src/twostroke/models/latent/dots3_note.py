@@ -39,7 +39,7 @@ WINDOWED = {
     **{"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
     **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
 }
-"""Sizes of layers with a window where the config is silent; published files name them swa_NAME."""
+"""Sizes of layers with a window where the config does not have the field; published files name them swa_NAME."""
 SIZES = (*WINDOWED, "qk_rope_head_dim")
 FULL, INDEXED, WINDOW = "full_attention", "indexed_attention", "sliding_attention"
 THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa_rope_theta", 5e4)}

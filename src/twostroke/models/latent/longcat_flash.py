@@ -44,7 +44,7 @@ HALVES = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class PartlyIdle:
-    """Experts of which `idle`, behind those of the banks, give their input back."""
+    """A mixture of experts whose last `idle` experts are identities: their output is their input."""
 
     block: Mixture
     idle: int
@@ -58,7 +58,7 @@ class PartlyIdle:
 
 @architecture("LongcatFlashForCausalLM", model_type="longcat_flash")
 def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_layers: of two blocks of attention each. zero_expert_num: experts that compute nothing."""
+    """num_layers counts layers of two blocks of attention each. zero_expert_num counts experts that compute nothing."""
     parts = _parts(fields)
     choice = _experts(parts)
     heads = [replace(parts.heads, name=f"self_attn.{half}") for half in HALVES]

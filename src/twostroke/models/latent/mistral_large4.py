@@ -56,7 +56,7 @@ NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b",
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")
 INTERVAL = 4
-"""Every fourth layer does not turn, where the config is silent."""
+"""Every fourth layer does not turn, where the config does not have the field."""
 GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
 """Multiplies by 1 + log(1 + position)."""
 
@@ -71,7 +71,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """turning, own, sources: for each layer whether it turns, whether it chooses, and whose latents it attends to."""
+    """turning, own, sources: for each layer, whether it turns, whether it chooses, and whose latents it attends to."""
 
     turned: LatentHeads
     still: LatentHeads
@@ -81,7 +81,7 @@ class Layers:
     sources: Sequence[int]
 
     def attend(self, t: Tracer, number: int, h: Value, logs: Value, kept: Kept) -> Value:
-        """The output of a layer's block for the normed rows h. logs (T, 2): of 1 + position."""
+        """The output of a layer's block for the normed rows h. logs (T, 2): the logarithms of 1 + position."""
         shape = self.turned if self.turning[number] else self.still
         if self.sources[number] == number:
             kept.caches[number] = keep_latents(t, shape, h)
@@ -185,7 +185,9 @@ def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
 
 
 def _growth(t: Tracer, name: str, h: Value, logs: Value, heads: int) -> Value:
-    """What the queries of each head are multiplied by, (T, heads). logs: of 1 + position. h: says how many rows."""
+    """What the queries of each head are multiplied by, (T, heads). logs: the logarithms of 1 + position. h: the rows of
+    the step, for their number.
+    """
     repeated = take_columns(logs, t.constant("first", (0.0,) * heads))
     grown = scale_columns(repeated, t.vector(f"{name}.s", heads, suffix=""))
     return add(grown, same_rows(t, h.columns(0, heads), t.vector(f"{name}.b", heads, suffix="")))

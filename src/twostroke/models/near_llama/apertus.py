@@ -24,7 +24,7 @@ ROPE = {
     **{"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0, "original_max_position_embeddings": 8192},
     **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
 }
-"""Where config.json is silent."""
+"""The defaults for fields that config.json does not have."""
 NUMBERS = (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ()))
 """The numbers of the activation, with their shapes."""
 

@@ -19,12 +19,12 @@ ROPE = {
     **{"rope_type": "llama3", "rope_theta": 1_000_000.0, "factor": 16.0, "original_max_position_embeddings": 8192},
     **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
 }
-"""Where config.json is silent."""
+"""The defaults for fields that config.json does not have."""
 
 
 @architecture("CwmForCausalLM", model_type="cwm")
 def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 4, 8 ... see everything, unless layer_types says others."""
+    """Layers 0, 4, 8 ... see everything, unless layer_types says otherwise."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
         fields = fields.changed({"rope_parameters": ROPE})
     parts = read_parts(fields, SILENT, kv_absent=8)

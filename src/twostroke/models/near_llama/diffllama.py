@@ -1,4 +1,4 @@
-"""DiffLlama: Llama with differential attention: of two softmaxes over the same values, the second is subtracted
+"""DiffLlama: Llama with differential attention, which subtracts a second softmax over the same values from the first
 (Ye et al. 2024).
 
 A page keeps for each pair of KV heads both keys beside each other, and both values. A query is zero where the other key

@@ -52,7 +52,9 @@ def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _program(parts: Parts, block: FeedForwardText | None = None) -> tuple[CommonFacts, ProgramText]:
-    """layer_rope_theta: the base of each layer's rotations, 0 for none. block: in place of the dense one."""
+    """layer_rope_theta: the base of each layer's rotations, 0 for none. block: the block that takes the place of the
+    dense one.
+    """
     fields, layers, dim = parts.fields, parts.facts.num_layers, parts.heads.head_dim
     window = window_of(fields, 128)
     windows = windows_by_layer(fields, layers, window, tuple(window if index % 4 else 0 for index in range(layers)))

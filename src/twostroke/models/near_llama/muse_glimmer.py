@@ -30,8 +30,9 @@ def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer and every fourth before it see everything and do not turn, unless layer_types and
-    layer_rope_theta say others: of the second, only whether a number is 0 counts."""
+    """The last layer and every fourth before it see everything and do not turn, unless layer_types and layer_rope_theta
+    name others. Of a number in layer_rope_theta, it only counts whether it is 0.
+    """
     parts = read_parts(fields, SILENT, kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)

@@ -28,7 +28,7 @@ LAST_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Rwkv4Sizes:
-    """inner_size: of the feed-forward block."""
+    """inner_size: the inner size of the feed-forward block."""
 
     hidden_size: int
     inner_size: int

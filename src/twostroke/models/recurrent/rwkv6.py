@@ -1,4 +1,4 @@
-"""RWKV-6 "Finch": rows are mixed with the row before as much as the row itself says (Peng et al. 2024).
+"""RWKV-6 "Finch": token shift with a mixing ratio that depends on the data (Peng et al. 2024).
 
 The names of tensors are those of the published conversions for transformers.
 """
@@ -36,7 +36,8 @@ LARGE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rwkv6Sizes:
-    """mixing, decay: columns between the two small products. head_eps: of the norm of each head's output."""
+    """mixing, decay: columns between the two small products. head_eps: the epsilon of the norm of each head's output.
+    """
 
     hidden_size: int
     head_size: int

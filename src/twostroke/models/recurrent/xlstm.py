@@ -44,7 +44,9 @@ SAME = {"num_blocks": "num_hidden_layers", "embedding_dim": "hidden_size"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """keys, values: elements of all heads. cap: of the gates. eps: of the quotient."""
+    """keys, values: the elements of all heads together. cap: the soft cap of the gates. eps: the epsilon of the
+    quotient.
+    """
 
     hidden_size: int
     heads: int

@@ -34,8 +34,9 @@ class _Blocks:
 
 @architecture("DeciLMForCausalLM", model_type="nemotron-nas")
 def nemotron_nas(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_configs says of each layer how many query heads share a KV head and how wide its feed-forward block is,
-    whether a single product stands for one of them, and whether it is left out with its norm."""
+    """block_configs has, for each layer, how many query heads share a KV head and how wide its feed-forward block is.
+    It also tells whether a single product replaces one of them, and whether one is left out with its norm.
+    """
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, width = parts.fields, parts.facts.hidden_size

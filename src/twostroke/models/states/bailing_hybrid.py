@@ -38,7 +38,7 @@ BLOCK, OUT = "attention", "dense"
 
 @architecture("BailingHybridForCausalLM", model_type="bailing_hybrid")
 def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer of every layer_group_size attends, or what layer_types says."""
+    """The last layer of every layer_group_size attends, unless layer_types says otherwise."""
     silu_only(fields)
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     _check(fields)

@@ -1,8 +1,8 @@
 """GLM-5.3-Flash: three layers of Kimi delta attention for one of latent attention, between several streams (Z.ai 2026).
 
 Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
-chosen, they see all positions, and that is what is implemented: the longest sequence is as many positions as that.
-Longer ones would need the choice, whose tensors are not read. Nothing turns.
+chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
+fit into it. Longer ones would need the choice, whose tensors are not read. Nothing turns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types says which layers attend: every fourth one where it is absent."""
+    """layer_types defines which layers attend: every fourth one where it is absent."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)

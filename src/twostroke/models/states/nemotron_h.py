@@ -86,7 +86,9 @@ def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @predicts("NemotronHForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
     """Blocks without states (mtp_layers_block_type, or the letters of mtp_hybrid_override_pattern) are one layer
-    together: the norms and the product before it have names of the first, the norm behind it one of the last."""
+    together. The norms and the product before it have the names of the first block, the norm after it that of the last
+    block.
+    """
     if not fields.integer("num_nextn_predict_layers", 0, 1, default=0):
         return ()
     words, pattern = "mtp_layers_block_type", "mtp_hybrid_override_pattern"
@@ -109,7 +111,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What layers without states are made of. kinds: of the model's layers."""
+    """What layers without states are made of. kinds: the kinds of the model's layers."""
 
     fields: Fields
     facts: CommonFacts

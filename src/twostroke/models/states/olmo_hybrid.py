@@ -29,7 +29,9 @@ GATE_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class OlmoDelta:
-    """key_dim, value_dim: of one head. strength: the most that a state is changed by, 2 where it may turn over."""
+    """key_dim, value_dim: the sizes of one head. strength: the most that a state is changed by, 2 where it may turn
+    over.
+    """
 
     hidden_size: int
     key_heads: int
@@ -42,8 +44,9 @@ class OlmoDelta:
 
 @architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer attends, and the last where no other does, unless layer_types says others. Heads turn only
-    where rope_parameters or rope_theta name a base. Layers that attend have their norms behind the blocks."""
+    """Every fourth layer attends, and the last where no other does, unless layer_types says otherwise. Heads turn only
+    where rope_parameters or rope_theta name a base. Layers that attend have their norms behind the blocks.
+    """
     parts = read_parts(fields, SILENT)
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
     usual = [index % 4 == 3 for index in range(layers)]

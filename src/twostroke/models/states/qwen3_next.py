@@ -32,7 +32,7 @@ SILENT: Mapping[str, object] = {
     **{"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16},
     **{"linear_num_value_heads": 32, "full_attention_interval": 4},
 }
-"""What transformers assumes for both where config.json is silent."""
+"""The defaults of transformers for both, for fields that config.json does not have."""
 
 NEXT_SILENT = {
     **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},
@@ -227,5 +227,5 @@ def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
 
 
 def turn_of(shape: Hybrid, partial: float = PARTIAL) -> RopeSpec:
-    """The rotation of its heads. partial: the share of a head that turns where the config is silent."""
+    """The rotation of its heads. partial: the share of a head that turns where the config does not have the field."""
     return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=partial)

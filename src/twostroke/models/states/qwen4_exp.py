@@ -1,8 +1,8 @@
 """Qwen4-Exp: Qwen3.5's layers with experts between several streams of the residual (Qwen Team 2026).
 
 Layers with attention choose groups of indexer_compress_ratio positions. As long as there are no more groups than may be
-chosen, they see all positions, and that is what is implemented: the longest sequence is as many positions as that.
-Longer ones would need the choice, whose tensors are not read.
+chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
+fit into it. Longer ones would need the choice, whose tensors are not read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIZES = ("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim")
 
 @architecture("Qwen4ExpForCausalLM", model_type="qwen4_exp_text")
 def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts with a shared one in each layer; layer_types says which layers attend."""
+    """Experts with a shared one in each layer; layer_types defines which layers attend."""
     _refuse_tables(fields)
     fields = with_silent(fields, {**SILENT, **OWN_SILENT})
     kinds = [ATTENDING if kind == INDEXED else kind for kind in fields.texts("layer_types")]

@@ -1,7 +1,7 @@
 """RecurrentGemma: two layers with a recurrent unit, then one of attention in a window (De et al. 2024, Griffin).
 
-A recurrent block is a short convolution and an RG-LRU, whose two gates are products of each head's own; its output is
-multiplied by gelu of a product of its own.
+A recurrent block is a short convolution and an RG-LRU, whose two gates have a product for each head. The block's output
+is multiplied by gelu of another product.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ NAMES = AttentionNames("q_proj", "k_proj", "v_proj", "o_proj")
 
 @dataclass(frozen=True, slots=True)
 class RecurrentBlock:
-    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: of the other branch."""
+    """width: channels of the recurrence, shared evenly by the heads of its gates. activation: the activation of the
+    other branch.
+    """
 
     hidden_size: int
     width: int
@@ -70,7 +72,9 @@ class RecurrentBlock:
 
 @architecture("RecurrentGemmaForCausalLM", model_type="recurrent_gemma")
 def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_types: recurrent or attention, repeated over the layers. intermediate_size: of gate and up together."""
+    """block_types: recurrent or attention, repeated over the layers. intermediate_size: the outputs of gate and up
+    together.
+    """
     parts = read_parts(fields, SILENT, plus=1.0, act=("hidden_activation", "gelu_pytorch_tanh"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if not fields.boolean("embeddings_scale_by_sqrt_dim", True):

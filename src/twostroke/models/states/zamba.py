@@ -41,7 +41,9 @@ ALWAYS = (False, False, True)
 
 @dataclass(frozen=True, slots=True)
 class MambaHeads:
-    """inner: channels of all heads. numbers: of the state, for each channel. rank: of the product that makes steps."""
+    """inner: the channels of all heads. numbers: the size of each channel's state. rank: the rank of the product that
+    makes the steps.
+    """
 
     hidden_size: int
     inner: int

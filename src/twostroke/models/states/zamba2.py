@@ -54,7 +54,9 @@ USUAL_HYBRIDS = (*range(6, 48, 6), 47, 51)
 
 @dataclass(frozen=True, slots=True)
 class SharedBlock:
-    """The transformer block. rank: of the low-rank products of each use; those of attention are there if `adapted`."""
+    """The transformer block. rank: the rank of the low-rank products of each use; those of attention are there if
+    `adapted`.
+    """
 
     heads: Heads
     inner_size: int
@@ -103,7 +105,9 @@ class SharedBlock:
 
 
 def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
-    """The residual x beside the embeddings of the same tokens: twice as wide. table: of the embeddings."""
+    """The residual x joined with the embeddings of the same tokens, so the rows are twice as wide. table: the table of
+    embeddings.
+    """
     both = x.fresh(2 * x.width)
     left, right = both.split(x.width, x.width)
     t.record(TakeColumns(left, x, t.constant("columns", tuple(map(float, range(x.width))))))

@@ -57,7 +57,9 @@ PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 @dataclass(frozen=True, slots=True)
 class Convolved(HeadCounts):
-    """Heads whose q and k are convolved. taps: of the convolution of each channel; the one within heads has two."""
+    """Heads whose q and k are convolved. taps: how many positions the convolution of each channel reads; the one within
+    heads reads two.
+    """
 
     taps: int
 
@@ -194,8 +196,9 @@ def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
 
 
 def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) -> tuple[Value, Value]:
-    """The expert of each row with its weight, and what the router of the next layer reads beside. before: of the layer
-    before, which is overwritten."""
+    """The expert of each row with its weight, and the value that the router of the next layer also reads. before: this
+    value from the layer before, which is overwritten.
+    """
     with t.layer(GATE):
         read = linear(h, t.matrix("router", {"down_proj": rank}, h.width, bias=True))
         if before is not None:

@@ -34,7 +34,8 @@ GROWTH, TRAINED = 0.1, 2048
 @architecture("BeamForCausalLM", model_type="beam")
 def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every sixth layer and the last see everything and do not turn, unless layer_types and rope_parameters say
-    others."""
+    otherwise.
+    """
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts, norm, layers = parts.fields, parts.facts, parts.norm, parts.facts.num_layers

@@ -29,7 +29,7 @@ SILENT = {
 }
 THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": ("rope_theta", 5_000_000.0)}
 SHARE = 0.334
-"""The share of a head that turns where the config is silent."""
+"""The share of a head that turns where the config does not have the field."""
 WORDS = {0: "full_attention", 1: "sliding_attention"}
 """Numbers of hybrid_layer_pattern, which published configs have in place of layer_types."""
 MLP_WORDS = {0: "dense", 1: "sparse"}
@@ -51,7 +51,8 @@ class Kind:
 @architecture("MiMoV2FlashForCausalLM", model_type="mimo_v2_flash")
 def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layer 0 and every sixth see everything, and layer 0 has no experts, unless layer_types and mlp_layer_types say
-    others. Published configs have names of their own for both, and for the window."""
+    otherwise. Published configs have names of their own for both, and for the window.
+    """
     parts = read_parts(_usual(fields), SILENT, kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     window = window_of(fields, 129)

@@ -104,7 +104,9 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
 
 
 def _block(parts: Parts, limits: tuple[float, float]) -> tuple[FeedForwardText, FeedForwardText]:
-    """A layer's block without experts and the one with them. limits: of the experts, and of every other gated block."""
+    """A layer's block without experts and the one with them. limits: the limits of the experts' activations, and those
+    of every other gated block.
+    """
     fields, hidden = parts.fields, parts.facts.hidden_size
     rules = [ExpertRule(Activation.SILU, limit, hold_values=limit > 0) for limit in limits]
     count = expert_count(fields)

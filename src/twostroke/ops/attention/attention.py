@@ -10,7 +10,7 @@
     out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) beside, a
     score without a value.
 
-A page that no row of its sequence sees was given back: its entry of the page table says nothing, and it is never read.
+A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
@@ -105,8 +105,9 @@ def softened(
     seen: tuple[int, int],
     sinks: F32Array | None = None,
 ) -> F32Array:
-    """(H, V): what a row sees, of its scores (H, N), multiples of log2(e). values: as gather_values makes them. seen:
-    the first position of the scores, and one behind their last."""
+    """The attention output (H, V) of one row, from its scores (H, N), which are multiples of log2(e). values: what
+    gather_values returned. seen: the first position of the scores, and one after their last.
+    """
     begin, end = seen
     group = len(scores) // len(values[0])
     weights, total = weights_of(scores, sinks)

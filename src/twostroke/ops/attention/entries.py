@@ -1,8 +1,8 @@
 """Pages of entries: vectors of which each stands for several positions, and is key and value of all heads at once.
 
-An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p: it is the same pages'
-table and the same prefix that positions have, with ceil(16 / m) places in a page. A cache of entries is declared as
-LatentKV of `page_numbers` numbers a position, so that its pages have room. A page of a cache of `dim` numbers is
+An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p. Entries use the page
+table and the prefix of the positions, with ceil(16 / m) places in a page. A cache of entries is declared as LatentKV of
+`page_numbers` numbers a position, so that its pages have room. A page of a cache of `dim` numbers is
 
     entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, the even one low
     scales                 behind the room of a page of latents: bf16, one for each entry; int8 and int4 alone
@@ -25,7 +25,8 @@ MOST_NUMBERS = 2048
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
-    """What keeps an entry of `dim` numbers for every `rate` positions. window: of positions; 0 for all.
+    """The cache that keeps an entry of `dim` numbers for every `rate` positions. window: how many positions it keeps; 0
+    for all.
 
     Raises ValueError for what pages cannot hold.
     """

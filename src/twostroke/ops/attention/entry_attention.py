@@ -5,9 +5,9 @@
     is given those that it names, in rising order, then -1.
     scores = scale * (q . entry);  out (T, H, D) float32 = softmax(scores) @ entries
 
-Attention may go over two caches: the first call's result, (T, H, D + 2), holds for each head the sum of entries times
-weights, the largest score times log2(e) and the sum of weights relative to it; `before` of the second call is that
-result, and the second continues the same softmax. sinks (H,): a score a head without an entry, counted by the call that
+Attention may go over two caches. The result of the first call is (T, H, D + 2). For each head it has the sum of entries
+times weights, the largest score times log2(e), and the sum of weights relative to it. This result is `before` of the
+second call, which continues the same softmax. sinks (H,): a score a head without an entry, counted by the call that
 ends the softmax (Xiao et al. 2023).
 
 One row's result depends on that row alone. Entries that a row does not see are not read for it.
@@ -113,7 +113,9 @@ class EntryAttention(Op):
 
 @dataclass(frozen=True, slots=True)
 class EntriesSeen:
-    """Which entries of a cache a row sees: of how many positions each stands for, the last `window` of them."""
+    """Describes which entries of a cache a row sees. Each entry stands for `rate` positions; the row sees those of the
+    last `window` entries.
+    """
 
     layer: Cache
     rate: int

@@ -35,7 +35,7 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 
 def largest(scores: F32Array, count: int) -> F32Array:
-    """(count,): the numbers of the largest scores, as the module says; -1 behind them."""
+    """(count,): the numbers of the largest scores, see the module; -1 behind them."""
     chosen = np.sort(np.argsort(-np.where(np.isnan(scores), np.inf, scores), kind="stable")[:count])
     found = np.full(count, -1, np.float32)
     found[: len(chosen)] = chosen

@@ -9,7 +9,7 @@ f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, 
                  high = q + 8 of 32b + 16 + l
     scales K's (16,) and V's (16,) bf16, one for each position
 
-so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each, every byte belongs to one position,
+so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each. Every byte belongs to one position,
 and a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
 In the lines about V, head_dim is that of V.
 

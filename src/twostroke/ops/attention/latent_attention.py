@@ -10,8 +10,8 @@ The queries have gone through the matrices that would make keys of latents (the 
 through those that make values of them. So every row, of a prompt or of an answer, is computed by the same arithmetic,
 and no key or value of a head is ever made.
 
-Implementations use the online softmax over fixed tiles of positions, as attention.py says. Latents in int8 and int4
-pages are widened to float32 first: both products are of floats in every format.
+Implementations use the online softmax over fixed tiles of positions, see attention.py. Latents in int8 and int4 pages
+are widened to float32 first: both products are of floats in every format.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """placed_attention: softmax attention whose scores also depend on how far apart two positions are, by places.
 
-    q, out, layer, batch, scale and ahead: as in attention.py, without a window. A place is a class of distances: that
-    of two positions is places[min(max(n - p, -R), R) + R], n that of the key, p that of the row; places (2 R + 1,)
-    float32, whole numbers from 0 to B - 1.
+    q, out, layer, batch, scale and ahead have the meaning of attention.py, without a window. A place is a class of
+    distances. The place of a key's position n and a row's position p is places[min(max(n - p, -R), R) + R]; places (2 R
+    + 1,) float32, whole numbers from 0 to B - 1.
     scores = scale * (q . k + by_row[row, h, place] + by_key[row of the key, h, place]) + table[h, place]
     out = softmax(scores) @ v
 

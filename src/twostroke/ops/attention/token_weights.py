@@ -3,7 +3,7 @@
 The likeliest token has weight 2^44; another one that is p times as likely has p * 2^44, rounded to an integer. A token
 that is less than 2^-45 times as likely has weight 0 and is never drawn.
 
-Everything before the rounding is +, * and / on float64, each rounded once, as IEEE 754 says. exp, log and fused
+Everything before the rounding is +, * and / on float64, each rounded once, as in IEEE 754. exp, log and fused
 multiply-add are not used: they differ between processors and libraries. csrc/generic/machine/weigh.cpp makes the same
 bits faster.
 """

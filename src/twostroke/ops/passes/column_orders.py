@@ -1,8 +1,8 @@
 """with_column_orders: the program where matrices are kept with their columns in another order.
 
-Where a checkpoint groups the columns of a matrix in another order than they lie (act-order of GPTQ), columns of a group
-lie side by side only after they are sorted. Such a matrix is kept sorted, and its product gets a call before it that
-takes the columns of the input in the same order. The result is the same sum in another order.
+A checkpoint may group the columns of a matrix in another order than that in which they are stored (act-order of GPTQ).
+Columns of a group are then adjacent only after they are sorted. Such a matrix is kept sorted, and its product gets a
+call before it that takes the columns of the input in the same order. The result is the same sum in another order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
 
 Stages follow one another; one value goes from each to the next, as it was computed, so the bits are those of one
-process. A program can be cut wherever one value alone is read by the calls that follow, and no cache is used on both
-sides: between layers, and within a layer between attention and feed-forward. The cuts are those that make the largest
-stage the smallest, by weights.
+process. A program can be cut wherever the following calls read only one value, and no cache is used on both sides. This
+is between layers, and within a layer between attention and feed-forward. The cuts are those that make the largest stage
+the smallest, by weights.
 """
 
 from __future__ import annotations

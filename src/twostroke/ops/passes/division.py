@@ -1,5 +1,5 @@
-"""How several processes hold one model: by outputs (ranks) or by layers (stages), which part is whose, what they
-exchange.
+"""Decides which part of a model each process has, and what the processes exchange. They are ranks, which divide
+outputs, or stages, which divide layers.
 
 The leader schedules and samples: rank 0 where outputs are divided, the last stage where layers are, because it has the
 head.
@@ -27,7 +27,7 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """way: TENSOR or PIPELINE. count: of processes."""
+    """way: TENSOR or PIPELINE. count: the number of processes."""
 
     way: str
     count: int
@@ -88,7 +88,9 @@ class Division:
         return self.own(spec) if self.way == TENSOR else spec
 
     def exchange_of(self, part: Model, format_for: FormatChoice) -> ExchangeWork:
-        """What the process that has this part sends in a step, to all others together. format_for: of each matrix."""
+        """What the process that has this part sends in a step, to all others together. format_for: returns the format
+        of each matrix.
+        """
         found = ExchangeWork()
         for call in part.program.calls:
             if isinstance(call, Gather):
@@ -98,7 +100,9 @@ class Division:
         return found
 
     def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
-        """What a step waits for: of ranks, which exchange at once, the leader's; of stages, each one's in turn."""
+        """The exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange. Stages
+        work in turn, so it is the sum of all.
+        """
         return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
 
     def exchange_width(self, spec: Model) -> int:

@@ -40,8 +40,8 @@ def scalable_caches(program: Program) -> dict[int, PagedKV]:
 
 
 def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:
-    """Add the calls. factors: of caches by index, kv_heads * head_dim powers of two each; a cache without stays as it
-    is. suffix: the end of the vectors' keys.
+    """Add the calls. factors: kv_heads * head_dim powers of two for each cache, by the cache's index; a cache without
+    factors stays as it is. suffix: the end of the vectors' keys.
 
     Raises ValueError for other counts, and where the keys or queries are read a second time: they change in place.
     """

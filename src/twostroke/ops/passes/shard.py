@@ -1,8 +1,8 @@
 """shard: the program of one of several ranks that hold a model together (tensor parallel).
 
-Outputs are divided, sums never: a rank has some rows of each matrix and some of the heads, and what the next call needs
-whole is gathered by an explicit call. So a row's bits are those of one process. Norms, routes and the residual stream
-are computed by every rank alike. Of a bank of experts the last matrices are divided; the first are whole on each rank,
+Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
+what the next call needs whole. So a row's bits are those of one process. Norms, routes and the residual stream are
+computed by every rank alike. Of a bank of experts the last matrices are divided; the first are whole on each rank,
 because what lies between them stays inside one op.
 
 Take the program as its model file says it and fuse afterwards. Each `gather` is a meeting of all ranks.
@@ -54,7 +54,9 @@ def shard_model(model: Model, rank: int, ranks: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """Which values and caches are divided among the ranks. segments: of the values that own memory and are divided."""
+    """Which values and caches are divided among the ranks. segments: how each value that owns memory and is divided is
+    cut.
+    """
 
     ranks: int
     segments: dict[Value, Segments]

@@ -27,7 +27,7 @@ ENDING = ".weight"
 
 
 class AdapterSpec(Struct, frozen=True):
-    """count: of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
+    """count: the number of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
 
     A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
     """
@@ -39,7 +39,8 @@ class AdapterSpec(Struct, frozen=True):
 class AdaptedPart(Struct, frozen=True, eq=False):
     """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
 
-    first_row: of the tensor's rows in the product. ranks: how many of each adapter count.
+    first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
+    uses.
     """
 
     tensor: Tensor
@@ -67,7 +68,9 @@ def module_of(tensor: Tensor) -> str:
 
 
 def linear_tensors(program: Program) -> dict[str, Tensor]:
-    """The tensors of all products, by module: what adapters can change. The embedding is none where it is the head."""
+    """The tensors of all products, by module: what adapters can change. The embedding is left out where it is also the
+    head.
+    """
     embedded = {part for call in program.calls if call.NAME == "embed" for part in _weight_parts(call)}
     linears = (call.weight for call in program.calls if isinstance(call, Linear))
     return {module_of(part): part for weight in linears for part in weight.parts if part not in embedded}
@@ -99,7 +102,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
 
 
 def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:
-    """The error for modules that are no products."""
+    """The error for modules that are not products."""
     endings = sorted({name.rpartition(".")[2] for name in known})
     return ConfigError(
         f"Adapters change {', '.join(name[:100] for name in names[:3])}, which no product of this model is made of.",
@@ -109,7 +112,9 @@ def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigErro
 
 
 def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
-    """The product, and what is added to it, over it: each call writes a view of the same memory. x: of adapters."""
+    """The product, then the calls that add the adapters' part to it, in place: each call writes a view of the same
+    memory. x: the input of the adapters.
+    """
     if not parts:
         yield call
         return

@@ -20,13 +20,14 @@ F32_BYTES = 4
 class CommonFacts:
     """What a model file reads from the config beside its program.
 
-    max_positions: the longest sequence. eos_token_ids may be empty. dtype: what the checkpoint says it was saved in,
+    max_positions: the longest sequence. eos_token_ids may be empty. dtype: the saved dtype that the checkpoint names,
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
     that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
     and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
-    has in its place. stacks: of experts, in some checkpoints. zeros: endings of names of tensors that are zero where a
-    checkpoint lacks them. copies: beginnings of names that may be there a second time, each with what the program reads
-    in its place; the numbers must be the same. read_elsewhere: names of tensors that another program reads.
+    has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros: endings of names of tensors that
+    are zero where a checkpoint lacks them. copies: beginnings of names that may be there a second time, each with what
+    the program reads in its place; the numbers must be the same. read_elsewhere: names of tensors that another program
+    reads.
     """
 
     vocab_size: int
@@ -47,11 +48,11 @@ class CommonFacts:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Model(CommonFacts):
-    """A model in numbers. plain: the program as its file says it; program: the same with calls fused.
+    """A model in numbers. plain: the program as its file traced it. program: the same with calls fused.
 
     task: what a row of its result is: logits of the next token, an embedding, or scores. part: which part of a model
-    that several processes hold together, in words; empty for the whole. groups: of the whole model's page groups, those
-    that this part has; None for all.
+    that several processes hold together, in words; empty for the whole. groups: the page groups of the whole model that
+    this part has; None for all.
     """
 
     architecture: str

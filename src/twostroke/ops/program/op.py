@@ -68,7 +68,7 @@ class Operand(Struct, frozen=True):
 
 
 class StoredFormats(Struct, frozen=True):
-    """How weights and K and V are stored. format_for: of each matrix."""
+    """How weights and K and V are stored. format_for: returns the format of each matrix."""
 
     format_for: FormatChoice
     kv: KVKind
@@ -79,10 +79,11 @@ class StoredFormats(Struct, frozen=True):
 
 
 class OpCost(Struct, frozen=True):
-    """What a call costs. once: where there is any row at all. per_row: for each row of its result.
+    """What a call costs. once: the cost where there is any row at all. per_row: the cost of each row of its result.
 
-    per_pair: for each pair of a row and a position that it sees; per_position: for each cached position that is read,
-    once for all rows of its sequence; both for calls with a `window`. per_sequence: for each sequence with any row.
+    per_pair: the cost of each pair of a row and a position that it sees. per_position: the cost of each cached position
+    that is read, once for all rows of its sequence. Both are for calls with a `window`. per_sequence: the cost of each
+    sequence with any row.
     """
 
     once: Work = Work()
@@ -229,8 +230,8 @@ def axes(shape: str) -> tuple[Axis, ...]:
 def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[str, str] | None:
     """Compare operands' shapes with the op's. -> the first operand that does not fit and what it must be, or None.
 
-    shapes: of the operands that have one; their order decides which name is bound first. A size that a step decides may
-    stand for a number.
+    shapes: the shapes of the operands that have one; their order decides which name is bound first. A size that a step
+    decides may stand for a number.
     """
     bound: dict[str, object] = {}
     for name, shape in shapes.items():

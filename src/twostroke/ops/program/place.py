@@ -22,7 +22,7 @@ ELEMENT_BYTES = 4
 
 
 class Placement(Struct, frozen=True, eq=False):
-    """offsets: bytes from the arena's begin, of each value that owns memory. num_bytes: of the arena."""
+    """offsets: for each value that owns memory, its bytes from the arena's begin. num_bytes: the size of the arena."""
 
     offsets: Mapping[Value, int]
     num_bytes: int

@@ -73,7 +73,7 @@ class Program:
 
     @property
     def active_parameters(self) -> int:
-        """The parameters that one token uses: of a bank of experts, the chosen ones."""
+        """The parameters that one token uses. In a bank of experts only the chosen ones count."""
         chosen = {id(weight): share for weight, share in self._shares()}
         return self.parameters - sum(
             round(_numbers(weight) * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen

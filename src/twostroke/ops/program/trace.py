@@ -104,8 +104,8 @@ class Tracer:
     ) -> Weight:
         """The matrix of these tensors' rows, in order. outputs: name without ".weight" -> rows.
 
-        transposed: the tensors are stored as (columns, rows). orders: of the tensors whose rows are read in another
-        order.
+        transposed: the tensors are stored as (columns, rows). orders: for the tensors whose rows are read in another
+        order, this order.
         """
         parts = tuple(
             Tensor(
@@ -164,7 +164,7 @@ class Tracer:
     def vector(
         self, name: str, length: int, *, plus: float = 0.0, suffix: str = ".weight", order: HeadRows | None = None
     ) -> Vector:
-        """A float32 vector. plus: added to each number when it is loaded. order: as of a matrix's tensors."""
+        """A float32 vector. plus: added to each number when it is loaded. order: the order of rows, see `matrix`."""
         return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,), order=order),), length, plus=plus)
 
     def constant(self, name: str, numbers: tuple[float, ...]) -> Vector:

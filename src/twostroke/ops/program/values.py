@@ -26,8 +26,8 @@ class Size(enum.Enum):
     LOGIT_ROWS = "R"
 
 
-class Recording(Protocol):
-    """What a value knows of the trace that made it: ops of its values record themselves there."""
+class Recorder(Protocol):
+    """The part of a trace that its values need: ops on them record themselves there."""
 
     def record(self, call: Any) -> Any:
         """Keep one call, an `Op`."""
@@ -40,14 +40,15 @@ class Recording(Protocol):
 
 
 class Value(Struct, frozen=True, eq=False):
-    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: of one row, (columns,) or (heads, head_dim).
+    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: the shape of one row, (columns,) or (heads,
+    head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
     changed: an op wrote this one over its base; the base must not be read afterwards. parts: the neighbours that were
     joined to this view.
     """
 
-    trace: Recording
+    trace: Recorder
     rows: Size
     shape: tuple[int, ...]
     base: Value | None = None
@@ -138,15 +139,15 @@ class HeadRows(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of; of a
-    vector, it is read so that its first axis changes fastest.
+    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of. A
+    transposed vector is read so that its first axis changes fastest.
 
-    order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows: of
-    these, those from first to end - 1; None for all. columns: of a transposed tensor, the rows from first to end - 1 of
-    what is stored, which are columns of the matrix; None for all. `shape` is the whole tensor's.
+    order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows:
+    (first, end): the rows from first to end - 1 of these; None for all. columns: (first, end): for a transposed tensor,
+    the stored rows from first to end - 1, which are columns of the matrix; None for all. `shape` is the whole tensor's.
 
-    matrix: of a stack (M, rows, columns) of matrices, or (M, length) of vectors, which one is meant. All else is said
-    of that one.
+    matrix: the index of the one that is meant in a stack (M, rows, columns) of matrices or (M, length) of vectors. The
+    other fields describe that one.
     """
 
     name: str
@@ -208,12 +209,11 @@ class VectorForm(enum.Enum):
     """What is made of the tensors of a vector when it is loaded.
 
     STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). REST: they are read as
-    1 - x (shares of RWKV-4). DIFFERENCE: of four tensors
-    a, b, c, d of equal length the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in
-    differential attention (Ye et al. 2024). PRODUCT: of a table (B, K), a matrix (N, K) and its bias (N,) the numbers
-    (N, B) of matrix @ table.T + bias; with five tensors, weight and bias of a layer norm of the table's rows are the
-    second and the third, and `numbers` holds its epsilon. INVERSE_LENGTHS: of a matrix (N, K) one over the length of
-    each row.
+    1 - x (shares of RWKV-4). DIFFERENCE: four tensors a, b, c, d of equal length make the one number exp(c . d) - exp(a
+    . b): the negated factor of the second softmax in differential attention (Ye et al. 2024). PRODUCT: a table (B, K),
+    a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T + bias. With five tensors, the second
+    and third are weight and bias of a layer norm of the table's rows, and `numbers` holds its epsilon. INVERSE_LENGTHS:
+    a matrix (N, K) makes one over the length of each row.
     """
 
     STORED = enum.auto()

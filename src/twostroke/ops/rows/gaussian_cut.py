@@ -1,4 +1,5 @@
-"""gaussian_cut: of each row what lies far above its mean, in place (the sparse activations of Gemma 3n).
+"""gaussian_cut: keeps what lies far above the mean of each row and sets the rest to 0, in place (the sparse activations
+of Gemma 3n).
 
     x (T, F) float32 = max(x - mean - factor * deviation, 0), mean and deviation of the row, the deviation over F.
 """

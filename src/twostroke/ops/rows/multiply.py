@@ -1,7 +1,8 @@
 """multiply: each element times a function of another (the gates of attention, of states and of convolutions).
 
     out (T, D) float32 = x * act(gate), x (T, D), gate (T, G) float32; act by its number in activation.py. D is a
-    multiple of G: number g of `gate` belongs to the D / G elements of x from g * D / G on (one number a head, say).
+    multiple of G. Number g of `gate` belongs to the D / G elements of x from g * D / G on, for example one number for
+    each head.
 """
 
 from __future__ import annotations

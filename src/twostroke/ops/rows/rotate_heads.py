@@ -1,7 +1,7 @@
 """rotate_heads: each head's vector times Hadamard matrices, so that its numbers are of one size.
 
     x (T, H, D), out (T, H, D) float32. The first 256 dimensions of a head are multiplied by the Hadamard matrix of that
-    order, and so are the next ones; what is left is taken in blocks of 128, 64 .. 1, the largest that fit first. Where
+    order, and so are the next ones. What is left is taken in blocks of 128, 64 .. 1, the largest that fit first. Where
     inverse is 1, each block is divided by its order too: one call after another without it gives x back. Arithmetic and
     order of the additions: ops/rotation.py.
 """

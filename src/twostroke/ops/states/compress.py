@@ -7,9 +7,9 @@
     window i, of which the last D count; window -1 is empty.
     out (T, D) float32 = the entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
 
-The state of a sequence holds for each channel and each open entry the largest gate, the sum of weights relative to it,
-and the sum of values times weights: S * 3 D float32, of the entry that closes next first. Tokens are added in their
-order by the online softmax, so bits do not depend on how a sequence is cut into steps.
+The state of a sequence has S * 3 D float32 numbers, those of the entry that closes next first. For each channel and
+open entry they are the largest gate, the sum of weights relative to it, and the sum of values times weights. Tokens are
+added in their order by the online softmax, so bits do not depend on how a sequence is cut into steps.
 """
 
 from __future__ import annotations

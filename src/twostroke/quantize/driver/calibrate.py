@@ -40,8 +40,9 @@ def no_progress(done: int, total: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """errors: of each product that was rounded. kept: modules that stay, with the reason. from_stage: stages before it
-    were there from an interrupted run."""
+    """errors: the errors of each product that was rounded. kept: modules that stay as they are, with the reason.
+    from_stage: the stages before it were there from an interrupted run.
+    """
 
     folder: Path
     group: int
@@ -57,7 +58,7 @@ def read_original(folder: Path) -> Model:
         what = "a GGUF file" if (folder / NAME_FILE).is_file() else "quantized already"
         raise UnsupportedModel(
             f"The model in {folder} is {what}.",
-            why="Rounding what was rounded before loses twice.",
+            why="The model is already quantized, and rounding it again would add a second error.",
             fix="Give the original checkpoint (safetensors in bfloat16, float16 or float32).",
         )
     return read_folder(folder, apart=True)

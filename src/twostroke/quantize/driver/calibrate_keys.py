@@ -40,8 +40,9 @@ ROWS_OF_A_RUN = 64
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """path: of the file. used_tokens, held_out_tokens: of the text. costs: by format, without and with the factors;
-    empty where they were not asked for."""
+    """path: the written file. used_tokens, held_out_tokens: the tokens of the text. costs: the divergences by format,
+    without and with the factors; empty where they were not asked for.
+    """
 
     path: Path
     layers: int

@@ -55,8 +55,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """name: of its first matrix. kl: see the module. drift: relative difference of what the stage hands on, where all
-    stages so far are quantized; 0 for the last, which hands nothing on."""
+    """name: the name of its first matrix. kl: see the module. drift: the relative difference of the stage's output
+    where all stages so far are quantized; 0 for the last, which has no next stage.
+    """
 
     name: str
     kl: float
@@ -65,7 +66,7 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """whole: of the whole text. stages: those with quantized matrices."""
+    """whole: the divergence of the whole model. stages: the stages with quantized matrices."""
 
     whole: Divergence
     stages: list[StageCost] = field(default_factory=list)

@@ -44,7 +44,7 @@ def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array
 
 
 def find_folds(stage: Stage, products: StageProducts, users: Counter[str]) -> dict[InputKey, Fold]:
-    """The folds that are possible in a stage, by the inputs of products. users: of `tensor_users`."""
+    """The folds that are possible in a stage, by the inputs of products. users: what `tensor_users` returned."""
     calls = stage.program.calls
     found: dict[InputKey, Fold] = {}
     for same in products.by_input():
@@ -84,7 +84,7 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 
 
 def _own(vector: Vector, users: Counter[str]) -> bool:
-    """One whole tensor that nothing else reads, as it is stored but for what is added."""
+    """One whole tensor that nothing else reads, as it is stored except for what is added."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
     if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False

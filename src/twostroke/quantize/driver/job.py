@@ -31,7 +31,9 @@ NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What decides every byte of the result. source: the fingerprint of the checkpoint; texts: of the token ids."""
+    """What decides every byte of the result. source: the fingerprint of the checkpoint. texts: the fingerprint of the
+    texts' token ids.
+    """
 
     target: str
     source: str

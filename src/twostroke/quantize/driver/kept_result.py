@@ -27,7 +27,8 @@ TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """folder: of the calibrated weights; None where what was noted cannot be used, for the reason `why`."""
+    """folder: the folder of the calibrated weights; None where the noted result cannot be used, for the reason `why`.
+    """
 
     folder: Path | None
     why: str = ""

@@ -20,7 +20,8 @@ from twostroke.weights.tensors import check_tensors
 def staged_folder(
     folder: Path, threads: int, formats: FormatChoice = exact_formats, model: Model | None = None
 ) -> Iterator[StagedModel]:
-    """The stages with their open checkpoint. model: of the folder, where it is known. Raises ModelError."""
+    """The stages with their open checkpoint. model: the folder's model, where it is known already. Raises ModelError.
+    """
     with ExitStack() as closing:
         model = model or read_folder(folder)
         checkpoint = closing.enter_context(Checkpoint.open(folder))

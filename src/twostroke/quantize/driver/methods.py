@@ -28,14 +28,16 @@ GROUPS = (128, 64, 32)
 
 FEW = 4
 """An expert that met fewer rows than its columns divided by this is rounded to the nearest codes: the moments of so few
-inputs say more of these inputs than of those to come."""
+inputs describe these inputs better than those to come.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """in_turn: whether a product is measured after those before it in its stage have been rounded. scales: of the
-    inputs, where something before a product can take their inverse; None for none. bank_layout: for experts, whose
-    codes are kept only where groups lie side by side; None for `layout`."""
+    """in_turn: whether a product is measured after those before it in its stage have been rounded. scales: makes the
+    scales of the inputs, where an op before the product can take their inverse; None for no scales. bank_layout: the
+    layout for experts, whose codes can be kept only where groups lie side by side; None for `layout`.
+    """
 
     name: str
     words: str

@@ -1,7 +1,7 @@
 """Which matrices of a stage are quantized, and which stay as they are and why.
 
-A product is a matrix that `linear` reads for all rows of a step, or one expert's of a bank that `experts` reads, stored
-by the checkpoint as rows of whole tensors that nothing else reads. Products of the same input share its moments.
+A product is a matrix that `linear` reads for all rows of a step, or one expert's matrix of a bank that `experts` reads.
+The checkpoint stores it as rows of whole tensors that nothing else reads. Products of the same input share its moments.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ InputKey = tuple[Value | Weight, int, int]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """weight: of the program. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what an
-    expert's rows are taken from. expert: of the bank; None for a matrix that all rows meet."""
+    """weight: the program's weight. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what
+    an expert's rows are taken from. expert: the expert's index in the bank; None for a matrix that all rows meet.
+    """
 
     weight: Weight
     tensors: Mapping[str, tuple[int, int]]
@@ -41,7 +42,7 @@ class Product:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageProducts:
-    """products: in the order of the calls. kept: modules whose matrices stay, with the reason."""
+    """products: the products in the order of the calls. kept: modules whose matrices stay, with the reason."""
 
     products: tuple[Product, ...]
     kept: Mapping[str, str]
@@ -75,7 +76,7 @@ def tensor_users(program: Program) -> Counter[str]:
 
 
 def stage_products(stage: Stage, program: Program, users: Counter[str]) -> StageProducts:
-    """The products of a stage of the program. users: from `tensor_users`."""
+    """The products of a stage of the program. users: what `tensor_users` returned."""
     readers = Counter(item for call in program.calls for item in call.operands() if isinstance(item, Weight))
     inputs = {call.weight: call for call in stage.program.calls if isinstance(call, Linear)}
     banks = {

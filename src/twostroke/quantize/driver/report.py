@@ -18,8 +18,9 @@ WORST = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was made and what it costs. num_bytes: of the weights, before and after. compared: None where it was not
-    asked for."""
+    """What was made and what it costs. num_bytes: the bytes of the weights, before and after. compared: None where it
+    was not asked for.
+    """
 
     target: str
     quantized: Quantized

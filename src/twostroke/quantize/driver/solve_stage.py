@@ -25,8 +25,10 @@ from twostroke.weights.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class ProductError:
-    """Relative errors of a product's outputs on the calibration text: of the nearest codes, and of those chosen.
-    inputs: rows that it met there. nearest: an expert that met too few, so that the nearest codes were chosen."""
+    """Relative errors of a product's outputs on the calibration text. rounding: the error of the nearest codes. chosen:
+    the error of the chosen codes. inputs: rows that it met there. nearest: an expert that met too few, so that the
+    nearest codes were chosen.
+    """
 
     module: str
     rounding: float
@@ -45,8 +47,9 @@ class StageInputs:
 
 @dataclass(frozen=True, eq=False)
 class SolvedStage:
-    """solved: by module. changed: vectors whose numbers differ. errors: one for each module. factors: of matrices that
-    were scaled, what their rows (rows, 1) and columns (1, columns) were multiplied by."""
+    """solved: the results by module. changed: the vectors whose numbers differ. errors: one for each module. factors:
+    for matrices that were scaled, what their rows (rows, 1) and columns (1, columns) were multiplied by.
+    """
 
     solved: dict[str, Solved] = field(default_factory=dict)
     changed: dict[str, F32Array] = field(default_factory=dict)

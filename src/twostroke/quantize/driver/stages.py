@@ -56,7 +56,7 @@ class StagedModel:
         return smallest_stages(self.model.plain)
 
     def weights(self, index: int, checkpoint: Checkpoint | None = None) -> ModelWeights:
-        """The weights of one stage. checkpoint: in the place of the model's. Raises ModelError."""
+        """The weights of one stage. checkpoint: read in place of the model's. Raises ModelError."""
         part = replace(self.model, program=self.stages[index].program)
         target = MemoryTarget(plan_blobs(part, self.formats))
         pack_into(target, checkpoint or self.checkpoint, part, self.formats, self.packer)

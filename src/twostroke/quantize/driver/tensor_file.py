@@ -29,7 +29,7 @@ Chunks = Callable[[], Iterator[bytes | memoryview]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorToWrite:
-    """dtype: as safetensors calls it. chunks: makes the bytes, piece by piece."""
+    """dtype: the name that safetensors gives the type. chunks: makes the bytes, piece by piece."""
 
     dtype: str
     shape: tuple[int, ...]

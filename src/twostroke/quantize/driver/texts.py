@@ -14,8 +14,9 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import ConfigError
 
 LEAST_TOKENS = 2048
-"""The fewest tokens of a text. Fewer say too little of the inputs: the second moments of a thousand channels need some
-thousand inputs."""
+"""The fewest tokens of a text. Fewer are not enough: the second moments of a thousand channels need some thousand
+inputs.
+"""
 LENGTHS = (512, 256, 128)
 LEAST_RUNS = 8
 HELD_OUT_SHARE = 8
@@ -26,7 +27,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CalibrationText:
-    """used, held_out: (runs, tokens) int32. digest: of the ids, for comparing jobs."""
+    """used, held_out: (runs, tokens) int32. digest: a digest of the ids, for comparing jobs."""
 
     used: I32Array
     held_out: I32Array
@@ -38,7 +39,7 @@ def read_texts(file: Path | None, tokenizer: Tokenizer, max_positions: int, most
 
     Raises ConfigError where the file cannot be read or the text is too short.
 
-    most_tokens: for calibration; what is held out comes on top of it.
+    most_tokens: the most tokens for calibration; the held-out tokens come in addition.
     """
     text = calibration_text() if file is None else _read(file)
     ids = np.array(tokenizer.encode_rendered(text), np.int32)

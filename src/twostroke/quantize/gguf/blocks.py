@@ -6,8 +6,8 @@
     Q4_K  256           d, dmin float16, 8 scales and 8 minima of 6 bits; value d s q - dmin m; 32 wide
     Q6_K  256           4 low bits, 2 high bits, 16 scales int8, d float16; value d s (q - 32); 16 wide
 
-Layouts: ggml-common.h of llama.cpp; the searches follow the papers' least squares: for codes q the best scale (and
-minimum) of a block has a closed form, and codes of a few slightly different scales are tried.
+The layouts are those of ggml-common.h of llama.cpp. The searches follow the papers' least squares: for codes q the best
+scale (and minimum) of a block has a closed form. Codes of a few slightly different scales are tried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ OPEN_STEPS = tuple(np.float32(step) for step in np.linspace(-0.9, 1.0, 20))
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """number: in the file. elements, num_bytes: of a block. encode: (blocks, elements) -> (blocks, num_bytes)."""
+    """number: the type's number in the file. elements, num_bytes: the size of a block. encode: (blocks, elements) ->
+    (blocks, num_bytes).
+    """
 
     name: str
     number: int
@@ -52,7 +54,7 @@ def _octets(values: NDArray[np.generic]) -> U8Array:
 
 
 def _half(values: F32Array) -> tuple[F32Array, U8Array]:
-    """Rounded to float16: as float32, and as bytes."""
+    """The values rounded to float16, first as float32 numbers, then as bytes."""
     halves = np.clip(values, -65504, 65504).astype(np.float16)
     return halves.astype(np.float32), _octets(halves.reshape(-1, 1))
 

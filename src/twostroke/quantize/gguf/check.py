@@ -1,7 +1,8 @@
 """Whether the keys of a file that is to be written say the model: they are read as the reader will read them.
 
-What the reader makes of the keys must trace to the same program as config.json does: the same calls with the same
-numbers, matrices of the same tensors, the same tables of rotations. Numbers may differ as float32 does.
+What the reader makes of the keys must trace to the same program as config.json does. The program must have the same
+calls with the same numbers, matrices of the same tensors, and the same tables of rotations. Numbers may differ as
+float32 does.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _U8, _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 0, 4, 5, 6, 7, 8, 9
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GgufTensorToWrite:
-    """number: of the type. shape: rows first, as arrays have it. chunks: makes the bytes."""
+    """number: the number of the type. shape: rows first, as in arrays. chunks: makes the bytes."""
 
     number: int
     shape: tuple[int, ...]

@@ -76,7 +76,8 @@ POOLINGS: Mapping[Pooling, int] = {Pooling.MEAN: MEAN, Pooling.CLS: CLS, Pooling
 
 
 def pooling_keys(arch: str, task: Task, pooling: Pooling | None) -> dict[str, KeyValue]:
-    """How rows become a vector, or that they become a score. pooling: as the files of sentence-transformers say it.
+    """The keys for how rows become a vector, or that they become a score. pooling: the pooling that the files of
+    sentence-transformers name.
 
     Raises UnsupportedModel for a model that makes vectors and has none of these files.
     """

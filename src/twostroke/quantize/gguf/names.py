@@ -20,8 +20,8 @@ _BIASES = (".weight", ".bias")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredPlan:
-    """One tensor of the file. name: there. ours: the tensors that it is made of, one, or one for each expert. shape: as
-    stored, rows first. stem: its name in the layer without the ending. layer: -1 for none.
+    """One tensor of the file. name: its name in the file. ours: the tensors that it is made of: one, or one for each
+    expert. shape: the stored shape, rows first. stem: its name in the layer without the ending. layer: -1 for none.
 
     place: how it was moved, for a tensor of its own. joined, piece: which piece of a joined one it is, and `rows` of
     each piece in ours.
@@ -58,8 +58,9 @@ def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]
 
 
 def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[str, Shape]) -> dict[str, StoredPlan]:
-    """What the file holds, by stored name. shapes: of the checkpoint's tensors. Tensors that have no place are not in
-    it."""
+    """What the file holds, by stored name. shapes: the shapes of the checkpoint's tensors. Tensors that have no place
+    in the file are left out.
+    """
     found: dict[str, StoredPlan] = {}
     for layer in range(-1, layers):
         prefix = "" if layer < 0 else f"{family.layers}{layer}."

@@ -18,8 +18,9 @@ PIECE_ELEMENTS = 1 << 22
 
 
 def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Rows of the stored tensor one after the other, (rows, columns) each time. config: as the reader makes it of the
-    file's keys, because orders go by it."""
+    """Rows of the stored tensor one after the other, (rows, columns) each time. config: the config that the reader
+    makes of the file's keys, because the orders of rows depend on it.
+    """
     if plan.joined is not None:
         yield from _of_joined(plan, config, checkpoint)
         return

@@ -1,4 +1,5 @@
-"""The keys of a tokenizer, made of tokenizer.json: of merges over bytes here, of encoders in encoder_vocabulary.py.
+"""Makes the keys of a tokenizer from tokenizer.json. This file does tokenizers with merges over bytes,
+encoder_vocabulary.py those of encoders.
 
 How texts are split before merges is a name in GGUF; it is found by the patterns that the reader knows. Other tokenizers
 are refused.

@@ -113,8 +113,9 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Described:
-    """A model as the file says it. plans: of its tensors, by stored name. config: as the reader will make it of the
-    keys."""
+    """A model in the terms of the file. plans: the plans of its tensors, by stored name. config: the config that the
+    reader will make of the keys.
+    """
 
     arch: str
     family: Family
@@ -138,7 +139,8 @@ def describe(
 ) -> Described:
     """The description by the first entry of the reader's tables whose file is read back as the same model.
 
-    shapes: of the checkpoint's tensors, by name. read: one of them. Raises UnsupportedModel.
+    shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one of them. Raises
+    UnsupportedModel.
     """
     refused: UnsupportedModel | None = None
     tied = {HEAD} if HEAD in model.ignored or config.get("tie_word_embeddings") else set()
@@ -212,7 +214,8 @@ class _Tensors:
 
 
 def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> WrittenBlock:
-    """The type of a tensor in llama.cpp's mix. layers: of the model. is_tied: the embedding is the head, too.
+    """The type of a tensor in llama.cpp's mix. layers: the model's number of layers. is_tied: the embedding is the
+    head, too.
 
     Vectors, routers, states and filters stay as they are.
     """

@@ -6,8 +6,8 @@ factor of its inverse (H^-1 = UT U): the error e = (w - value) / U[i, i] of colu
 -e * U[i, j]. Columns are taken in order of falling H[i, i] (act-order), so that those that matter most are rounded
 first.
 
-groups: with `Order.MOVED` groups follow the order of rounding, and a group's grid is found for its columns as they are
-when the first of them is rounded; the formats store which column is in which group. With `Order.FIXED` groups lie side
+groups: with `Order.MOVED`, groups follow the order of rounding. A group's grid is found for its columns as they are
+when the first of them is rounded. The formats store which column is in which group. With `Order.FIXED` groups lie side
 by side, and grids are found from the matrix as it was. A row's codes depend on that row and H alone.
 """
 

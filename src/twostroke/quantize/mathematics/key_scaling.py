@@ -7,7 +7,7 @@ K's channel c divided by f_c and the query's multiplied by it, the expected squa
     + mean((max_c |q_c| f_c / 127)^2) * sum_c mean(k_c^2) / f_c^2          attention rounds queries to bytes
 
 up to one constant. f_c is a power of two near (size of k_c)^alpha, and alpha is the one of a grid that makes this the
-smallest; the search is that of AWQ (Lin et al. 2023), on K in place of weights.
+smallest. The search is that of AWQ (Lin et al. 2023), on K in place of weights.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class KeyChoice(NamedTuple):
 
 
 def choose_exponents(keys: F32Array, queries: F32Array, steps: int) -> KeyChoice:
-    """keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: of the format on one side
-    of 0: 127 or 7."""
+    """keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: the format's steps on one
+    side of 0, 127 or 7.
+    """
     sizes = np.maximum(np.abs(keys).max(axis=0), SMALLEST).astype(np.float64)
     logs = np.log2(sizes)
     logs -= logs.mean()

@@ -27,7 +27,7 @@ def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int
 
 
 class AdapterBank:
-    """matrices, vectors: by the keys of the adapted program, beside the model's.
+    """matrices, vectors: the banks' numbers, by the keys of the adapted program that the model itself does not have.
 
     memory: where they lie. Ranks, which change one by one, are kept in this process too.
     """

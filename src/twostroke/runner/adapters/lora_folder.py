@@ -50,7 +50,7 @@ class LoraModule(Struct, frozen=True):
 class LoraFolder:
     """An open adapter that fits a model. Close it, or use it in `with`.
 
-    modules: by the names of the model's program.
+    modules: the adapter's modules, by their names in the model's program.
     """
 
     def __init__(self, file: SafetensorsFile, modules: Mapping[str, LoraModule]) -> None:

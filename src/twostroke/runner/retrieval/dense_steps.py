@@ -32,7 +32,9 @@ _FUNCTIONS: Mapping[str, Function] = {"Identity": lambda x: x, "Tanh": np.tanh}
 
 
 class DenseStep(Struct, frozen=True, eq=False):
-    """weight: (outputs, inputs) float32. bias: (outputs,), None for none. function: of each element."""
+    """weight: (outputs, inputs) float32. bias: (outputs,), None for none. function: the activation function that is
+    applied to each element.
+    """
 
     weight: F32Array
     bias: F32Array | None

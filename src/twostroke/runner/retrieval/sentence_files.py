@@ -37,9 +37,10 @@ _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
 @dataclass(frozen=True, slots=True)
 class SentenceFiles:
     """present: modules.json is there. pooling: None where no file says it. include_prompt: False where a mean leaves
-    out the rows of the prompt. prompts: text by name; default_prompt: the name of the one that is meant without a name.
-    max_tokens: of a text, None where no file says it. lower_case: texts are made lower case first. pairs: the
-    checkpoint scores pairs of texts. dense: steps between pooling and the vector, in order.
+    out the rows of the prompt. prompts: text by name; default_prompt: the name of the prompt that is used where the
+    request names none. max_tokens: the most tokens of a text; None where no file says it. lower_case: texts are made
+    lower case first. pairs: the checkpoint scores pairs of texts. dense: steps between pooling and the vector, in
+    order.
     """
 
     present: bool = False

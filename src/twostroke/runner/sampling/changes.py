@@ -29,9 +29,11 @@ IdArray = NDArray[np.int64]
 
 
 class Changes(Struct, frozen=True):
-    """Applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose logits are
-    lessened by `lowered_by`. raised: by token. allowed: no others are possible; None for all. banned: impossible.
-    bits: one for each token that a grammar allows, lowest bit of a byte first; None for all."""
+    """The changes are applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose
+    logits are lowered by `lowered_by`. raised: what is added to the logit of each token. allowed: the only tokens that
+    may be sampled; None for all. banned: tokens that are never sampled. bits: one for each token that a grammar allows,
+    lowest bit of a byte first; None for all.
+    """
 
     seen: IdArray
     repetition: float

@@ -20,9 +20,9 @@ FAULTS = (GrammarFault, NoTokenLeft, ValueError, IndexError)
 def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tuple[SampledToken, ...]:
     """rows (1 + draft tokens, V). At least one token; each is what a step without guesses would have sampled.
 
-    Guessing never changes a token. Each row is sampled as if the tokens before it had come step by step, and a row
-    counts only where the guess before it is the token that was sampled. Raises what `sample` raises for the first row.
-    A fault in a later row is left to the step that comes to that row without a guess: the tokens before it are right.
+    Guessing never changes a token. Each row is sampled as if the tokens before it had come step by step. A row counts
+    only where the guess before it is the token that was sampled. Raises what `sample` raises for the first row. A fault
+    in a later row is left to the step that comes to that row without a guess: the tokens before it are right.
     """
     sampled = [sample(weigh, rows[0], sequence)]
     if sequence.draft_token_ids and sampled[0].token_id == sequence.draft_token_ids[0]:
@@ -53,9 +53,9 @@ def _behind(weigh: Weigh, token_id: int, rows: F32Array, sequence: PlannedSequen
 
 
 def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Changes | None]]:
-    """The sequence as it is when each of its rows is sampled, if the guesses before that row come true, and what its
-    request changes of the row's logits; at least one. It ends before a row that cannot count: the guess before it ends
-    the text, or is forbidden, or the request's mask fails there.
+    """For each of its rows, the sequence as it is when that row is sampled, if the guesses before are right, and what
+    its request changes of the row's logits. There is at least one row. It ends before a row that cannot count: the
+    guess before it ends the text, or is forbidden, or the request's mask fails there.
 
     For what samples all rows at once. Each sequence is valid until the next one is asked for. The mask of the request
     is as before at the end, so all of them have to be asked for. Raises ValueError where the mask fails at the first.

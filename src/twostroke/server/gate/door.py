@@ -24,9 +24,11 @@ UNKNOWN_WAIT_S = 2.0
 
 
 class DoorRules(Struct, frozen=True):
-    """queued_*: of all that wait for their first token; one call alone may pass them, or it would never be served.
+    """queued_*: the most requests and tokens of all calls that wait for their first token. One call alone may exceed
+    them, or it would never be served.
 
-    key_requests: calls of one key at a time. key_tokens: of one key in a minute, prompt and output. None: no bound.
+    key_requests: the most calls of one key at a time. key_tokens: the most tokens of one key in a minute, prompt and
+    output. None means no bound.
     """
 
     queued_requests: int = 1024

@@ -1,4 +1,4 @@
-"""How long the queue takes: what Retry-After says, from the cost model as the last steps corrected it."""
+"""Estimates the queue wait (Retry-After) from the cost model, corrected by recent steps."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ class Forecast(TypicalAnswer):
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
-        """Each step every stream comes nearer to its end: of S streams of L tokens, S / L end in a step."""
+        """In each step every stream comes nearer to its end. If S streams have L tokens each, S / L of them end in a
+        step.
+        """
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)

@@ -57,7 +57,7 @@ class ChunkConnection(h11.Connection):
     """h11's connection, where a chunk of a chunked body is framed at once: each token of a stream is one. h11 makes the
     same bytes by its state machine, which a chunk does not change.
 
-    It refuses a request with two lengths (RFC 9112, 6.1). written_bytes: of all answers so far.
+    It refuses a request with two lengths (RFC 9112, 6.1). written_bytes: the bytes of all answers so far.
     """
 
     _chunked = False
@@ -196,7 +196,7 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """One timer for the whole of the headers: a byte now and then does not move it."""
+        """One deadline for all headers; receiving bytes does not extend it."""
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:

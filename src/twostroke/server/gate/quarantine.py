@@ -1,8 +1,8 @@
 """The worker's side of crashes: a request that was running at too many is refused; suspects run one at a time.
 
-A request that ran at a crash may be the cause or may have stood beside it. When both come again together a second crash
-would say no more than the first, so suspects take turns: at the second crash one of them ran, and that one is refused.
-A suspect that runs to its end is none any more.
+A request that ran at a crash may be the cause or may have stood beside it. If both came again together, a second crash
+would tell no more than the first, so suspects run one at a time. At the second crash only one of them ran, and that one
+is refused. A suspect request that completes is cleared.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ ANY = "*"
 
 
 class Reach(Struct, frozen=True):
-    """hosts: names that a proxy sends in Host; "*.example.org" is all below, "*" any. origins: of pages that may ask
-    from a browser; "*" in one stands for a part of a name or a port, alone for any page. root_path: where a proxy shows
-    the server, such as "/llm"; "" for no prefix."""
+    """hosts: names that a proxy sends in Host; "*.example.org" is all below, "*" any. origins: the origins of pages
+    that may send requests from a browser; "*" in one stands for a part of a name or a port, alone for any page.
+    root_path: where a proxy shows the server, such as "/llm"; "" for no prefix.
+    """
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class Reach(Struct, frozen=True):
         return name in self.hosts or any(name.endswith(end) and len(name) > len(end) for end in below)
 
     def allows_origin(self, header: bytes) -> bool:
-        """header: as it came, from a browser that writes origins in one way."""
+        """header: the raw Origin header; browsers write origins in one way."""
         origin = header.decode("latin-1").lower()
         return any(each in (ANY, origin) or bool(_pattern(each).fullmatch(origin)) for each in self.origins)
 

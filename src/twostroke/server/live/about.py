@@ -37,7 +37,9 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
 
 
 def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, version: str) -> dict[str, Any]:
-    """The facts of a front: what all of its replicas have in common. kv_tokens: of all of them together."""
+    """The facts of a front: what all of its replicas have in common. kv_tokens: the tokens in the KV caches of all of
+    them together.
+    """
     return {
         "version": version,
         "model": resolved["served_name"],

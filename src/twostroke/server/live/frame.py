@@ -23,7 +23,7 @@ from twostroke.cost.explain.guesses import seconds_of_guesses
 from twostroke.cost.history.account import Account, record_of
 from twostroke.cost.history.record import StepRecord
 from twostroke.cost.history.record_json import request_to_json
-from twostroke.cost.history.step_history import Stretch
+from twostroke.cost.history.step_history import StepRange
 from twostroke.cost.prefill_share import prefill_share
 from twostroke.cost.shape import StepCost
 from twostroke.server.live.view import EngineView
@@ -103,9 +103,9 @@ def _counts(gauges: object) -> dict[str, int]:
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
-def _fitting(found: Sequence[Stretch]) -> list[Stretch]:
+def _fitting(found: Sequence[StepRange]) -> list[StepRange]:
     """The latest steps within the limits, oldest first."""
-    kept: list[Stretch] = []
+    kept: list[StepRange] = []
     steps = rows = 0
     for stretch in reversed(found):
         rows += len(stretch.run.ids)
@@ -113,12 +113,12 @@ def _fitting(found: Sequence[Stretch]) -> list[Stretch]:
         if room <= 0 or (kept and rows > MAX_ROWS):
             break
         first = max(stretch.first, stretch.last - room)
-        kept.append(Stretch(stretch.run, first, stretch.last))
+        kept.append(StepRange(stretch.run, first, stretch.last))
         steps += stretch.last - first
     return kept[::-1]
 
 
-def _run(stretch: Stretch, names: _Names, cost: StepCost | None) -> dict[str, Any]:
+def _run(stretch: StepRange, names: _Names, cost: StepCost | None) -> dict[str, Any]:
     run, first, last = stretch.run, stretch.first, stretch.last - 1
     value: dict[str, Any] = {
         "step": run.step_id + first,

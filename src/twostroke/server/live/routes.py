@@ -1,7 +1,7 @@
 """The live view's routes: facts, the stream of frames, and a recording as a Chrome trace.
 
-A viewer that reads slowly gets fewer frames, each with the steps that it missed counted: a frame is made only when the
-last one has gone out, so there is no queue. Nothing here touches the streams of answers.
+A viewer that reads slowly gets fewer frames, and each one counts the steps that it missed. A frame is made only when
+the last one has been sent, so there is no queue. Nothing here touches the streams of answers.
 """
 
 from __future__ import annotations

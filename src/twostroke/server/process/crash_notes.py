@@ -39,7 +39,7 @@ class Record(Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """True where it ran at too many for chance."""
+        """True once it was running during REFUSED_CRASHES crashes or more."""
         return self.crashes >= REFUSED_CRASHES
 
 

@@ -54,7 +54,8 @@ class _Life:
 
 @dataclass(eq=False)
 class Supervisor:
-    """say: a line for the log. tell: sends to the service manager, if any. silence_s: of a ready worker that hangs.
+    """say: writes a line to the log. tell: sends to the service manager, if any. silence_s: how long a ready worker may
+    be silent before it is considered hung.
 
     page: shared with the workers one after another (crash_notes); closed at the end.
     """

@@ -22,7 +22,7 @@ class Line:
             self._socket.send(message(states) + b"\n")
 
     def gone(self) -> bool:
-        """True from when the supervisor has ended, however it did."""
+        """True once the supervisor process has exited."""
         with contextlib.suppress(BlockingIOError, InterruptedError):
             try:
                 self._gone = self._gone or not self._socket.recv(1024)

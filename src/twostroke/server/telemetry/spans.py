@@ -39,7 +39,8 @@ def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -
 
 
 class Spans:
-    """A Listener. tracer: of OpenTelemetry's API; spans are made when they have ended, with the times they had.
+    """A Listener. tracer: a tracer of OpenTelemetry's API. Spans are made when they have ended, with the times they
+    had.
 
     clock: the engine's. wall_clock: that of the requests' facts, in seconds since 1970.
     """

@@ -64,7 +64,7 @@ REASONS = ("stop", "length", "abort", "error")
 
 
 class VllmNames(Collector):
-    """labels: put on every sample. facts: of the KV cache, for cache_config_info."""
+    """labels: put on every sample. facts: returns the facts of the KV cache, for cache_config_info."""
 
     def __init__(
         self, own: CollectorRegistry, labels: Mapping[str, str], facts: Callable[[], Mapping[str, Any]]

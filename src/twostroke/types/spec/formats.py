@@ -164,7 +164,9 @@ class KVKind(enum.IntEnum):
         return head_dim if self is KVKind.INT8 else self.key_bytes(head_dim)
 
     def token_bytes(self, head_dim: int, value_dim: int | None = None) -> int:
-        """Bytes of one position's K and V in one head, scales included. value_dim: of V; None for that of K."""
+        """Bytes of one position's K and V in one head, scales included. value_dim: elements of V in one head; None for
+        as many as K has.
+        """
         values = self.value_bytes(head_dim if value_dim is None else value_dim)
         return self.key_bytes(head_dim) + values + (4 if self.is_integer else 0)
 
@@ -178,7 +180,7 @@ class WeightFormat(Struct, frozen=True):
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
     shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
-    are so. rotated: of INT8 and INT4 in groups, how many columns are multiplied together by a Hadamard matrix before
+    are so. rotated: for INT8 and INT4 in groups, how many columns are multiplied together by a Hadamard matrix before
     they are rounded, activations as well (ops/rotation.py); 0 for none.
     """
 

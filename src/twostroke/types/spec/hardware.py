@@ -15,7 +15,9 @@ from twostroke.types.spec.formats import WeightKind
 
 
 class HardwareClass(enum.StrEnum):
-    """What usual efficiencies belong to. CPU: of servers, PC: of desktops and laptops."""
+    """The classes of hardware, each with usual efficiencies of its own. CPU means processors of servers, PC those of
+    desktops and laptops.
+    """
 
     GPU = "gpu"
     APPLE = "apple"

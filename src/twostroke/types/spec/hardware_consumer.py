@@ -2,15 +2,15 @@
 
 Sources, as of November 2026:
 
-- AMD: the product pages of the Ryzen processors (cores, base clock, memory type). Zen 2 and 3 have AVX2; Zen 4 runs
-  AVX-512 with VNNI in 256-bit units, and so does Zen 5 in laptops; Zen 5 in desktops and in Ryzen AI Max has 512-bit
+- AMD: the product pages of the Ryzen processors (cores, base clock, memory type). Zen 2 and 3 have AVX2. Zen 4 runs
+  AVX-512 with VNNI in 256-bit units, and so does Zen 5 in laptops. Zen 5 in desktops and in Ryzen AI Max has 512-bit
   units (AMD, "Zen 5" technical briefings, July 2024 and January 2025).
 - Intel: ARK (cores of both kinds, their base clocks, "Max Memory Bandwidth", or the fastest memory type times the width
   of the bus). AVX2 with AVX-VNNI, which doubles the products of bytes (Intel's instruction set reference, VPDPBUSD).
   Tiger Lake has AVX-512 with VNNI and one 512-bit unit.
-- Apple: newsroom of the day on which each chip was shown: M1 10 November 2020, M1 Pro and Max 18 October 2021, M1 Ultra
-  8 March 2022, M2 6 June 2022, M2 Pro and Max 17 January 2023, M3, M3 Pro and Max 30 October 2023, M4 7 May 2024,
-  M4 Pro 30 October 2024. Memory is the most that is sold.
+- Apple: the newsroom of the day on which each chip was shown. M1: 10 November 2020. M1 Pro and Max: 18 October 2021.
+  M1 Ultra: 8 March 2022. M2: 6 June 2022. M2 Pro and Max: 17 January 2023. M3, M3 Pro and Max: 30 October 2023.
+  M4: 7 May 2024. M4 Pro: 30 October 2024. Memory is the most that is sold.
 
 Bandwidth is the memory's transfer rate times the width of its bus. No vendor publishes operations a second of these
 processors: cores x base clock x operations a cycle, as for servers. Laptops run below the base clock where they get
@@ -64,7 +64,7 @@ def _core(
 
 
 def _apple(name: str, title: str, cores: int, ghz: float, gb_per_s: float, gigabytes: int, day: str) -> HardwareSpec:
-    """cores: of the GPU; 256 f32 operations a cycle each, and as many of bf16 and int8."""
+    """cores: the number of GPU cores. Each does 256 f32 operations a cycle, and as many of bf16 and int8."""
     rate = cores * 256 * ghz * 1e9
     return HardwareSpec(
         name,

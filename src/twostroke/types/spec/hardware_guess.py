@@ -43,7 +43,7 @@ def guessed_cpu(threads: int, level: str) -> HardwareSpec:
 
 
 def guessed_device(name: str, multiprocessors: int, memory_bytes: int) -> HardwareSpec:
-    """A CUDA device unlikely to be faster than the real one. name: as the driver says it."""
+    """A CUDA device unlikely to be faster than the real one. name: the name that the driver reports."""
     f32, bf16, int8 = (multiprocessors * DEVICE_CLOCK_HZ * operations for operations in DEVICE_OPERATIONS)
     return HardwareSpec(
         "unmeasured",

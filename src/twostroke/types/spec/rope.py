@@ -39,12 +39,12 @@ class RopeSpec:
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
-    growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by
-    1 + growth log(1 + floor((p + ahead) / original_positions)), or where `power` is above 0 for those of Beam, by
-    (1 + (p + ahead) / original_positions) ^ power. still: nothing turns; that factor is all there is.
-    turned: of proportional, how many of the rotary_dim / 2 pairs turn, the fastest; the others keep their place.
-    back: positions that a rotation lags behind its own, and none before 0; below 0 it is ahead. undone:
-    rotations the other way round.
+    growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by 1 + growth log(1 +
+    floor((p + ahead) / original_positions)). Where `power` is above 0 (queries of Beam), they are multiplied by (1 + (p
+    + ahead) / original_positions) ^ power. still: nothing turns; that factor is all there is.
+    turned: for proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay as
+    they are. back: the rotation of position p is that of position max(p - back, 0); a number below 0 means a later
+    position. undone: the inverse rotations are applied.
     """
 
     kind: RopeKind
@@ -82,7 +82,7 @@ def rope_from_config(
     """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field.
 
     partial: the share of a head that turns where partial_rotary_factor is silent; None for families that turn whole
-    heads whatever it says. theta: the base where the config is silent.
+    heads whatever it says. theta: the base where the config does not have the field.
     """
     top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=theta)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
@@ -106,8 +106,9 @@ def ropes_by_layer_type(
 ) -> dict[str, RopeSpec]:
     """The rope of each layer type, of `rope_parameters` with one set of values for each, or of the older fields.
 
-    thetas: for each layer type the older field of its base, and its base where the config is silent. scaled: the layer
-    type that the older `rope_scaling` is for; the others turn as trained. partial: see rope_from_config.
+    thetas: for each layer type the older field of its base, and its base where the config does not have the field.
+    scaled: the layer type that the older `rope_scaling` is for; the others turn as trained. partial: see
+    rope_from_config.
     """
     groups = config.group("rope_parameters") or Fields({}, config.place)
     scaling = config.group("rope_scaling")

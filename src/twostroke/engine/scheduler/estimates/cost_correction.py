@@ -19,13 +19,15 @@ HIGH = ITL_SHARE + 0.01
 LOW = 0.1
 """The share of the steps that are quicker than `low`. Other programs rarely disturb these."""
 GUESS_PRIOR = 2.0
-"""The prior of a cost model that was not measured: its first steps are planned as if they took twice what it says."""
+"""The prior of a cost model that was not measured: its first steps are planned as if they took twice the predicted
+time.
+"""
 IDLE_HALF_S = 10.0
 """Idle time after which a correction of a measured cost model counts half."""
 SURE_PREFILLS = 4
 """Steps with prompts after which a guess is as good as corrected."""
 COLD_STEPS = 8
-"""Cold steps that say how slow the next one will be."""
+"""How many cold steps the estimate of the next one uses."""
 KEPT_AFTER_IDLE = 2
 """Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
 DECODE = 0
@@ -108,7 +110,7 @@ class CostCorrection:
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
     def observe(self, size: int, predicted_s: float, measured_s: float, now: float = 0.0) -> None:
-        """One step that ended now; a step that took no time says nothing."""
+        """One step that ended now; a step that took no time is ignored."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:

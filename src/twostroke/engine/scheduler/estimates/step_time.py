@@ -36,7 +36,7 @@ class StepTime:
         return self._correction.cold_factor
 
     def usual_s(self, segments: Sequence[Segment]) -> float:
-        """What it most likely takes: for plans of the future."""
+        """The seconds that it most likely takes, used for plans of the future."""
         return self._cost.predict(segments).seconds * self._correction.usual(_class_of(segments))
 
     def low_s(self, segments: Sequence[Segment]) -> float:
@@ -44,7 +44,7 @@ class StepTime:
         return self._cost.predict(segments).seconds * self._correction.low(_class_of(segments))
 
     def high_s(self, segments: Sequence[Segment]) -> float:
-        """What it rarely passes: for promises."""
+        """The seconds that it rarely exceeds, used for promises."""
         return self._cost.predict(segments).seconds * self._correction.high(_class_of(segments))
 
     def now_s(self, segments: Sequence[Segment]) -> float:
@@ -52,7 +52,7 @@ class StepTime:
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """A step beside which memory was made ready. It says nothing of steps after the last such one."""
+        """A step beside which memory was made ready. It is no measure of steps after the last such one."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 

@@ -1,4 +1,6 @@
-"""Which streams of batch work go on in a step: as many as leave half of the interactive ones' time to prefill."""
+"""Chooses the streams of batch work that go on in a step. They are as many as fit into half of the step's time bound.
+The other half is left for prefill.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,20 @@ ROOM_SHARE = 0.5
 
 
 class BatchDecodes:
-    """Batch streams have no promise: they are left out where steps would be too long, those first that went on last.
+    """Batch streams have no promise. Where a step would be too long, those are left out first that went on most
+    recently.
 
-    At least one is in every step, and the one that was left out longest comes first: of k batch streams each goes on
-    at least every k-th step.
+    At least one is in every step, and the one that was left out longest comes first. Each of k batch streams therefore
+    goes on at least every k-th step.
     """
 
     def __init__(self, seconds: Callable[[Sequence[Segment]], float]) -> None:
         self._seconds = seconds
 
     def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
-        """The batch streams that go on in this step. bound_s: of the step, None where nothing was promised."""
+        """The batch streams that go on in this step. bound_s: the most seconds of the step, None where nothing was
+        promised.
+        """
         if not batch or not interactive or bound_s is None:
             return batch
         room_s = ROOM_SHARE * bound_s

@@ -8,11 +8,11 @@ BATCH_SHARE = 0.1
 class BatchShare:
     """At least `share` of the prefill tokens that are computed while batch work waits are of batch work.
 
-    Bound. While batch work is pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens, for b
-    of batch work and s the largest step. Whenever it has had more than the first term, batch work is first in the next
-    step but for one turn of the oldest (engine/scheduler/ageing.py). So batch work of n tokens, those before it
-    included, waits for at most n * (1 - share) / share + 2 s tokens of interactive prefill, once there is a place for
-    it.
+    Bound. While batch work is pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Here b
+    is the tokens of batch work and s the largest step. Whenever it has had more than the first term, batch work is
+    first in the next step except for one turn of the oldest (engine/scheduler/ageing.py). Count n tokens of batch work,
+    those before it included. Once there is a place for it, it waits for at most n * (1 - share) / share + 2 s tokens of
+    interactive prefill.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:

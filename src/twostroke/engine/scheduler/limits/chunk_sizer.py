@@ -30,10 +30,10 @@ class Chunk(Struct, frozen=True):
 class ChunkSizer:
     """Chunks end at multiples of align_tokens, or at the prompt's end.
 
-    Every size that it lets pass was predicted to keep the bound, or is the minimum: so when predictions are right, no
-    step passes the bound unless the minimum forces it. It needs three or four predictions where time is nearly a
-    line in the chunk's size, and up to seven where the largest chunk that fits leaves much of the bound. Eight is the
-    most: the whole, the minimum, then up to six between them.
+    Every size that it allows was predicted to keep the bound, or is the minimum. When predictions are right, no step
+    passes the bound unless the minimum forces it. It needs three or four predictions where time is nearly linear in the
+    chunk's size. It needs up to seven where the largest chunk that fits leaves much of the bound. Eight is the most:
+    the whole, the minimum, then up to six between them.
     """
 
     def __init__(self, seconds: Seconds, align_tokens: int) -> None:
@@ -45,7 +45,7 @@ class ChunkSizer:
     ) -> Chunk:
         """The largest chunk from `start` on, beside `base`, that keeps the step under bound_s; at least the minimum.
 
-        adapter: of its sequence; -1 for none.
+        adapter: the number of the sequence's adapter; -1 for none.
         """
 
         def seconds(num_tokens: int) -> float:

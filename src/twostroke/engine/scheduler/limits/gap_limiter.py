@@ -20,8 +20,9 @@ MOST_DECODE_SHARE = 0.2
 class GapRule(Struct, frozen=True):
     """How long the gap between two tokens of a stream may become because a prompt is computed beside it.
 
-    least_s: seconds. decode_steps: the bound where one step is so slow that least_s would leave little time for
-    prompts: as many steps without prompts. Both bounds are for the whole step, decode included.
+    least_s: the bound in seconds. decode_steps: the bound as a number of steps without prompts; it counts where one
+    step is so slow that least_s would leave little time for prompts. Both bounds are for the whole step, decode
+    included.
     """
 
     least_s: float = LEAST_GAP_S
@@ -37,8 +38,8 @@ class GapRule(Struct, frozen=True):
     def bound_s(self, seconds: Seconds, streams: list[Segment]) -> float:
         """Seconds that a step beside these streams may take.
 
-        seconds: of a step that nothing disturbs. With its usual time the bound would follow the load of the machine: a
-        busy neighbour that doubles each decode step would double the allowed gap.
+        seconds: predicts the time of a step that nothing disturbs. With the usual, measured time the bound would follow
+        the load of the machine. Another busy program that doubles each decode step would double the allowed gap.
         """
         decode_s = seconds(streams)
         if decode_s <= MOST_DECODE_SHARE * self.least_s:

@@ -23,8 +23,8 @@ class SchedulerLimits:
     watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
     that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
     plans_in_flight: plans that may be made before the first of them is committed: the stages of a pipeline.
-    spare_tokens: positions behind those of a step for which a sequence that samples has a page already, where there are
-    enough pages: so that an executor may begin its next step early.
+    spare_tokens: positions after those of a step for which a sequence that samples gets a page already, where there are
+    enough pages. An executor may then begin its next step early.
     """
 
     max_step_tokens: int = 512

@@ -11,7 +11,7 @@ POSITIONS_APART = 4096
 
 
 class PredictedShare:
-    """Satisfies `scheduler.under_way.Share`. cost: of a step through all stages."""
+    """Satisfies `scheduler.under_way.Share`. cost: predicts a step through all stages."""
 
     def __init__(self, cost: StepCost, plans: int) -> None:
         self._cost, self._plans = cost, plans

@@ -34,7 +34,7 @@ class AnswerLengths:
 
     Running answers count as well, because they have not ended yet. Without them only short answers would be known in
     the first seconds of a burst. All are taken from the answers that were admitted last, so that each length has the
-    share that it has among all answers. An answer that ended at its limit (max_tokens) only says that it did not stop
+    share that it has among all answers. An answer that ended at its limit (max_tokens) only shows that it did not stop
     before. Where no answer was seen to stop, only limits end answers. (A life table with censored observations: Kaplan
     and Meier 1958, with a constant rate in each class.)
     """

@@ -21,7 +21,7 @@ POISSON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace's text and where it came from. form: of FORMATS, None by its first line."""
+    """A trace's text and where it came from. form: one of FORMATS; None where its first line decides."""
 
     text: str
     source: str
@@ -33,7 +33,7 @@ class Trace:
 class LoadAsk:
     """users: closed loop; rate_per_s: open loop; neither: one user, or a trace's own times.
 
-    burstiness: shape of the gaps' Gamma distribution, 1 is Poisson. prompt, output: of synthetic requests.
+    burstiness: shape of the gaps' Gamma distribution, 1 is Poisson. prompt, output: the lengths of synthetic requests.
     """
 
     users: int | None = None
@@ -53,7 +53,7 @@ class LoadAsk:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """users: None for an open loop. words: what it is."""
+    """users: None for an open loop. words: a description for people."""
 
     requests: list[WorkloadRequest]
     users: int | None

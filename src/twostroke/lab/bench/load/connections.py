@@ -22,7 +22,7 @@ class Connections:
 
 @contextlib.asynccontextmanager
 async def open_connections(api_key: str | None, silence_s: float) -> AsyncIterator[Connections]:
-    """Connections for any number of requests at once. silence_s: how long a server may say nothing."""
+    """Connections for any number of requests at once. silence_s: how long a server may send nothing."""
     async with _client(api_key, silence_s, None) as kept, _client(api_key, silence_s, 0) as fresh:
         yield Connections(kept, fresh)
 

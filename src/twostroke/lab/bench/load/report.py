@@ -20,7 +20,7 @@ PERCENTILES = "percentiles by linear interpolation; times in seconds; TTFT and E
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """One run. load: in words, what was sent. settings: plain values that repeat it."""
+    """One run. load: what was sent, in words. settings: plain values that repeat the run."""
 
     facts: Facts
     load: str
@@ -77,7 +77,7 @@ class LoadReport:
         return lines
 
     def as_json(self, requests: bool = True) -> dict[str, Any]:
-        """Plain values; requests: with one entry for each."""
+        """The report as plain values. requests: also give an entry for each request."""
         value: dict[str, Any] = {
             "version": VERSION,
             "server": {"base_url": self.facts.base_url, "model": self.facts.model},

@@ -95,7 +95,7 @@ def not_there(address: str, error: BaseException) -> ConfigError:
 
 
 def refused(address: str, status: int, said: str) -> ConfigError:
-    """An answer that is none. said: as `describe` puts it."""
+    """The error for an answer that holds no completion. said: the words that `describe` made of it."""
     fixes = {
         401: "Give the key: --api-key, or TWOSTROKE_API_KEY.",
         403: "Give a key that may do this: --api-key, or TWOSTROKE_API_KEY.",

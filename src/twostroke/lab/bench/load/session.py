@@ -33,7 +33,7 @@ Watch = Callable[[Progress], None]
 @dataclass(frozen=True, slots=True)
 class Target:
     """The server to ask, and how. route: None for chat, or completions where the server says that the model has no chat
-    template. silence_s: how long it may send nothing. tokenizer: of the model, or None."""
+    template. silence_s: how long it may send nothing. tokenizer: the model's tokenizer, or None."""
 
     url: str
     model: str | None = None

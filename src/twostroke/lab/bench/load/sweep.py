@@ -40,8 +40,9 @@ class UsersPoint:
 
 @dataclass(frozen=True, slots=True)
 class LengthPoint:
-    """One user. prompt_tokens: as counted. context_tokens: in the middle of the answers. In seconds, medians over
-    requests; itl_s: of each request's mean, since single gaps say little where chunks come in bunches.
+    """The figures of one user. prompt_tokens: the counted tokens. context_tokens: the context in the middle of the
+    answers. ttft_s, itl_s: medians over requests, in seconds. itl_s is the median of each request's mean gap, since
+    single gaps are not meaningful where chunks come in bunches.
     """
 
     prompt_tokens: int
@@ -63,7 +64,9 @@ class UsersPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The cost model's word on the same points. ttft, itl: (tokens, seconds). words: of what, from what."""
+    """What the cost model predicts for the same points. ttft, itl: pairs (tokens, seconds). words: which model is
+    predicted, and from which measurement.
+    """
 
     words: str
     users: tuple[UsersPrediction, ...]

@@ -1,7 +1,7 @@
 """Prompts of an exact number of tokens, from words of one token each.
 
 A tokenizer splits text at spaces before it merges, so words that are one token each after a space make as many tokens
-as there are words, in any order. Which words those are is asked: of a tokenizer, or of the server, whose usage counts.
+as there are words, in any order. A tokenizer finds these words, or the server, whose `usage` counts the tokens.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Count = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """words: one token each, each with `before` in front of it. fixed_tokens: of the opening and of what the server
-    puts around a prompt.
+    """words: words that are one token each when `before` precedes them. fixed_tokens: the tokens of the opening and of
+    what the server puts around a prompt.
     """
 
     words: tuple[str, ...]
@@ -38,9 +38,11 @@ class WordList:
     before: str = " "
 
     def text(self, request: WorkloadRequest, seed: int, index: int) -> str:
-        """A prompt of request.prompt_tokens (at least one word beside what is fixed), equal blocks made of equal text.
+        """A prompt of request.prompt_tokens tokens, with at least one word after the fixed part. Equal blocks are made
+        of equal text.
 
-        index: of the request, so that no two prompts without common blocks begin alike. A real text stays as it is.
+        index: the request's number, so that no two prompts without common blocks begin alike. A real text stays as it
+        is.
         """
         if request.text is not None:
             return request.text

@@ -12,7 +12,9 @@ DRIVERS = Path(__file__).resolve().parent / "drivers"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """requirements: for pip. unwanted: taken out again. variables: of the installer's environment."""
+    """requirements: packages for pip to install. unwanted: packages to remove again. variables: environment variables
+    of the installer.
+    """
 
     name: str
     title: str

@@ -31,9 +31,10 @@ LEAST_RING_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """ring_bytes: of weights that pass by; more than any cache that a few cores share. rows: of integer weights.
+    """ring_bytes: the bytes of weights that are read in turn; more than any cache that a few cores share. rows: the
+    numbers of rows to time with integer weights.
 
-    few_rows: of float weights. least_s: of one timing.
+    few_rows: the numbers of rows to time with float weights. least_s: the least seconds of one timing.
     """
 
     ring_bytes: int = 1100 << 20
@@ -56,8 +57,8 @@ Note = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """fingerprint: of processor, threads and version. title: the processor's name."""
+class MeasuredMachine:
+    """fingerprint: identifies processor, threads and version. title: the processor's name."""
 
     fingerprint: str
     title: str
@@ -70,7 +71,7 @@ class MachineBusy(TwostrokeError):
 
 
 def machine_busy(share: float) -> MachineBusy:
-    """share: of the cores, what other programs took."""
+    """share: the share of the cores that other programs used."""
     return MachineBusy(
         "The machine is busy: figures not kept.",
         why=f"Other programs took {share:.0%} of its cores while it was measured.",
@@ -121,7 +122,7 @@ class Quiet:
 
 
 def examine(
-    patient: Patient,
+    patient: MeasuredMachine,
     clock: Callable[[], float],
     note: Note,
     effort: Effort = FULL,
@@ -211,7 +212,7 @@ def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Cali
     return timed
 
 
-def _limits(patient: Patient, clock: Callable[[], float], memory: U8Array) -> Limits:
+def _limits(patient: MeasuredMachine, clock: Callable[[], float], memory: U8Array) -> Limits:
     meter = LimitMeter(patient.threads, clock, memory)
     try:
         return meter.measure()

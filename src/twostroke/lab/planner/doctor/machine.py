@@ -12,19 +12,20 @@ from twostroke.assembly.settings.env import Machine, processor_name, read_machin
 from twostroke.backends.cpu import best_level, better_level
 from twostroke.backends.cpu.calibration_file import check_place, fingerprint, read_calibration, write_calibration
 from twostroke.cost.calibration import Calibration
-from twostroke.lab.planner.doctor.examine import Note, Patient, examine
+from twostroke.lab.planner.doctor.examine import MeasuredMachine, Note, examine
 from twostroke.lab.planner.doctor.meaning import contradictions
 from twostroke.types.errors import ConfigError, Contradiction
 
-Examine = Callable[[Patient, Callable[[], float], Note], Calibration]
+Examine = Callable[[MeasuredMachine, Callable[[], float], Note], Calibration]
 
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """What the doctor knows before measuring. level: of the kernels. better_level: one that this CPU runs and that is
-    not built; None where `level` is its best."""
+    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: one that
+    this CPU runs and that is not built; None where `level` is its best.
+    """
 
-    patient: Patient
+    patient: MeasuredMachine
     level: str
     cores: int
     cache_folder: Path
@@ -35,7 +36,7 @@ class ThisMachine:
         """threads: None takes the cores that this process may use. Raises BackendError where there are no kernels."""
         found = machine or read_machine()
         count, level, name = threads or found.cores, best_level(), processor_name()
-        patient = Patient(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
+        patient = MeasuredMachine(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
         return cls(patient, level, found.cores, found.cache_folder, better_level())
 
     def kept(self) -> Calibration | None:

@@ -1,9 +1,9 @@
 """What a step takes beside its kernels, timed on the real engine with the embedded model.
 
 Whole steps are timed, and what the kernels' figures say of them is subtracted. What is left has two parts. One is
-Python's share: schedule, batch, sample, commit. The other is what the ops of a step take longer in an engine than one
-after the other in a loop: caches that Python emptied, and the time in which the second thread wakes. The embedded
-model is small enough that an error in its own time, int8 like most, does not matter much.
+Python's share: schedule, batch, sample, commit. The other is how much longer the ops of a step take in an engine than
+one after the other in a loop. The reasons are caches that Python emptied, and the time in which the second thread
+wakes. The embedded model is small enough that an error in its own time, int8 like most, does not matter much.
 """
 
 from __future__ import annotations

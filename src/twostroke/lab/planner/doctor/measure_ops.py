@@ -35,7 +35,7 @@ Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose c
 """
 
 SMALL_BYTES = 4 << 20
-"""Bytes of the ring of small layers: as large as the embedded model."""
+"""The bytes of the ring of small layers, which is as large as the embedded model."""
 MOST_OF_FEATURES = 0.4
 """The largest share of the large layer's time that features may take."""
 PRODUCTS, LAYER_OPS = 3, 8
@@ -66,7 +66,8 @@ class OpTimer:
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
         """Seconds by rows for each weight, from memory and from caches, and for each feature of each row.
 
-        Two layers of different sizes tell weights and features apart. start_s: of one op, which is counted elsewhere.
+        Two layers of different sizes separate the time of weights from that of features. start_s: the seconds of
+        starting one op, which are counted elsewhere.
         """
         few = [count for count in rows if count < WARM_ROWS_LIMIT]
         cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
@@ -111,7 +112,8 @@ class OpTimer:
     def other(self, start_s: float) -> Curve:
         """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
 
-        It is what a whole layer takes beyond its products and its attention. start_s: of one op, counted elsewhere.
+        It is what a whole layer takes beyond its products and its attention. start_s: the seconds of starting one op,
+        which are counted elsewhere.
         """
         kv = pages_in(self._memory, KVKind.BF16, SMALL)
         layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)

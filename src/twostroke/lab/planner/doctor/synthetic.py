@@ -96,7 +96,7 @@ class Layer:
 
 
 def layers_in(memory: U8Array, shape: LayerShape, weight_format: WeightFormat, most_bytes: int) -> list[Layer]:
-    """The layers that lie one after the other in the first `most_bytes` of `memory`: as many as fit, at least one."""
+    """As many layers as fit one after the other into the first `most_bytes` of `memory`; at least one."""
     found: list[Layer] = []
     at = 0
     step = sum(

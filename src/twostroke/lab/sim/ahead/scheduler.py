@@ -78,9 +78,9 @@ class NoMissReasons(MissReasons):
 class LookAheadScheduler(Scheduler):
     """continuation: the tokens to come. on_tokens: called with a stream's tokens when it ends or is planned again.
 
-    A policy does not observe steps that hold streams alone: they take what the cost model says, so its estimates would
-    not change. Why prefixes were missed is not looked for: it belongs to records of steps, and none are kept here.
-    Raises ValueError for a cache whose pages do not stay until their sequence ends.
+    A policy does not observe steps that hold streams alone: they take the predicted time, so its estimates would not
+    change. Why prefixes were missed is not looked for: it belongs to records of steps, and none are kept here. Raises
+    ValueError for a cache whose pages do not stay until their sequence ends.
     """
 
     def __init__(

@@ -23,9 +23,9 @@ OnTokens = Callable[[Request, int, int], None]
 class Streams:
     """Steps are counted from 0; `clock` is the number of the next one.
 
-    bases: of each stream, the position that it computes in the next step, less clock. since: its first step.
-    to_grow: those that begin a page in the next step and do not own it yet. due: by step, those whose page is full
-    after it. ends: by step, those that have their last token after it.
+    bases: for each stream, the position that it computes in the next step, less clock. since: for each stream, its
+    first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for each step, the
+    streams whose page is full after it. ends: for each step, the streams that have their last token after it.
     """
 
     def __init__(self, cache: CacheManager, continuation: Continuation, on_tokens: OnTokens) -> None:
@@ -129,7 +129,7 @@ class Streams:
             kept.clear()
 
     def _fill(self, full: list[Live]) -> None:
-        """Take note that a page of each of these streams is full after the step before clock."""
+        """Records that these streams filled a page in step clock - 1."""
         self._look_at(full)
         self._to_grow = full.copy()
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)

@@ -1,4 +1,4 @@
-"""A layer that writes ahead of a model: of the model's hidden state at t and the token t + 1 it makes the token t + 2.
+"""A draft layer of a model: from the model's hidden state at t and the token t + 1 it makes the token t + 2.
 
 What its answer is made of is a hidden state again, so it goes on from its own answers.
 """
@@ -16,9 +16,10 @@ from twostroke.ops.program.values import Value, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AheadProgram:
-    """states: (T, D), filled before each call with hidden states: of the model, or `own` of an earlier call. own:
-    (R, D), the hidden states of the next positions. shared: the model's matrices. rows: (T, D), as `own`, of all rows;
-    None where the layer cannot say."""
+    """states: (T, D), filled before each call with the model's hidden states, or with `own` of an earlier call. own:
+    (R, D), the hidden states of the next positions. shared: the model's matrices that the layer uses. rows: (T, D), the
+    same as `own` for all rows; None where the layer does not have them.
+    """
 
     plain: Program
     program: Program

@@ -44,7 +44,7 @@ class AttentionNames:
 
 @dataclass(frozen=True, slots=True)
 class HeadCounts:
-    """How many heads a block has and how wide they are. hidden_size: of the rows that it reads."""
+    """How many heads a block has and how wide they are. hidden_size: the width of the rows that it reads."""
 
     hidden_size: int
     num_heads: int
@@ -66,14 +66,15 @@ class HeadCounts:
 class Heads(HeadCounts):
     """What is the same in all attention blocks of a model.
 
-    scale: of the scores, 0 for 1 / sqrt(head_dim). head_norm: of each head of q and k, before the rotation, or after it
-    where `norm_after_rope`. wide_norm: of the whole of q and of k. interleaved: the checkpoint's rotary pairs lie side
-    by side. slopes: of alibi, one for each query head. gated: q's tensor has the rows of a gate behind those of each
-    head; what the head sees is multiplied by the gate's sigmoid. query_growth: how much queries grow with the logarithm
-    of their position, see RopeSpec; for heads that turn whole. ahead: see PagedKV. gates: how many numbers the product
-    of names.gate makes, each for as many elements; 0 for one for each element. gate_function: of these numbers. clip:
-    q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit.
-    inner_norm: of the output of all heads, before the last product (BitNet).
+    scale: the factor of the scores, 0 for 1 / sqrt(head_dim). head_norm: the norm of each head of q and k, before the
+    rotation, or after it where `norm_after_rope`. wide_norm: the norm of the whole of q and of k. interleaved: the
+    checkpoint's rotary pairs lie side by side. slopes: the slopes of ALiBi, one for each query head. gated: q's tensor
+    has the rows of a gate after those of each head; the head's output is multiplied by the gate's sigmoid.
+    query_growth: how much queries grow with the logarithm of their position, see RopeSpec; for heads that turn whole.
+    ahead: see PagedKV. gates: how many numbers the product of names.gate makes, each for as many elements; 0 for one
+    for each element. gate_function: the function that is applied to these numbers. clip: q, k and v are held between
+    -clip and clip, before the norms of heads and the rotation; 0 for no limit.
+    inner_norm: the norm of the output of all heads, before the last product (BitNet).
     """
 
     scale: float = 0.0

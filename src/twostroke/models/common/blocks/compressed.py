@@ -1,7 +1,7 @@
 """Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
 
-One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements,
-the last of a head in the checkpoint, are the first here: queries, keys and outputs take the same order, and outputs
+One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements
+are the last of a head in the checkpoint and the first here. Queries, keys and outputs take the same order, and outputs
 are put back before the next product. Values have turned with their keys, so outputs are turned back.
 """
 
@@ -36,9 +36,11 @@ class EntryIndex:
 
 @dataclass(frozen=True, slots=True)
 class CompressedHeads:
-    """query_rank: of the latent that queries are made of. groups, group_rank: the output goes through a matrix for each
-    group of heads first. window: positions seen one by one. rate: positions of an entry, 0 for none; entries are made
-    of two windows where there is an index. norm: of latents, keys and entries, and without weights of queries."""
+    """query_rank: the size of the latent that queries are made of. groups, group_rank: the output first goes through
+    one matrix for each group of heads, whose result has group_rank numbers. window: positions seen one by one. rate:
+    positions of an entry, 0 for none; entries are made of two windows where there is an index. norm: the norm of
+    latents, keys and entries; queries have the same norm without weights.
+    """
 
     hidden_size: int
     num_heads: int

@@ -21,9 +21,10 @@ LayerText = Callable[[Tracer, int, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """norm: the last one. tied: the head is the embedding. embedding_scale, logit_scale: factors, 1 for none.
+    """norm: the last norm. tied: the head is the embedding. embedding_scale, logit_scale: factors, 1 for none.
 
-    soft_cap: of the logits, 0 for none. after_embedding: what becomes of the embedding before the first layer.
+    soft_cap: the soft cap of the logits, 0 for none. after_embedding: what becomes of the embedding before the first
+    layer.
     The names are of tensors, without ".weight"; last_norm is empty where there is none. embedding_size: the width of
     its rows, 0 for hidden_size. before_head: what becomes of the rows before the head.
     """

@@ -73,15 +73,18 @@ def after_layer(
 
 
 def after_blocks(t: Tracer, first: BlockText, second: BlockText, norm: Norm, x: Value, names: tuple[str, str]) -> Value:
-    """A layer whose norms are of sums: of the residual and the first block, then of that and the second block."""
+    """A layer whose norms follow the sums (post-norm). The first norm is of the sum of the residual and the first
+    block; the second is of the sum of that and the second block.
+    """
     x = norm(t, names[0], add(x, first(t, x)), in_place=True)
     return norm(t, names[1], add(x, second(t, x)), in_place=True)
 
 
 @dataclass(frozen=True, slots=True)
 class AfterLayers:
-    """Layers as `after_layer` makes them, one for each feed-forward block. stem: what stands before a layer's number.
-    names: of a layer's two norms."""
+    """Layers as `after_layer` makes them, one for each feed-forward block. stem: the part of names before a layer's
+    number. names: the names of a layer's two norms.
+    """
 
     stem: str
     heads: Heads
@@ -99,8 +102,9 @@ class AfterLayers:
 
 
 def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: str, biased: bool) -> Heads:
-    """Heads of which each sees the whole text. joined, out: the tensors of q, k and v in this order, and of the
-    product behind them."""
+    """Heads that each see the whole text. joined, out: the tensors of q, k and v in this order, and of the product
+    behind them.
+    """
     return Heads(
         width,
         num_heads,

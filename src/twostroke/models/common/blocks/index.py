@@ -29,9 +29,10 @@ INDEX_EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """heads, dim: of its queries; keys have one head. chosen: positions of a row at most. The first elements of a head
-    turn as those of the attention do, or the last ones where `turned_last`. interleaved: the checkpoint's rotary pairs
-    lie side by side. eps: of the norm of keys."""
+    """heads, dim: the number and size of its queries' heads; keys have one head. chosen: positions of a row at most.
+    The first elements of a head turn as those of the attention do, or the last ones where `turned_last`. interleaved:
+    the checkpoint's rotary pairs lie side by side. eps: the epsilon of the norm of keys.
+    """
 
     heads: int
     dim: int
@@ -41,8 +42,9 @@ class Index:
     eps: float = INDEX_EPS
 
     def orders(self, heads: int, turned: int) -> tuple[HeadRows | None, ...]:
-        """The orders in which the rows of `heads` heads are read, so that those that turn are the first of a head; None
-        for the order in which they are stored."""
+        """The orders in which the rows of `heads` heads are read, so that the rotated ones are the first of a head.
+        None means the order in which they are stored.
+        """
         dim, plain = self.dim, self.dim - turned
         if self.turned_last:
             parts = ((turned, plain), (plain, 0))
@@ -66,8 +68,9 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
 
 
 def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None) -> Value:
-    """The positions that each row attends to. latent: what queries of the index are made of. factor (T, heads): of each
-    head's queries."""
+    """The positions that each row attends to. latent: what queries of the index are made of. factor (T, heads): what
+    each head's queries are multiplied by.
+    """
     orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."
     keys = linear(h, t.selected("index_keys", f"{prefix}wk", dim, shape.hidden_size, orders))
     weight, bias = (

@@ -31,8 +31,9 @@ STAND_IN = 2
 
 @dataclass(frozen=True, slots=True)
 class LatentNames:
-    """What is behind the name of the block in the names of its tensors. q: of queries that are made of the residual;
-    q_up: of those that are made of a latent. down, up: of the products that make latents, and keys and values of them.
+    """What follows the name of the block in the names of its tensors. q: the product that makes queries of the
+    residual. q_down, q_norm, q_up: the product that makes the queries' latent, its norm, and the product that makes
+    queries of it. down, norm, up: the same for the latent of keys and values. out: the last product.
     """
 
     q: str = "q_proj"
@@ -47,16 +48,17 @@ class LatentNames:
 
 @dataclass(frozen=True, slots=True)
 class LatentHeads:
-    """query_rank: of the latent that queries are made of; 0 where they are made of the residual. rank: of the latent
-    that keys and values are made of. plain, turned: the parts of a head of q and k without and with a rotation; the
-    second may be 0. value_dim: of a head of V. turn: the rotation; None for families without one, whose second parts of
-    keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie side by side. bias: of the
-    products that read and write the residual, but not of q without a latent. query_growth: how much queries grow with
-    the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is multiplied by. gate: the name
-    of a product of one number for each head, by whose sigmoid what the head sees is multiplied; empty for none. name:
-    how the names of the block's tensors begin; names: how they go on. norm: of latents. window: positions that a row
-    sees, 0 for all. turned_norm: the name of the norm of the turned part of keys, before the rotation; empty for none.
-    rates: the full name of the tensor of the table's rates, see Rope; empty for none.
+    """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
+    size of the latent that keys and values are made of. plain, turned: the parts of a head of q and k without and with
+    a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without
+    one, whose second parts of keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie side
+    by side. bias: the products that read and write the residual have a bias, except q without a latent. query_growth:
+    how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is
+    multiplied by. gate: the name of a product of one number for each head, by whose sigmoid what the head sees is
+    multiplied; empty for none. name: how the names of the block's tensors begin; names: how they go on. norm: the norm
+    of latents. window: positions that a row sees, 0 for all. turned_norm: the name of the norm of the turned part of
+    keys, before the rotation; empty for none. rates: the full name of the tensor of the table's rates, see Rope; empty
+    for none.
     """
 
     hidden_size: int
@@ -139,8 +141,9 @@ def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
-    """What latents and turned keys are asked by each head: (T, H, rank) and (T, H, turned). factor (T, H): of each
-    head's queries."""
+    """The queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor (T, H):
+    what each head's queries are multiplied by.
+    """
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))

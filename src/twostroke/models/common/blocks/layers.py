@@ -29,7 +29,9 @@ def pre_layer(
     factor: float = 1.0,
     norms: tuple[str, str] = USUAL_NORMS,
 ) -> Value:
-    """A norm before each block (Llama). factor: of what a block adds to the residual."""
+    """A norm before each block (Llama). factor: what a block's output is multiplied by before it is added to the
+    residual.
+    """
     seen = attend(t, parts.heads, parts.norm(t, norms[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
     return add(x, scale(parts.feed(t, parts.norm(t, norms[1], x)), factor))

@@ -29,10 +29,11 @@ Router = Callable[[Tracer, Value], Value]
 
 @dataclass(frozen=True, slots=True)
 class LinearRouter:
-    """A product and a rule. name: of the product's tensor. bias: the product has one. choice_bias: the full name behind
-    the layer's prefix of the tensor that is added to the scores for the choice alone; empty for none. choice_shape: its
-    shape where it is not one axis. transposed: the product's tensor holds (columns, rows). soft_cap: of the product, 0
-    for none."""
+    """A product and a rule. name: the name of the product's tensor. bias: the product has a bias. choice_bias: the full
+    name, after the layer's prefix, of the tensor that is added to the scores for the choice alone; empty for none.
+    choice_shape: its shape where it is not one axis. transposed: the product's tensor holds (columns, rows). soft_cap:
+    the soft cap of the product's outputs, 0 for none.
+    """
 
     name: str
     experts: int

@@ -35,8 +35,9 @@ class HeadWeights(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """plus: what is added to the stored weights (1 where they are stored as w - 1). heads: of norms of heads, which
-    are layer norms without biases unless it is SHARED."""
+    """plus: what is added to the stored weights (1 where they are stored as w - 1). heads: how norms of heads have
+    their weights; unless it is SHARED, they are layer norms without biases.
+    """
 
     eps: float
     kind: NormKind = NormKind.RMS
@@ -57,7 +58,7 @@ class Norm:
         return layer_norm(x.flat(), weight, bias, self.eps, in_place=in_place)
 
     def of_heads(self, t: Tracer, name: str, x: Value, order: HeadRows | None = None) -> Value:
-        """The norm of each head of x (T, H, D), over x. order: of the weights of one head."""
+        """The norm of each head of x (T, H, D), over x. order: the order of the weights of one head."""
         heads, dim = x.shape
         if self.kind is NormKind.UNIT:
             return head_norm(x, t.constant("ones", (1.0,) * dim), self.eps)

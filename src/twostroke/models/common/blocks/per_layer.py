@@ -22,7 +22,8 @@ from twostroke.ops.rows.scale import scale
 class PerLayer:
     """vocab_size: token ids; table_rows: rows of the table, and where they are fewer, ids beyond them mean its row 0.
 
-    width: numbers of one layer. table_scale: of the table's rows. norm: of the family.
+    width: how many numbers one layer has. table_scale: the factor of the table's rows. norm: the norm that the family
+    uses.
     """
 
     vocab_size: int

@@ -27,11 +27,13 @@ class Beside:
 
 
 BesideText = Callable[[Tracer, Value, Value], Beside]
-"""beside(trace, q, k): of heads of q and k (T, H, D)."""
+"""beside(trace, q, k): makes what is added to the scores, from the heads of q and k (T, H, D)."""
 
 
 def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], beside: BesideText) -> Value:
-    """The block's output for the rows h, not yet added. places: of distances -R .. R, a key's position less a row's."""
+    """The block's output for the rows h, not yet added. places: the place of each distance -R .. R, which is a key's
+    position minus a row's.
+    """
     names = shape.names
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))

@@ -1,8 +1,9 @@
 """Several streams of the residual, mixed before and behind each block (hyper-connections on a manifold; Xie et al.
 2026).
 
-A block reads a weighted sum of the streams; its output is added to each stream with a weight of its own, and the
-streams before are mixed by a matrix whose rows and columns add up to one, nearly. All weights are made of the streams.
+A block reads a weighted sum of the streams, and its output is added to each stream with a weight of its own. Before
+that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All weights are made of the
+streams.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from twostroke.ops.rows.weigh_streams import weigh_streams
 
 @dataclass(frozen=True, slots=True)
 class MixedStreams:
-    """count: of streams of `width` numbers. rounds: of dividing rows and columns. eps: of shares; norm_eps: of the norm
-    of all streams that shares are made of."""
+    """count: the number of streams, each of `width` numbers. rounds: how often rows and columns are divided by their
+    sums. eps: the epsilon of the shares. norm_eps: the epsilon of the norm of all streams, from which the shares are
+    made.
+    """
 
     count: int
     width: int
@@ -97,9 +100,10 @@ class KeptStreams(MixedStreams):
 
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
-    """Streams of which a block reads the mean, each element behind a gate that two products of all streams make; its
-    output is added to each stream with a share of its own (Qwen4-Exp, 2026). rank: of the two products. eps: of the
-    norm of each stream, whose weights are stored as w - 1."""
+    """Streams of which a block reads the mean (Qwen4-Exp, 2026). A gate, which two products of all streams make,
+    multiplies each element. The block's output is added to each stream with a share of its own. rank: the rank of the
+    two products. eps: the epsilon of the norm of each stream, whose weights are stored as w - 1.
+    """
 
     count: int
     width: int

@@ -22,7 +22,7 @@ COLORS = 3
 class Patches:
     """The product that reads a patch, and the table of places that is added. Names are of tensors, without ".weight".
 
-    side: of a patch in pixels. places: rows of the table.
+    side: the side of a patch in pixels. places: rows of the table.
     """
 
     side: int

@@ -23,7 +23,7 @@ SILENT: Mapping[str, object] = {
     "bos_token_id": 2,
     "eos_token_id": 1,
 }
-"""What transformers assumes for all of them where config.json is silent."""
+"""The defaults of transformers for all of them, for fields that config.json does not have."""
 
 
 def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: str) -> Parts:

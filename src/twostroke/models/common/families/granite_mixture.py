@@ -16,7 +16,7 @@ ROUTER = "block_sparse_moe.router.layer"
 
 
 def granite_factor(fields: Fields, name: str) -> float:
-    """A factor; 1 where the config is silent."""
+    """A factor; 1 where the config does not have the field."""
     return fields.number(name, SMALLEST, LARGEST, default=1.0)
 
 
@@ -28,7 +28,9 @@ def granite_shared(hidden: int, inner: int) -> Feed:
 def granite_mixture(
     fields: Fields, hidden: int, inner: int, shared: int, banks: Stacks = BANKS, router: str = ROUTER
 ) -> Mixture:
-    """inner: of an expert. shared: of the block that every row meets, 0 for none. router: the name of its product."""
+    """inner: the inner size of an expert. shared: the inner size of the block that every row meets, 0 for none. router:
+    the name of the router's product.
+    """
     count = expert_count(fields, 8)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
     return Mixture(

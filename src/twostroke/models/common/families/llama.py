@@ -16,7 +16,9 @@ from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What transformers assumes where config.json is silent. kv_heads: None for as many as query heads."""
+    """The defaults of transformers for fields that config.json does not have. kv_heads: None for as many as query
+    heads.
+    """
 
     max_positions: int
     kv_heads: int | None = None

@@ -98,7 +98,7 @@ def refuse_groups(fields: Fields) -> None:
 
 
 def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
-    """sparse: for each layer whether it has experts."""
+    """sparse: whether each layer has experts."""
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return mixed_layer(t, parts, block, x) if sparse[index] else latent_layer(t, parts, x)
@@ -121,8 +121,10 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 def indexed_parts(
     fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False, *, side_by_side: bool = True
 ) -> tuple[LatentParts, Index]:
-    """The blocks, and the index that chooses positions. heads: of the index where the config is silent. interleaved:
-    how the index turns its rows. side_by_side: rotary pairs of the attention lie so."""
+    """The blocks, and the index that chooses positions. heads: the index's number of heads where the config has none.
+    interleaved: the rotary pairs of the index are adjacent. side_by_side: the rotary pairs of the attention are
+    adjacent.
+    """
     silu_only(fields)
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
@@ -170,7 +172,9 @@ def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
 
 
 def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Whether each layer chooses positions: by indexer_types, index_topk_pattern, or a schedule of two numbers."""
+    """For each layer, whether it chooses positions. indexer_types decides it, or index_topk_pattern, or a schedule of
+    two numbers.
+    """
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
     pattern = fields.value("index_topk_pattern")

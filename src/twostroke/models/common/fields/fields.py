@@ -121,7 +121,7 @@ def silu_only(fields: Fields) -> None:
 
 
 def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
-    """num_key_value_heads; `absent` (None: as many as query heads) where the config is silent."""
+    """num_key_value_heads; `absent` where the config does not have it (None for as many as query heads)."""
     default = absent if not fields.has("num_key_value_heads") else None
     num_kv_heads = fields.integer("num_key_value_heads", 1, 4096, default=default or num_heads)
     if num_heads % num_kv_heads:
@@ -134,7 +134,9 @@ def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
 
 
 def head_dim(fields: Fields, hidden_size: int, num_heads: int, absent: int | None = None) -> int:
-    """head_dim; `absent` where the config is silent, or hidden_size / num_heads. Rotations need an even one."""
+    """head_dim; `absent` where the config does not have the field, or hidden_size / num_heads. Rotations need an even
+    one.
+    """
     found = fields.optional_integer("head_dim", 2, 4096) or (None if fields.has("head_dim") else absent)
     if found is None:
         if hidden_size % num_heads:
@@ -163,7 +165,7 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """`windows`, where all layers have the family's one. Raises UnsupportedModel where layer_types says others."""
+    """`windows`, where all layers have the family's one. Raises UnsupportedModel where layer_types says otherwise."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",
@@ -174,7 +176,9 @@ def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tup
 
 
 def _dtype(fields: Fields) -> str:
-    """The saved dtype; bfloat16 where config.json is silent (nothing depends on it but the default of --weights)."""
+    """The saved dtype; bfloat16 where config.json does not have the field (nothing depends on it but the default of
+    --weights).
+    """
     word = fields.text("dtype", fields.text("torch_dtype", "bfloat16")).removeprefix("torch.")
     if word not in DTYPES:
         raise UnsupportedModel(

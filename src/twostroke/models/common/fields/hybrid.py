@@ -1,4 +1,4 @@
-"""What says of each layer of a hybrid whether it keeps a state or K and V."""
+"""The fields that define, for each layer of a hybrid, whether it keeps a state or K and V."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ MOST_DIMENSIONS = 2048
 
 @dataclass(frozen=True, slots=True)
 class LatentParts:
-    """The blocks of a model, and its config with what is silent. feed: of layers without experts."""
+    """The blocks of a model, and its config with the defaults filled in. feed: the feed-forward block of layers without
+    experts.
+    """
 
     fields: Fields
     facts: CommonFacts
@@ -42,8 +44,9 @@ class LatentParts:
 def read_latent(
     fields: Fields, silent: Mapping[str, object], *, interleaved: bool | None = None, ignored: tuple[str, ...] = ()
 ) -> LatentParts:
-    """silent: what transformers assumes for this family. interleaved: of the family's rotary pairs; None where the
-    config says it. ignored: see CommonFacts."""
+    """silent: the defaults of transformers for this family. interleaved: the family's rotary pairs are adjacent; None
+    where the config decides it. ignored: see CommonFacts.
+    """
     fields = with_silent(fields, silent)
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=(*ignored, *(("lm_head.weight",) if tied else ())))
@@ -75,7 +78,7 @@ def read_latent(
 
 
 def latent_layer(t: Tracer, parts: LatentParts, x: Value, *, factor: float = 1.0) -> Value:
-    """A norm before each block. factor: of what a block adds to the residual."""
+    """A norm before each block. factor: what a block's output is multiplied by before it is added to the residual."""
     x = attended(t, parts, x, factor=factor)
     return add(x, scale(parts.feed(t, parts.norm(t, "post_attention_layernorm", x)), factor))
 

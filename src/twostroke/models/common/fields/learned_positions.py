@@ -12,7 +12,7 @@ from twostroke.ops.rows.add import add
 
 
 def learned_positions(name: str, facts: CommonFacts, unused: int = 0) -> Callable[[Tracer, Value], Value]:
-    """name: of the table, without ".weight". unused: its first rows, which belong to no position."""
+    """name: the table's name, without ".weight". unused: its first rows, which belong to no position."""
     positions, width = facts.max_positions, facts.hidden_size
 
     def added(t: Tracer, x: Value) -> Value:

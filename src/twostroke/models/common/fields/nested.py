@@ -127,7 +127,7 @@ def language_model(
 ) -> tuple[CommonFacts, ProgramText]:
     """The model of `text_config`, read as this architecture. Raises CorruptModel where that group is absent.
 
-    silent: what transformers assumes for the language model inside where its config is silent.
+    silent: what transformers assumes for the language model inside where its config does not have the field.
     """
     return text_model(fields, registered(architecture), silent)
 

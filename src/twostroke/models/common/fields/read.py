@@ -26,7 +26,7 @@ SILENT: Mapping[str, object] = {
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False,
 }
-"""What transformers assumes for most families where config.json is silent."""
+"""The defaults of transformers for most families, for fields that config.json does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,10 @@ def read_parts(
     eps: str = "rms_norm_eps",
     act: tuple[str, str] = ("hidden_act", "silu"),
 ) -> Parts:
-    """silent: what transformers assumes for this family beside SILENT. kv_absent: KV heads where the config is silent,
-    None for as many as query heads. kind, plus, eps: of all norms; eps is a field. act: the field of the activation,
-    and what is meant without it."""
+    """silent: the defaults of transformers for this family, besides SILENT. kv_absent: the number of KV heads where the
+    config has none; None for as many as query heads. kind, plus, eps: the kind of all norms, what is added to their
+    weights, and the config field of their epsilon. act: the config field of the activation, and its default.
+    """
     fields = with_silent(fields, {**SILENT, **silent})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=("lm_head.weight",) if tied else ())
@@ -81,6 +82,6 @@ def pattern_windows(fields: Fields, layers: int, window: int, pattern: int) -> t
 
 
 def window_of(fields: Fields, absent: int) -> int:
-    """sliding_window; `absent` where the config is silent, 0 where it is null."""
+    """sliding_window; `absent` where the config does not have the field, 0 where it is null."""
     found = fields.optional_integer("sliding_window", 1, MAX_POSITIONS)
     return found or (0 if fields.has("sliding_window") else absent)

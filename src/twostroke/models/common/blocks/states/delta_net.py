@@ -16,8 +16,10 @@ from twostroke.ops.states.short_conv import short_conv
 
 @dataclass(frozen=True, slots=True)
 class DeltaNetShape:
-    """key_dim, value_dim: of one head. taps: of the convolution. by_key_head: the checkpoint holds two tensors, whose
-    rows are grouped by key head, in place of four. gate: the function of the gate behind the scan."""
+    """key_dim, value_dim: the sizes of one head. taps: how many positions the convolution reads. by_key_head: the
+    checkpoint holds two tensors, whose rows are grouped by key head, in place of four. gate: the function of the gate
+    behind the scan.
+    """
 
     hidden_size: int
     key_heads: int

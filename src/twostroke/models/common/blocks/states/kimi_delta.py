@@ -16,7 +16,8 @@ from twostroke.ops.states.short_conv import short_conv
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaShape:
-    """head_dim: of q, k and v alike, and of the latents that decay and gate are made of. taps: of the convolutions.
+    """head_dim: the size of a head of q, k and v, and of the latents that decay and gate are made of. taps: how many
+    positions the convolutions read.
 
     direct: decay and gate are made of the rows themselves, by f_proj and g_proj. lowest: see ops/states/delta_rule.py.
     out: the name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1).

@@ -1,7 +1,7 @@
 """Lightning attention: each head keeps a decayed sum of outer products of its keys and values (Qin et al. 2024).
 
-A head's state is exp(-slope) * state + k (outer) v, and its output q @ state: Mamba-2's scan with steps of 1, nothing
-skipped, and a decay that follows from the head's and the layer's number.
+A head's state is exp(-slope) * state + k (outer) v, and its output is q @ state. This is Mamba-2's scan with steps of 1
+and nothing skipped. The decay follows from the numbers of the head and the layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALWAYS = 1.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class LightningShape:
-    """layers: of the whole model, which the decay depends on."""
+    """layers: the number of layers in the whole model, on which the decay depends."""
 
     hidden_size: int
     heads: int

@@ -18,14 +18,16 @@ from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
 
 StepNorm = Callable[[Tracer, str, Value], Value]
-"""norm(trace, name, x): of the steps, B or C, over x."""
+"""norm(trace, name, x): the norm of the steps, B or C, in place of x."""
 
 
 @dataclass(frozen=True, slots=True)
 class MambaShape:
-    """inner: channels. numbers: of the state, for each channel. rank: of the product that makes the steps.
+    """inner: the number of channels. numbers: the size of each channel's state. rank: the rank of the product that
+    makes the steps.
 
-    norm: of the steps, B and C, called dt_layernorm, b_layernorm and c_layernorm; None for none.
+    norm: the norm of the steps, B and C, whose tensors are called dt_layernorm, b_layernorm and c_layernorm; None for
+    none.
     """
 
     hidden_size: int

@@ -22,10 +22,12 @@ from twostroke.types.spec.fields import Fields
 
 @dataclass(frozen=True, slots=True)
 class Mamba2Shape:
-    """numbers: of the state, for each element of a head. groups: of heads that share B and C. taps: of the convolution.
+    """numbers: the size of the state of each element of a head. groups: how many groups of heads share B and C. taps:
+    how many positions the convolution reads.
 
-    norm_groups: of the norm behind the scan; 0 for a gate without a norm. gate_first: the norm is of what was gated.
-    step_limit: bounds of dt. factors: of the gate, the values, B, C and dt that the first product makes.
+    norm_groups: the groups of the norm after the scan; 0 for a gate without a norm. gate_first: the gate comes before
+    the norm. step_limit: the bounds of dt. factors: the factors of the gate, the values, B, C and dt that the first
+    product makes.
     """
 
     hidden_size: int
@@ -116,7 +118,9 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
 
 
 def step_limit(fields: Fields, name: str = "time_step_limit") -> tuple[float, float]:
-    """The bounds of dt; none where the config is silent. The upper one may be infinite, which has two spellings."""
+    """The bounds of dt; none where the config does not have the field. The upper one may be infinite, which has two
+    spellings.
+    """
     found = fields.value(name)
     if found is None:
         return 0.0, math.inf

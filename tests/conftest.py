@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option.grid_seed = seed_of(option.grid_seed, option.daily, time.gmtime())
     TIER.quick, TIER.daily, TIER.seed = option.quick, option.daily, option.grid_seed
     neutral.clear(os.environ)
-    if option.quick:  # A second thread of an engine mostly waits, and spins, beside the other worker's tests.
+    if option.quick:  # A second thread of an engine mostly waits, and spins, next to the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
     # Whether a guess pays is decided by measured times, so with guesses the number of steps is another each time. Tests
     # of guesses ask for them; tests/speculate/test_default_way.py has the product's default.

@@ -62,7 +62,7 @@ TIER = Tier()
 def levels() -> tuple[str, ...]:
     """The instruction-set levels to test: all that this machine runs; the best of them in a quick run.
 
-    Beside avx512, avxvnni has tests of its own (tests/ops/test_vnni_native.py): its whole grids run where it is best.
+    Next to avx512, avxvnni has tests of its own (tests/ops/test_vnni_native.py): its whole grids run where it is best.
     """
     found = tuple(level for level in available_levels() if level != "avxvnni" or "avx512" not in available_levels())
     return found[-1:] if TIER.quick else found

@@ -1,7 +1,7 @@
-"""Times attention and sets it beside the machine's limits, measured in the same run.
+"""Times attention and sets it next to the machine's limits, measured in the same run.
 
-Prefill is set beside a loop of fused multiply-adds on registers alone, counting only the products that a causal model
-needs; decode beside a loop that reads memory, counting the bytes of K and V. One thread is measured by CPU time, more
+Prefill is set next to a loop of fused multiply-adds on registers alone, counting only the products that a causal model
+needs; decode next to a loop that reads memory, counting the bytes of K and V. One thread is measured by CPU time, more
 by the clock, so run it on a quiet machine. The limits' loops are compiled here with `ziglang`, for this CPU.
 
     python tools/bench_attention.py [--threads 1 2] [--kinds bf16 int8 int4] [--head-dims 64 128] [--json]
@@ -121,7 +121,7 @@ def seconds_of(act: Callable[[], object], threads: int, rounds: int) -> float:
 
 
 def on_threads(work: Callable[[int], object], threads: int) -> Callable[[], None]:
-    """Calls work(i) on each of `threads` threads; native code runs beside itself."""
+    """Calls work(i) on each of `threads` threads; native code runs next to itself."""
 
     def act() -> None:
         if threads == 1:
@@ -187,7 +187,7 @@ def measure(ops: CpuOps, kind: KVKind, case: Case, threads: int, rounds: int) ->
 def measured(
     ops: CpuOps, kind: KVKind, case: Case, threads: int, rounds: int, machine: tuple[float, float]
 ) -> Measurement:
-    """One case beside its limit; machine: FLOP/s and bytes/s."""
+    """One case next to its limit; machine: FLOP/s and bytes/s."""
     seconds, flops, kv_bytes = measure(ops, kind, case, threads, rounds)
     amount, limit, unit = (flops, machine[0], "GFLOP/s") if case.rows > 1 else (kv_bytes, machine[1], "GB/s")
     rate = amount / seconds

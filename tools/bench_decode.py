@@ -1,7 +1,7 @@
 """Decode steps of one stream in turn with a loop that only reads memory, on the real engine.
 
 A shared machine's reading rate changes within seconds, so a decode rate and a limit measured one after the other say
-little. Here each burst of steps is set beside the loop's rate right before and after it; the median of these shares is
+little. Here each burst of steps is set next to the loop's rate right before and after it; the median of these shares is
 printed. The loop empties the caches of all that Python needs between two steps, so a burst is several steps: decoding
 never stops for it.
 

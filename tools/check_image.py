@@ -2,7 +2,7 @@
 
     docker build -f deploy/Dockerfile -t twostroke . && python -m tools.check_image
 
-Wants a running Docker and port 8000 of 127.0.0.1. Leaves no container and no volume behind; exit code 1 for a broken
+Wants a running Docker and port 8000 of 127.0.0.1. Leaves no container and no volume after; exit code 1 for a broken
 promise.
 """
 

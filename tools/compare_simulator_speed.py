@@ -2,7 +2,7 @@
 
     python -m tools.compare_simulator_speed COMMIT [--rounds 7] [--seconds 60] [--only NAME] [--json]
 
-COMMIT is checked out beside this tree. Each round runs tools/measure_simulator_speed.py of both trees, one after the
+COMMIT is checked out next to this tree. Each round runs tools/measure_simulator_speed.py of both trees, one after the
 other, the first of them in turn, each in a process of its own: what the machine does in between meets both alike. A
 line for each case has the median of the rounds' ratios, now over before, and whether both found the same to the last
 bit. The exit status is 1 where a case takes over MOST_RATIO, or digests differ. Nothing else should run meanwhile.

@@ -1,6 +1,6 @@
 """How many tokens a second spark writes in a format: one stream, two threads, the median of several answers.
 
-A number of this machine alone, and of a small model: what a step costs beside its weights counts much. So the numbers
+A number of this machine alone, and of a small model: what a step costs next to its weights counts much. So the numbers
 compare formats with each other.
 """
 

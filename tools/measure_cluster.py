@@ -1,4 +1,4 @@
-"""The figures of a cluster beside their goals. For a quiet machine of two cores or more.
+"""The figures of a cluster next to their goals. For a quiet machine of two cores or more.
 
     python -m tools.measure_cluster [--only NAME]... [--list] [--json]
 

@@ -1,11 +1,11 @@
-"""This engine beside llama.cpp on the published shape of a model family: one file of random weights for both.
+"""This engine next to llama.cpp on the published shape of a model family: one file of random weights for both.
 
     python -m tools.measure_families FAMILY [--mix TYPE] [--folder F] [--layers N] [--rounds 2]
         [--only speed long memory] [--json]
 
 The file is made in the folder where it is not there yet, and stays there. `speed`: prefill of 512 tokens, decode of one
 and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.
-`memory`: what is held beside what was planned. llama.cpp must be installed: twostroke bench peers install llama_cpp.
+`memory`: what is held next to what was planned. llama.cpp must be installed: twostroke bench peers install llama_cpp.
 """
 
 from __future__ import annotations

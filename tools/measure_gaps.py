@@ -94,7 +94,7 @@ def bodies(model: str, megabytes: float) -> dict[str, tuple[str, bytes, int]]:
 
 
 def one_round(url: str, asked: argparse.Namespace, send: Callable[[], tuple[int, int]]) -> dict[str, Any]:
-    """The stream alone for as long as the text takes, then beside it."""
+    """The stream alone for as long as the text takes, then next to it."""
     begin_s = time.perf_counter()
     send()  # how long it takes; everything that is made once is made now
     alone_s = max(1.0, time.perf_counter() - begin_s)

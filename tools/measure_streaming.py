@@ -1,7 +1,7 @@
 """How many tokens a second reach clients when the device costs nothing: the server's own work is what is measured.
 
     python tools/measure_streaming.py                      one process: engine, text, HTTP
-    python tools/measure_streaming.py --front              a front, and a replica behind it
+    python tools/measure_streaming.py --front              a front, and a replica after it
     python tools/measure_streaming.py --step-ms 0 --json   a device without any time: how fast the host can be
 
 A device that is simulated gives each stream a token a step. Clients are bare sockets that count and parse nothing. The

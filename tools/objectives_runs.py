@@ -194,7 +194,7 @@ def capacity(machine: Machine, trace: str, count: int) -> float:
 
 
 def _token_of(workload: Sequence[WorkloadRequest]) -> Callable[[PlannedSequence, int], int]:
-    """The token that follows the known ones and `place` more: an end token behind the last of the answer."""
+    """The token that follows the known ones and `place` more: an end token after the last of the answer."""
 
     def token(sequence: PlannedSequence, place: int) -> int:
         whole = sequence.num_output_tokens + place >= workload[int(sequence.request.request_id)].output_tokens

@@ -6,7 +6,7 @@ Promises that are checked: no wrong token (every whole answer has the bits of th
 no leak (memory flat within 2%, descriptors and threads as before), all gauges at zero after, only honest statuses, and
 an exit code of 0 with no process left. Ends with 1 where one of them is broken. Memory counts from when the server's
 bounded histories are full (soaking/verdict.py says how). A line a quarter of a minute shows how it goes, on standard
-error; the figures so far lie beside --out in a file that ends in .part, the whole ones in --out at the end.
+error; the figures so far lie next to --out in a file that ends in .part, the whole ones in --out at the end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Many rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers: a block of up to 16 rows by 16 columns.
-// One register of weights meets all rows of a block before the next is loaded, so that memory is read at an even pace behind the
+// One register of weights meets all rows of a block before the next is loaded, so that memory is read at an even pace after the
 // products, and int4 is unpacked in registers on ports that the products leave idle. Measured, 256 columns of k by 64 from the
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
 // Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
@@ -51,7 +51,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
   }
 }
 
-// What becomes of unpacked bytes beside their products: kept as int8_block reads them, for the next blocks of rows, or not.
+// What becomes of unpacked bytes next to their products: kept as int8_block reads them, for the next blocks of rows, or not.
 struct Kept {
   uint8_t* block;
   TS_INLINE void operator()(int64_t at, __m512i four) const { _mm512_storeu_si512(block + at, four); }
@@ -105,7 +105,7 @@ int64_t int4_moments_of(int64_t columns, int64_t rows) {
 void blocks_begin() {}
 void blocks_end() {}
 
-// The first block of rows unpacks int4 weights to bytes beside its products; the other blocks read these bytes.
+// The first block of rows unpacks int4 weights to bytes next to its products; the other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const bool packed = kind == TS_W_INT4;
   const int64_t lines = panel_bytes(kind, group.columns) / 64;

@@ -1,7 +1,7 @@
 // Several rows of ts_linear for AVX-512 with VNNI, where there are no matrix registers and memory is read front to back: a whole panel, a
 // piece at a time, by one band of rows after the other, each of the panel's whole width. The sums of the band that is not at work wait in
-// the first-level cache: 16 of them come and go beside 512 products. Blocks of 16 columns by all rows, as for many rows, would read each
-// line of memory's four in another pass, and a loop that reads one line in four is slower than memory. Measured beside a loop that only
+// the first-level cache: 16 of them come and go next to 512 products. Blocks of 16 columns by all rows, as for many rows, would read each
+// line of memory's four in another pass, and a loop that reads one line in four is slower than memory. Measured next to a loop that only
 // reads, two threads, where memory gives 53 GB/s and where it gives 31: 8 rows of int8 64 -> 84% and 86 -> 93%, 12 rows 55 -> 56% and
 // 80 -> 90%; 4 rows of int4 57 -> 69% and 77 -> 92%, 8 rows 34 -> 35% and 62 -> 66%. With more rows products are the limit.
 // Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.

@@ -8,7 +8,7 @@
 namespace twostroke {
 namespace {
 
-// Up to 16 rows of one group. The columns behind the last whole step are copied, so that every step is a whole one.
+// Up to 16 rows of one group. The columns after the last whole step are copied, so that every step is a whole one.
 struct Source {
   const float* x;
   int64_t stride, rows, columns, whole;

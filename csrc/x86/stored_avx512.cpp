@@ -199,7 +199,7 @@ __attribute__((noinline)) void add_tile(const Head<kKind>& head, const uint8_t* 
 template <int32_t kKind>
 using Tile = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
-// Many rows by one group, in tiles of nearly equal height, four at most: more would not fit the registers beside the codes.
+// Many rows by one group, in tiles of nearly equal height, four at most: more would not fit the registers next to the codes.
 template <int32_t kKind>
 void add_rows(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
   constexpr int kTile = 4;

@@ -28,7 +28,7 @@ def divergence(law: F32Array, other: F32Array) -> float:
 
 
 def test_int8_factors_hardly_change_what_comes_next(tmp_path: Path) -> None:
-    """Beside float32 weights, so that nothing else is rounded. The adapter itself changes the distribution a lot."""
+    """Next to float32 weights, so that nothing else is rounded. The adapter itself changes the distribution a lot."""
     folder = spark_path()
     token_ids = Tokenizer.from_folder(folder).encode_prompt(TEXT)
     write_random_lora(tmp_path, read_folder(folder), ALL, rank=16, size=0.03)

@@ -45,7 +45,7 @@ class Loaded:
 
 
 class EverySecond:
-    """A TokenMask: behind a token, those of the other parity; behind every fifth one, all. It raises where it
+    """A TokenMask: after a token, those of the other parity; after every fifth one, all. It raises where it
     is moved by what is not its sequence's output."""
 
     mask_s = 0.0

@@ -150,7 +150,7 @@ def test_stop_strings_end_beams_as_in_transformers(
     by_stop_string = 0
     for ours, other in zip(found, theirs, strict=True):
         assert ours.score == pytest.approx(other.score, abs=2e-5, rel=2e-5)
-        assert ours.tokens == other.tokens[: len(ours.tokens)]  # behind its end transformers pads
+        assert ours.tokens == other.tokens[: len(ours.tokens)]  # after its end transformers pads
         by_stop_string += any(stop in Letters().decode(ours.tokens) for stop in params.stop)
     assert by_stop_string > 0
 

@@ -1,4 +1,4 @@
-"""A beam search gives the same bits in any schedule: whatever runs beside it, and wherever its beams are preempted."""
+"""A beam search gives the same bits in any schedule: whatever runs next to it, and wherever its beams are preempted."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_beams_share_full_pages_and_copy_one_each(loaded: Load) -> None:
             copies += 0 if step is None else len(step.plan.page_copies)
             assert step is None or all(each.num_tokens == 1 for each in step.plan.sequences[1:])  # nothing twice
     assert most_used == 3 + 4  # the prompt's full pages once, and each beam's own page
-    # Behind the 50 tokens each of four beams has 14 positions of a page, of which it fills some; what was copied of
+    # After the 50 tokens each of four beams has 14 positions of a page, of which it fills some; what was copied of
     # the prompt, and of a common beginning, is there more than once.
     assert most_waste > 4 * 2 and copies > 3
     assert gauges.waste_tokens == gauges.pages_used == 0

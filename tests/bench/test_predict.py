@@ -1,4 +1,4 @@
-"""Predicted beside measured: the steps that are predicted, quiet rounds, the table."""
+"""Predicted next to measured: the steps that are predicted, quiet rounds, the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--ttft and --itl: how they are read, what they change, what cannot be met; the cost model behind them."""
+"""--ttft and --itl: how they are read, what they change, what cannot be met; the cost model after them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ TS_KERNEL(threads_share, BrokenArgs) {
   own[thread_index()] = own[kThreads - 1 - thread_index()];
 }
 
-// A block reads what its neighbour writes behind a barrier, which orders nothing between blocks.
+// A block reads what its neighbour writes after a barrier, which orders nothing between blocks.
 TS_KERNEL(neighbour, BrokenArgs) {
   args.out[block_index() * kThreads + thread_index()] = 1;
   barrier();

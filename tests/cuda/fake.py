@@ -1,4 +1,4 @@
-"""A CUDA device of the tests: the emulator behind the driver's interface, and the loader of the package on it."""
+"""A CUDA device of the tests: the emulator after the driver's interface, and the loader of the package on it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 //
 // As a GPU does it, work on a stream waits: launches and copies run when the stream is synchronized, a launch with the arguments that
 // it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
-// a page without access lies behind each allocation.
+// a page without access lies after each allocation.
 // Graphs: fake_graphs.cpp.
 // Knows: the driver's interface, the emulator. Must not know: the loader.
 #include <pthread.h>

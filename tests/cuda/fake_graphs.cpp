@@ -1,4 +1,4 @@
-// Graphs of the stand-in for the driver: launches one behind the other, each with the arguments that it was given.
+// Graphs of the stand-in for the driver: launches one after the other, each with the arguments that it was given.
 // Knows: the driver's interface. Must not know: the loader, kernels.
 #include "fake_driver.h"
 

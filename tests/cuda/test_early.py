@@ -32,7 +32,7 @@ OTHERS = (
 
 
 def early_runner(built: assemble.Heart) -> EarlyRunner:
-    """What executes plans, behind what stands around it."""
+    """What executes plans, after what stands around it."""
     found: Any = built.stepper.executor
     while not isinstance(found, EarlyRunner):
         found = found._inner

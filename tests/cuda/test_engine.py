@@ -163,7 +163,7 @@ def test_promises_change_no_answer_on_a_device() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_promises_are_kept_by_steps_that_were_seen() -> None:
-    """What was not seen refuses nothing; behind some steps with prompts, what cannot be in time is refused."""
+    """What was not seen refuses nothing; after some steps with prompts, what cannot be in time is refused."""
     params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
     prompts = [Prompt(tuple(range(5 + each, 65 + each)), params) for each in range(24)]
     with assemble.build_sync("spark", {**SMALL, "device": "cuda", "ttft": "1ms"}) as built:

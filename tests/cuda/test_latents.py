@@ -16,7 +16,7 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.types.spec.formats import KVKind, WeightFormat
 
 SIZES = ((16, 8), (20, 6), (7, 5), (512, 64))
-"""The size of a latent, and of the turned key behind it."""
+"""The size of a latent, and of the turned key after it."""
 
 
 @pytest.mark.parametrize(("kind", "sizes"), itertools.product(KVKind, (*SIZES, (15, 2))))

@@ -1,4 +1,4 @@
-"""What an engine offers beside plain answers, on the emulated device: adapters, beams, several answers, prompts' log
+"""What an engine offers next to plain answers, on the emulated device: adapters, beams, several answers, prompts' log
 probabilities, embeddings and scores are those of the CPU, bit for bit."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def check(cpu: CpuOps, gpu: CudaDevice, name: str, elements: int, width: tuple[int, ...], *operands: Any) -> None:
-    """operands: between out and the state; then those behind the batch, in a list."""
+    """operands: between out and the state; then those after the batch, in a list."""
     *inputs, behind = operands
     whole = (np.zeros((ROWS, *width), np.float32), *inputs, numbers(5, elements), SLOTS, batch(), *behind)
     found = same_bits(cpu, gpu, name, whole, (0, 1 + len(inputs)), 3e-5)

@@ -157,7 +157,7 @@ def core(
 ) -> EngineCore:
     spec, weights = loaded
     groups = cache_groups(spec.program)
-    # A window's pool may be as small as one window and one page beside it: chunks are shorter then.
+    # A window's pool may be as small as one window and one page next to it: chunks are shorter then.
     counts = tuple(
         max(pages, window_pages(each.window, 1, PAGE_TOKENS)) if each.window else pages for each in groups.pages
     )
@@ -270,7 +270,7 @@ def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, 
 
 
 def seer_of(outputs: dict[str, Output], right: float, dice: random.Random, vocab: int) -> Seer:
-    """Guesses these outputs; behind their end, the end token."""
+    """Guesses these outputs; after their end, the end token."""
 
     def next_token(request: Request, known: Sequence[int]) -> int:
         output, at = outputs[request.request_id][0], len(known) - len(request.prompt_token_ids)
@@ -288,7 +288,7 @@ STATES = ("mamba2", "qwen3-next", "falcon-h1")
 )
 def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, right):
     """A directed case: grammars, penalties, bans, log probabilities, end tokens, a pool that is too small; and states,
-    which go back behind a wrong guess."""
+    which go back after a wrong guess."""
     loaded, level = load(family, "int8"), levels()[-1]
     vocab, dice = loaded[0].vocab_size, random.Random(7)
     requests = [request for _ in range(4) for request in random_requests(dice, vocab)]

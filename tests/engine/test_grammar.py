@@ -137,7 +137,7 @@ def test_a_stop_token_inside_the_form_ends_it(llm: LLM) -> None:
 
 
 def test_log_probabilities_are_the_models_own(llm: LLM, ask: tuple[int, ...]) -> None:
-    """Before the mask, as they are before temperature: what the model would have said stands beside what it had to."""
+    """Before the mask, as they are before temperature: what the model would have said stands next to what it had to."""
     made = answer(llm, Grammar.regex("[0-9]{4}"), logprobs=3)
     free = llm.generate([ask], SamplingParams(temperature=0.0, max_tokens=1, logprobs=3))[0].completions[0]
     assert made.logprobs is not None and free.logprobs is not None

@@ -63,7 +63,7 @@ def prompts(count: int) -> list[Prompt]:
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuiltSync]:
-    """Layers with states beside attention: what a step that failed has changed cannot be computed again in place."""
+    """Layers with states next to attention: what a step that failed has changed cannot be computed again in place."""
     folder = folder_of("qwen3-next", tmp_path_factory.mktemp("states"))
     options = {"kv_memory": "20MB", "threads": 1, "weights": "f32", "context": 128, "max_sequences": 8}
     with build_sync(str(folder), options) as built:

@@ -1,4 +1,4 @@
-"""The real engine with objectives: the same answers, and refusals that leave nothing behind."""
+"""The real engine with objectives: the same answers, and refusals that leave nothing after."""
 
 from __future__ import annotations
 

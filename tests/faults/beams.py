@@ -57,7 +57,7 @@ class Written:
 
 @lru_cache(maxsize=4096)
 def offered(chain: int, count: int, banned: frozenset[int]) -> tuple[Continuation, ...]:
-    """The best `count` tokens behind a chain."""
+    """The best `count` tokens after a chain."""
     scores = {token: -(hash((chain, token)) % SCORES) / SCORES for token in range(VOCAB_SIZE) if token not in banned}
     best = sorted(scores, key=lambda token: (-scores[token], token))[:count]
     return tuple(Continuation(token, scores[token], scores[token]) for token in best)

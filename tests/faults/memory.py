@@ -185,7 +185,7 @@ class CheckedExecutor:
             known, end = len(planned.known_token_ids), planned.start + planned.num_tokens
             assert planned.num_tokens > 0 and planned.samples == (end - len(planned.draft_token_ids) == known)
             if planned.role is Role.DECODE:
-                again = known - 1 - planned.start  # rows of a step whose state went back; no guesses behind them
+                again = known - 1 - planned.start  # rows of a step whose state went back; no guesses after them
                 assert known > len(planned.request.prompt_token_ids)
                 goes_back = planned.state_slot >= 0 and not planned.draft_token_ids
                 assert again >= 0 if goes_back else again == 0 and planned.samples

@@ -145,7 +145,7 @@ def test_the_model_is_found_and_its_tensors_are_listed_and_counted(echo: Path) -
     one = counter.step([Segment.decode(7)])
     matrices = 2 * sum(int(np.prod(shape)) for shape in LAYER_SHAPES.values() if len(shape) == 2)
     assert one.head.flops == 2 * 61 * 24
-    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # beside the products, gates and additions
+    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # next to the products, gates and additions
     assert one.attention.flops == 2 * 4 * 24 * 8  # two layers, eight positions seen
     with pytest.raises(CorruptModel, match="num_attention_heads"):
         models.read_model({**CONFIG, "num_attention_heads": 0})

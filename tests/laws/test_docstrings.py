@@ -14,7 +14,7 @@ MAY_BEGIN = re.compile(r"Of[\s\\]")
 
 
 def riddles(tree: ast.Module) -> list[int]:
-    """The lines of strings that begin with "Of": docstrings, texts behind values, helps and messages."""
+    """The lines of strings that begin with "Of": docstrings, texts after values, helps and messages."""
     strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return sorted(node.lineno for node in strings if re.match(r"\s*Of\s", node.value))
 
@@ -27,7 +27,7 @@ def comment_riddles(text: str) -> list[int]:
 
 
 def test_riddles_are_found() -> None:
-    """In a class, behind a value, behind a line break, in a call; other first words are none."""
+    """In a class, after a value, behind a line break, in a call; other first words are none."""
     written = 'class Room:\n    """Of a step."""\n\nMOST = 3\n"""\nOf each."""\nf(help=f"Of {MOST}.")\n"""Often."""\n'
     assert riddles(ast.parse(written)) == [2, 5, 7] and MAY_BEGIN.search(written)
     assert comment_riddles("int a;\n// Of a panel.\nint b;\n// The bytes\n// Of a group.\n// Often.\n") == [2]

@@ -1,4 +1,4 @@
-"""Families with states beside attention: published sizes, and fields that are refused."""
+"""Families with states next to attention: published sizes, and fields that are refused."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_step_reads_the_experts_that_its_rows_are_expected_to_choose() -> None
     rest = counter.weights(0).weight_bytes
     for rows, share in ((1, 2 / 8), (2, 1 - (6 / 8) ** 2), (1000, 1.0)):
         assert counter.weights(rows).weight_bytes - rest == pytest.approx(of_all * share, rel=1e-6)
-    # A multiplication and an addition for each parameter of the layers that a token uses; gates and sums beside them.
+    # A multiplication and an addition for each parameter of the layers that a token uses; gates and sums next to them.
     used = spec.program.active_parameters - 2 * spec.vocab_size * spec.hidden_size
     assert counter.weights(1).flops == pytest.approx(2 * used, rel=1e-3)
 

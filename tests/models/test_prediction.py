@@ -1,4 +1,4 @@
-"""Layers that predict a further token: their logits beside transformers."""
+"""Layers that predict a further token: their logits next to transformers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOKENS = 21
 KIND_OF = {"deepseek_v32": "indexed_attention", "glm_moe_dsa": "indexed_attention", "exaone_moe": "sliding_attention"}
 """The layer's kind, by the model's type, where it is not full_attention."""
 FIELDS = {"exaone-moe": {"mtp_layer_types": ["sliding_attention"]}}
-"""That config.json needs beside the number of layers."""
+"""That config.json needs next to the number of layers."""
 FAMILIES = (
     ("deepseek-v3", 1),
     ("deepseek-v3", 3),
@@ -88,7 +88,7 @@ def logits_of(
 
 
 def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[Any, list[Any]]:
-    """Hidden states of the model behind its last norm, and logits of each layer, from the same files."""
+    """Hidden states of the model after its last norm, and logits of each layer, from the same files."""
     config = judge.config.get_text_config()
     config.num_mtp_layers = layers
     for kinds, one in (
@@ -118,7 +118,7 @@ def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[A
 
 
 def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
-    """Attention and experts, beside transformers' blocks: its MtpModel knows one block for each layer."""
+    """Attention and experts, next to transformers' blocks: its MtpModel knows one block for each layer."""
     judge = make_checkpoint("nemotron-h-moe", tmp_path)
     add_layers(tmp_path, num_nextn_predict_layers=1, mtp_layers_block_type=["full_attention", "moe"])
     model, weights = load_folder(tmp_path, F32)

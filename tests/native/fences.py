@@ -76,7 +76,7 @@ def fenced_call(name: str, side: str) -> Any:
 
 
 def main() -> int:
-    """Results are not compared: a byte beside an operand ends the process."""
+    """Results are not compared: a byte next to an operand ends the process."""
     side, arguments = sys.argv[1], sys.argv[2:]
     Answers.checked = False
     for name in registry():

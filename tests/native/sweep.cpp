@@ -317,14 +317,14 @@ int main() {
   packed_blocks(3, 480, 300, TS_W_FLAT4_MIN, 20480);     // Q4_1
   packed_blocks(6, 480, 330, TS_W_FLAT5, 22528);         // Q5_0
   packed_blocks(7, 480, 360, TS_W_FLAT5_MIN, 24576);     // Q5_1
-  packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1 beside a type of 8 bits
+  packed_blocks(7, 480, 360, TS_W_FLAT8_MIN, 36864);     // Q5_1 next to a type of 8 bits
   packed_blocks(10, 512, 168, TS_W_SUPER2_MIN, 12800);   // Q2_K
-  packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K beside Q4_K
+  packed_blocks(10, 512, 168, TS_W_SUPER4_MIN_16, 20992);  // Q2_K next to Q4_K
   packed_blocks(11, 512, 220, TS_W_SUPER3, 14592);       // Q3_K
   packed_blocks(13, 512, 352, TS_W_SUPER5_MIN, 23040);   // Q5_K
   packed_blocks(14, 512, 420, TS_W_SUPER6, 26880);       // Q6_K
   packed_blocks(20, 480, 270, TS_W_FLAT4_IQ, 18432);     // IQ4_NL
-  packed_blocks(20, 480, 270, TS_W_FLAT8, 34816);        // IQ4_NL beside a type of 8 bits
+  packed_blocks(20, 480, 270, TS_W_FLAT8, 34816);        // IQ4_NL next to a type of 8 bits
   packed_blocks(23, 512, 272, TS_W_SUPER4_IQ, 17664);    // IQ4_XS
   packed_blocks(39, 512, 272, TS_W_E2M1_32, 20480);      // MXFP4
   packed_blocks(40, 512, 288, TS_W_E2M1_16, 24576);      // NVFP4

@@ -1,7 +1,7 @@
 """The aarch64 levels under emulation, against the generic level and each other: every kernel over odd sizes.
 
 What the levels promise: whole numbers, roundings and copies are the same bits at every level; sums of floats are the
-same bits at every vector level, those of x86 too, for all of them fuse a multiplication and the addition behind it; the
+same bits at every vector level, those of x86 too, for all of them fuse a multiplication and the addition after it; the
 generic level does not and is close. Skipped, with the reason, where qemu-aarch64 is missing, like test_driver.py.
 Nothing here says how fast a level is.
 """

@@ -1,4 +1,4 @@
-"""No kernel reads or writes a byte beside its operands (see fences.py), at every instruction-set level."""
+"""No kernel reads or writes a byte next to its operands (see fences.py), at every instruction-set level."""
 
 from __future__ import annotations
 

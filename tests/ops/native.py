@@ -89,7 +89,7 @@ def guarded(rows: int, columns: int) -> tuple[F32Array, F32Array]:
 
 
 def check_guard(out: F32Array, room: F32Array) -> None:
-    """Fails where something was written beside `out`."""
+    """Fails where something was written next to `out`."""
     rows, columns = out.shape
     assert np.all(room[rows:] == 7) and np.all(room[:rows, columns:] == 7)
 

@@ -368,7 +368,7 @@ AHEAD = list(itertools.product(KVKind, ((1, 1), (2, 3)), (20, 64), ((0, ALL_AHEA
 
 @pytest.mark.parametrize(("kind", "shape", "dim", "reach"), AHEAD)
 def test_rows_that_see_later_ones(ops, kind, shape, dim, reach):
-    """Whole texts, of which the last has three segments; beside them a chunk of one. Each has the same bits alone."""
+    """Whole texts, of which the last has three segments; next to them a chunk of one. Each has the same bits alone."""
     window, ahead = reach
     heads, more = shape[0] * shape[1], (0.0, None, None, ahead)
     contexts, counts = (1, 40, 150, 1300), (1, 40, 150, 5)

@@ -1,4 +1,4 @@
-"""chosen_linear, idle_share and experts beside idle ones, at every level: the reference, and each row alone."""
+"""chosen_linear, idle_share and experts next to idle ones, at every level: the reference, and each row alone."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_idle_experts_add_nothing_and_are_counted(ops: CpuOps, weight_format: We
 
 
 def run_idle(ops: CpuOps, x: F32Array, routes: F32Array, gate_up: PackedWeight, down: PackedWeight) -> F32Array:
-    """experts beside five that compute nothing."""
+    """experts next to five that compute nothing."""
     rows = len(x)
     out, room = np.full((rows, 40), 7, np.float32), np.empty((rows, 64), np.float32)
     operands = (np.empty((rows, 40), np.float32), room, np.empty((rows, 2), np.float32), 0, 0.0, 0.0, 0, 5)

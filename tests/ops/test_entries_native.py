@@ -198,7 +198,7 @@ def test_weigh_streams(ops: CpuOps, made: int, read: int) -> None:
 
 @pytest.mark.parametrize(("streams", "rounds"), [(2, 1), (4, 20), (5, 3), (8, 2)])
 def test_stream_shares(ops: CpuOps, streams: int, rounds: int) -> None:
-    """Rows and columns of the last part add up to one, nearly, behind many rounds."""
+    """Rows and columns of the last part add up to one, nearly, after many rounds."""
     whole = (2 + streams) * streams
     x, base, factor = random_rows(7, whole) * np.float32(3), normal(whole), normal(3, seed=1)
     for width, factors in ((whole, factor), (streams, factor[:1])):

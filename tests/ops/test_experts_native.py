@@ -1,4 +1,4 @@
-"""route and experts at every level: their references over a grid, and each row's bits whatever rows stand beside it."""
+"""route and experts at every level: their references over a grid, and each row's bits in any company."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
-"""The size of a latent, and of the turned key behind it."""
+"""The size of a latent, and of the turned key after it."""
 
 
 @pytest.fixture(scope="module", params=list(itertools.product(LEVELS, (1, 2))), ids=str)
@@ -138,7 +138,7 @@ def answer(
 @pytest.mark.parametrize(("kind", "sizes", "heads"), itertools.product(KVKind, SIZES, (1, 5, 16)))
 def test_latent_attention(ops: CpuOps, kind: KVKind, sizes: tuple[int, int], heads: int) -> None:
     """Against the reference; a row of a chunk has the bits that it has alone, as one that decodes. With 5 heads there
-    is a window, and the entries of pages behind it say nothing."""
+    is a window, and the entries of pages after it say nothing."""
     contexts, counts, window = (1, 40, 150, 600), (1, 1, 70, 9), 70 if heads == 5 else 0
     layer, table = filled_layer(kind, sizes, contexts)
     table = table.copy()

@@ -1,4 +1,4 @@
-"""low_rank at every level: its reference over a grid, and each row's bits whatever adapters stand beside it."""
+"""low_rank at every level: its reference over a grid, and each row's bits whatever adapters stand next to it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_result_may_lie_where_the_product_is(ops: CpuOps) -> None:
 
 @pytest.mark.parametrize("weight_format", [BF16, COLUMNS8], ids=format_id)
 def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps, weight_format: WeightFormat) -> None:
-    """Zeros behind an adapter's rank change no bit; a bank of more room gives the same bits."""
+    """Zeros after an adapter's rank change no bit; a bank of more room gives the same bits."""
     x, product, who = random_rows(3, 100), random_rows(3, 200), np.zeros(3, np.int32)
     small, large = (
         [ranked_bank(size, 8, (5, 5, 5, 5), weight_format) for size in (100, 190)],

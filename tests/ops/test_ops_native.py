@@ -1,4 +1,4 @@
-"""The ops beside linear, embed, kv_write and attention at every level: their references over a grid, and the same bits
+"""The ops next to linear, embed, kv_write and attention at every level: their references over a grid, and the same bits
 in any batch."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """short_conv, scans, gated_norm and multiply at every level: their references over a grid, and the same bits however
-a sequence is cut into steps, whatever runs beside it, with one thread or two."""
+a sequence is cut into steps, whatever runs next to it, with one thread or two."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ FINE = [kind for kind in KINDS if kind.has_fine_activations]
 
 @pytest.mark.parametrize("kind", FINE)
 def test_a_large_activation_makes_no_other_32_columns_coarser(kind, one_thread):
-    """Row b has one large number in block b of 32 columns and zeros beside it: that block's rounding is exact, and all
+    """Row b has one large number in block b of 32 columns and zeros next to it: that block's rounding is exact, and all
     others' are at most half of a 127th of their own largest magnitude off."""
     assert WeightFormat(kind, STORED_GROUP).activation_columns == 32
     columns = 2 * STORED_GROUP + 64

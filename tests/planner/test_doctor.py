@@ -50,7 +50,7 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
     assert all(rates.prefill.ys[-1] > 0 for rates in found.attention.values())
     assert found.exchange is not None and 0 < found.exchange.meeting_s < 10 and found.exchange.bytes_per_s > 1e6
     assert 0 < found.layer_s < 10 and 0 <= found.host.step_s < 10
-    # Beside other work the fit may give all of a step's share to its sequences, never nothing to both.
+    # Next to other work the fit may give all of a step's share to its sequences, never nothing to both.
     assert 0 < found.host.step_s + found.host.sequence_s < 10
 
 

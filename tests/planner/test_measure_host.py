@@ -1,4 +1,4 @@
-"""What is left of a step beside its kernels: never less than what was seen beside the model."""
+"""What is left of a step next to its kernels: never less than what was seen next to the model."""
 
 from __future__ import annotations
 

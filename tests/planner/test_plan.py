@@ -47,7 +47,7 @@ def test_memory_is_the_formulas() -> None:
 
 
 def test_places_for_adapters_take_memory_and_time() -> None:
-    """As serve's banks do: int8 beside int4, of which a step reads those that its rows use."""
+    """As serve's banks do: int8 next to int4, of which a step reads those that its rows use."""
     count, rank = 8, 16
     adapted = with_places(SEVENTY, count, rank)
     ask = replace(make_ask(SEVENTY, weights="int4", concurrency=4), adapters=count)

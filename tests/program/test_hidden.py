@@ -1,4 +1,4 @@
-"""Values that are given before a step and kept behind it, and the hidden states of a model."""
+"""Values that are given before a step and kept after it, and the hidden states of a model."""
 
 from __future__ import annotations
 

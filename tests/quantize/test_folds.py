@@ -47,7 +47,7 @@ def outputs(folder: Path, scaled: bool) -> tuple[np.ndarray, int, int]:
         ("LlamaForCausalLM", 2, 6),
         ("Qwen3ForCausalLM", 2, 6),
         ("GemmaForCausalLM", 2, 6),
-        ("Olmo2ForCausalLM", 0, 2),  # norms come behind the blocks: only down's inputs can be scaled
+        ("Olmo2ForCausalLM", 0, 2),  # norms come after the blocks: only down's inputs can be scaled
     ],
 )
 def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
@@ -64,7 +64,7 @@ def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
 
 
 def olmo2(place: Path) -> Path:
-    """The same tensors, with norms of the whole q and k and behind the blocks."""
+    """The same tensors, with norms of the whole q and k and after the blocks."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -22,7 +22,7 @@ from twostroke.runner.folder import read_folder
 
 ROOM_BYTES = 720_000_000
 """Above what a process has taken when it is limited. Of the model's 336 MB of float32 weights and the 400 MB that a
-process takes beside them, one process has no room for both; with half of the weights each, two have."""
+process takes next to them, one process has no room for both; with half of the weights each, two have."""
 
 DRIVER = """
 import json, pathlib, resource, sys

@@ -22,7 +22,7 @@ QUERY = "Instruct: Find what answers the query\nQuery:"
 
 
 def qwen_tokenizer() -> tokenizers.Tokenizer:
-    """Byte-level; <|endoftext|> behind a text, as Qwen3-Embedding has it."""
+    """Byte-level; <|endoftext|> after a text, as Qwen3-Embedding has it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: place for place, piece in enumerate([*alphabet, "ye", "yes", "no"])}
     made = tokenizers.Tokenizer(models.BPE(vocab, [("y", "e"), ("ye", "s"), ("n", "o")]))
@@ -114,7 +114,7 @@ def with_sentence_files(folder: Path, pooling: dict[str, Any], *, prompts: dict[
 
 
 def with_dense_steps(folder: Path, *steps: tuple[torch.nn.Linear, str], dtype: torch.dtype = torch.float32) -> None:
-    """Steps Dense between pooling and the norm. steps: a product, and the word of the function behind it."""
+    """Steps Dense between pooling and the norm. steps: a product, and the word of the function after it."""
     listed = json.loads((folder / "modules.json").read_text())
     for number, (product, function) in enumerate(steps, 2):
         place = folder / f"{number}_Dense"

@@ -1,4 +1,4 @@
-"""Steps Dense behind the pooled vector, against sentence-transformers' formula on transformers' rows."""
+"""Steps Dense after the pooled vector, against sentence-transformers' formula on transformers' rows."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_closing_before_it_began_and_twice() -> None:
 
 
 def resident(memory: mmap.mmap, at: int) -> int:
-    """Bytes behind the mapping that holds this address."""
+    """Bytes after the mapping that holds this address."""
     inside = False
     with open("/proc/self/smaps") as lines:
         for line in lines:

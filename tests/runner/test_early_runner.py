@@ -22,7 +22,7 @@ VOCABULARY = 97
 
 
 class Device:
-    """Satisfies EarlyForward: the token behind token t at position p is (t + p) % 97."""
+    """Satisfies EarlyForward: the token after token t at position p is (t + p) % 97."""
 
     asked_bytes = 1 << 16
 

@@ -14,7 +14,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def planned(known: int, max_tokens: int = 9, pages: int = 3, **changes: Any) -> PlannedSequence:
-    """A sequence that computes its last known position, the second behind a prompt of `known` - 1 tokens."""
+    """A sequence that computes its last known position, the second after a prompt of `known` - 1 tokens."""
     tokens = list(range(known))
     params = changes.pop("params", SamplingParams())
     request = Request("a", "a", tuple(tokens[:-1]), params, 0, max_tokens, frozenset(), 0.0)

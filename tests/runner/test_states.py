@@ -1,4 +1,4 @@
-"""Models with states, driven by plans made by hand: chunks, slots, copies of states and what runs beside a sequence do
+"""Models with states, driven by plans made by hand: chunks, slots, copies of states and what runs next to a sequence do
 not change its bits."""
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def test_prompts_alone_keep_large_steps() -> None:
 
 @pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
 def test_it_learns_from_its_first_steps_however_wrong_the_guess_is(factor: float) -> None:
-    """guess = truth / factor; within five steps beside the stream the chunks are as large as with the truth."""
+    """guess = truth / factor; within five steps next to the stream the chunks are as large as with the truth."""
     guess = LineCost(SLOW.step_s / factor, SLOW.row_s / factor, SLOW.stream_s / factor)
     found = []
     for world in (with_stream(default(guess, SLOW, guessed=True)), with_stream(default(SLOW))):

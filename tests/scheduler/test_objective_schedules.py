@@ -74,7 +74,7 @@ def test_the_same_calls_give_the_same_plans(seed: int) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), itl_s=st.sampled_from([0.012, 0.02, 0.05]))
-@example(seed=4681, itl_s=0.02)  # siblings enter with one token left, behind a chunk that fills the bound
+@example(seed=4681, itl_s=0.02)  # siblings enter with one token left, after a chunk that fills the bound
 @example(seed=385, itl_s=0.02)
 @example(seed=1285, itl_s=0.02)
 def test_no_step_passes_the_objective_when_predictions_are_right_unless_the_minimum_forces_it(

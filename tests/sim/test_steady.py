@@ -185,7 +185,7 @@ def test_tokens_of_streams_are_reported_now_and_then(seed: int) -> None:
 
 
 def test_a_prompt_that_finds_no_page_takes_none_from_a_stream_of_its_step() -> None:
-    """Batch work streams; a prompt is read beside it in twelve steps, and the pages that it counted on are gone."""
+    """Batch work streams; a prompt is read next to it in twelve steps, and the pages that it counted on are gone."""
     how = setup(num_pages=26, step_tokens=8, page_tokens=4, watermark=0)
     put_back = 0
     for first, second in itertools.product(range(4, 13), range(82, 92, 3)):
@@ -206,7 +206,7 @@ def test_a_prompt_without_an_answer_that_fills_the_pool_is_refused() -> None:
 
 
 def test_a_full_replica_with_a_queue_plans_nearly_no_stream_one_by_one() -> None:
-    """All places are taken, and requests wait: new requests are planned beside streams that are not looked at."""
+    """All places are taken, and requests wait: new requests are planned next to streams that are not looked at."""
     asked = [WorkloadRequest(0.001 * number, 40, 30 + number % 17) for number in range(60)]
     planned = []
     with pytest.MonkeyPatch.context() as patch:

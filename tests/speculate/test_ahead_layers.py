@@ -85,7 +85,7 @@ class History:
 
 
 def expected(name: str, text: Sequence[int], layers: int, count: int) -> list[int]:
-    """What the layers guess behind the text, which they read from its beginning."""
+    """What the layers guess after the text, which they read from its beginning."""
     text, states = list(text), [hidden(name, position) for position in range(len(text) - 1)]
     for layer in range(min(layers, count)):
         made, total = [], 0

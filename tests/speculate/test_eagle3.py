@@ -1,4 +1,4 @@
-"""EAGLE-3 layers: the formula beside PyTorch, the engine's bits with one, and layers that do not fit."""
+"""EAGLE-3 layers: the formula next to PyTorch, the engine's bits with one, and layers that do not fit."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ END = -1
 
 
 class Node:
-    """A node of a suffix tree that holds every run of a text: how often it occurs, where last, what comes behind it."""
+    """A node of a suffix tree that holds every run of a text: how often it occurs, where last, what comes after it."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, -1
@@ -22,7 +22,7 @@ class Node:
 
 
 def tree_of(known: list[int]) -> Node:
-    """The tree of all runs that have a token behind them: the end of the text itself is no occurrence."""
+    """The tree of all runs that have a token after them: the end of the text itself is no occurrence."""
     root = Node()
     for start in range(len(known)):
         node = root

@@ -120,7 +120,7 @@ def test_a_text_without_control_tokens_has_the_ids_of_the_whole_text(kind: str, 
 @settings(max_examples=examples(150), deadline=None)
 @given(text=HOSTILE)
 def test_encoding_with_twins_is_encoding_the_whole_text(kind: str, text: str) -> None:
-    """With nothing quoted: white space and merges beside control tokens, BOS in front, all as the library does it."""
+    """With nothing quoted: white space and merges next to control tokens, BOS in front, all as the library does it."""
     control = ControlTokens(library_of(kind))
     for special in (False, True):
         assert control.encode(text, (), special) == library_of(kind).encode(text, add_special_tokens=special).ids

@@ -1,4 +1,4 @@
-"""Encodes beside streams: in pieces, each image once, and nobody waits for ever; a fault ends one request alone."""
+"""Encodes next to streams: in pieces, each image once, and nobody waits for ever; a fault ends one request alone."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def random_tensors(
 
 
 def write(folder: Path, config: dict[str, Any], tensors: dict[str, torch.Tensor], shards: int = 1) -> Path:
-    """Write config.json and one safetensors file, or `shards` of them behind an index."""
+    """Write config.json and one safetensors file, or `shards` of them after an index."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     if shards == 1:

@@ -1,4 +1,4 @@
-"""Damage in packed weights behind the start: it ends the engine, and nothing is answered from it without a word."""
+"""Damage in packed weights after the start: it ends the engine, and nothing is answered from it without a word."""
 
 from __future__ import annotations
 

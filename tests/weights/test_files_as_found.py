@@ -1,4 +1,4 @@
-"""Folders as people have them: shards without an index, other names, byte order marks, files beside the model."""
+"""Folders as people have them: shards without an index, other names, byte order marks, files next to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard index of any kind is refused, or names files beside it that hold what it says: never a file elsewhere."""
+"""A shard index of any kind is refused, or names files next to it that hold what it says: never a file elsewhere."""
 
 from __future__ import annotations
 

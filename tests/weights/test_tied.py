@@ -1,4 +1,4 @@
-"""A second head beside a tied embedding: compared to its last bit once, remembered by the checkpoint's fingerprint."""
+"""A second head next to a tied embedding: compared to its last bit once, remembered by the checkpoint's fingerprint."""
 
 from __future__ import annotations
 

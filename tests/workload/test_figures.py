@@ -1,4 +1,4 @@
-"""Figures of observations: by hand for one request, as properties for many, and beside other tools' definitions."""
+"""Figures of observations: by hand for one request, as properties for many, and next to other tools' definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ranks of one thread beside one process of two: what `twostroke bench ranks` says."""
+"""Two ranks of one thread next to one process of two: what `twostroke bench ranks` says."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class PauseAtAKill:
 
     Its prompt and the tokens that it has are computed again meanwhile. How long that takes differs by more than the
     goal from one time to the next, so the prefill that counts is the one within the pause: what the replica that takes
-    the stream over says of it. A prefill of a prompt of the same length, asked for before, stands beside it.
+    the stream over says of it. A prefill of a prompt of the same length, asked for before, stands next to it.
     """
 
     shape: str = "llama-3.2-1b"

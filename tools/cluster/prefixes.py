@@ -1,4 +1,4 @@
-"""Prefix hits of four replicas beside one cache as large as theirs together: simulated, and by processes."""
+"""Prefix hits of four replicas next to one cache as large as theirs together: simulated, and by processes."""
 
 from __future__ import annotations
 

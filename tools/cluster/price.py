@@ -1,4 +1,4 @@
-"""What a front costs: a server alone beside a front with one replica, in turn."""
+"""What a front costs: a server alone next to a front with one replica, in turn."""
 
 from __future__ import annotations
 

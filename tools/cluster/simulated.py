@@ -1,4 +1,4 @@
-"""The simulator beside three processes behind a front."""
+"""The simulator next to three processes behind a front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts read by one process, answers decoded by another; and how much of what travels is hidden behind the reading.
+"""Prompts read by one process, answers decoded by another; and how much of what travels is hidden after the reading.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SplitPools:
 
 @dataclass(frozen=True)
 class TransferHidden:
-    """One long prompt after the other beside one stream, without which the front would split none. hidden_share: of
+    """One long prompt after the other next to one stream, without which the front would split none. hidden_share: of
     the bytes that the decoding replica gets of a prompt, those that it has when the client has the first token. Their
     rate is the same before and after, so this is the share of the transfer's time."""
 

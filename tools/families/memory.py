@@ -1,4 +1,4 @@
-"""What an engine holds of one file, beside what `plan` says: the arena of a step, the caches, pages behind windows."""
+"""What an engine holds of one file, next to what `plan` says: the arena of a step, the caches, pages behind windows."""
 
 from __future__ import annotations
 

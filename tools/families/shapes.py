@@ -1,4 +1,4 @@
-"""The published sizes of the families that are measured beside llama.cpp, as fields of config.json."""
+"""The published sizes of the families that are measured next to llama.cpp, as fields of config.json."""
 
 from __future__ import annotations
 

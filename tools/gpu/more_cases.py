@@ -41,7 +41,7 @@ def _bank(count: int, rows: int, columns: int, weight_format: WeightFormat) -> P
 
 
 def joined(parts: Sequence[PackedWeight]) -> PackedWeight:
-    """A bank of these, one behind the other; without biases."""
+    """A bank of these, one after the other; without biases."""
     scales = [part.scales for part in parts if part.scales is not None]
     data = aligned_bytes(sum(part.data.size for part in parts))
     data[:] = np.concatenate([part.data for part in parts])

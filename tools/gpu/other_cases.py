@@ -26,7 +26,7 @@ from twostroke.types.spec.formats import (
 from twostroke.weights.packed.blobs import aligned_bytes
 
 LATENTS = (((16, 8), (70, 1, 130), (3, 1, 66)), ((512, 64), (65,), (2,)))
-"""A latent and the turned key behind it, tokens of each sequence, its rows in the step."""
+"""A latent and the turned key after it, tokens of each sequence, its rows in the step."""
 RANKS = (8, 5, 16, 0)
 ADAPTERS = np.array([0, 0, 2, -1, *[1] * 17, -1, 3, 3, 2], np.int32)
 

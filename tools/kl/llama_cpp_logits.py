@@ -1,6 +1,6 @@
 """llama.cpp through llama-cpp-python: quantizes a GGUF file, writes the logits of texts, decodes greedily.
 
-Runs under the Python of the peer `llama_cpp`, beside protocol.py of the drivers. Everything that is not named here is
+Runs under the Python of the peer `llama_cpp`, next to protocol.py of the drivers. Everything that is not named here is
 llama.cpp's default: float16 K and V, flash attention where it has it.
 """
 

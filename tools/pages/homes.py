@@ -71,7 +71,7 @@ def _row(key: str, words: Sequence[str]) -> str:
     line = f'    "{key}": "{text}",'
     if len(line) <= LONGEST:
         return f"{line}\n"
-    width = min(WIDTH, len(text) - 1)  # two pieces or more: one piece would be put back behind its key
+    width = min(WIDTH, len(text) - 1)  # two pieces or more: one piece would be put back after its key
     pieces = wrap(text, width, break_long_words=False, break_on_hyphens=False)
     lines = "".join(f'        "{piece} "\n' for piece in pieces)
     return f'    "{key}": (\n{lines}    ),\n'

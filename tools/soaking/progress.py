@@ -16,7 +16,7 @@ TOLD_S = 15.0
 
 
 class Diary:
-    """`with Diary(out) as diary`: the file beside `out` goes when the end is reached without a fault."""
+    """`with Diary(out) as diary`: the file next to `out` goes when the end is reached without a fault."""
 
     SERIES = ("minute", "memory_mb", "least_fill")
 

@@ -52,7 +52,7 @@ def memory_growth(samples: list[float]) -> float:
 
 
 def _judge_memory(found: dict[str, Any]) -> str | None:
-    """Writes what was found beside the samples."""
+    """Writes what was found next to the samples."""
     samples, warm = found["memory_mb"], warm_until(found["least_fill"])
     long = found["minutes"] >= LONG_MINUTES
     late = warm is None or warm > MOST_WARM_SHARE * len(samples)

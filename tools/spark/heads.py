@@ -36,7 +36,7 @@ class ResBlock(nn.Module):
 
 
 class Medusa(nn.Module):
-    """Head k guesses the token k + 2 places behind the position of the hidden state."""
+    """Head k guesses the token k + 2 places after the position of the hidden state."""
 
     def __init__(self, config: MedusaConfig, size: int) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Eagle(nn.Module):
 
     def forward(self, hidden: Tensor, ids: Tensor) -> list[Tensor]:
         """Hidden states [batch, time, size], token ids [batch, time] -> for each round the states [batch, time, size]
-        of the position behind the one that they stand at, plus one for each round before it."""
+        of the position after the one that they stand at, plus one for each round before it."""
         nexts = F.pad(ids[:, 1:], (0, 1))
         found: list[Tensor] = []
         states = hidden

@@ -44,7 +44,7 @@ struct Machine {
   Kernel kernel;
   const void* args;
   Fiber fibers[kMostThreads], scheduler;
-  State states[kMostThreads];  // of the fibers; beside each other, for they are read far more often than the rest
+  State states[kMostThreads];  // of the fibers; next to each other, for they are read far more often than the rest
   Warp warps[kMostWarps];
   char* stacks;
   int32_t threads, thread;

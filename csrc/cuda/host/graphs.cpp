@@ -91,7 +91,7 @@ bool change(const ts_context& device, KeptGraph& kept, const LaunchList& list) {
   return true;
 }
 
-// Each launch behind the one before, as in a stream.
+// Each launch after the one before, as in a stream.
 bool build(const ts_context& device, const LaunchList& list, KeptGraph& made) {
   const GraphDriver& driver = device.graphs.driver;
   made.nodes = static_cast<CUgraphNode*>(malloc(static_cast<size_t>(list.count) * sizeof(CUgraphNode)));

@@ -34,7 +34,7 @@ struct HeldWeights {
   }
 };
 
-// x and out may be the same memory: an element is read and written by one thread, or before and behind a barrier.
+// x and out may be the same memory: an element is read and written by one thread, or before and after a barrier.
 TS_KERNEL(rms_norm, NormArgs) {
   const float* in = args.x + block_index() * args.x_stride;
   float* out = args.out + block_index() * args.out_stride;

@@ -3,7 +3,7 @@
 // of 1 KiB come 12% faster than one after the other, two 8%: each page that is being read has hardware of its own that
 // fetches ahead. AMD's (Zen 4) read one stretch after the other, and lose time wherever it ends or the reader pauses: a kernel takes a
 // whole panel (a group of columns at a time, with what lay between: 4% slower where memory gives 31 GB/s, 5 to 10% where it gives 52),
-// and of a gated product a task takes several gate panels, which lie beside each other, and then the up panels, instead of going to
+// and of a gated product a task takes several gate panels, which lie next to each other, and then the up panels, instead of going to
 // and fro (one row of int4: 7% quicker).
 // Knows: panels, groups. Must not know: the pool, vector instructions.
 #include "twostroke/context.h"

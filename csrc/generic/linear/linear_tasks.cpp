@@ -151,7 +151,7 @@ void multiply_task(void* arg, int64_t index, int32_t thread) {
   multiply_panels(job, panel, count, first_row, last_row, thread, place_of(job, panel, first_row));
 }
 
-// A task is one panel, or as many as few rows stream at once; a thread takes those beside each other, so that it reads on without
+// A task is one panel, or as many as few rows stream at once; a thread takes those next to each other, so that it reads on without
 // a pause. Rows are split only where tasks are too few to even out the threads' speeds.
 void choose_splits(Job& job, int64_t tasks, int64_t threads) {
   job.row_splits = 1;

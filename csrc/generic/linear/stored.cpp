@@ -64,7 +64,7 @@ void planes(const uint8_t* from, int64_t columns, int64_t block_bytes, uint8_t m
   }
 }
 
-// Third bits of codes behind their planes of two: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
+// Third bits of codes after their planes of two: two bytes a row, of which bit 4 i + q belongs to column i of quad q.
 void add_thirds(const uint8_t* from, int64_t columns, uint8_t* to) {
   from += kQuadBytes;
   for (int64_t k = 0; k < columns; k += 16, from += kQuadBytes * 3 / 2) {

@@ -200,7 +200,7 @@ void up_task(void* arg, int64_t index, int32_t) {
   chunk_for(job.a->up->kind)(*job.a, tile, chunk, ranks);
 }
 
-// Both halves of a tile, one behind the other.
+// Both halves of a tile, one after the other.
 void tile_task(void* arg, int64_t index, int32_t thread) {
   const LowRankJob& job = *static_cast<const LowRankJob*>(arg);
   const LowRankTile tile = job.tiles[index];

@@ -10,7 +10,7 @@ namespace twostroke {
 namespace {
 
 constexpr int64_t kChannelsPerTask = 64;
-constexpr int64_t kMostNumbers = 64;  // of a state that is kept beside the tokens
+constexpr int64_t kMostNumbers = 64;  // of a state that is kept next to the tokens
 constexpr int64_t kLeastTokens = 4;   // that are worth it
 
 // Rows of sixteen channels: of the state, which is changed, and of the decay. From one row to the next: step.

@@ -9,7 +9,7 @@
 namespace twostroke {
 namespace {
 
-// Sixteen columns, or the last `count`, of the state (rows, width). first: how much a row counts for its own token, beside the state.
+// Sixteen columns, or the last `count`, of the state (rows, width). first: how much a row counts for its own token, next to the state.
 void pass_token(const float* r, const float* left, const float* k, const float* first, const float* v, float* state, int64_t rows,
                 int64_t width, int64_t count, float* out) {
   const Vec value = load_lanes(v, count);

@@ -77,7 +77,7 @@ int32_t ts_rope(ts_context*, float* x, int64_t x_stride, int64_t tokens, int64_t
                 const float* sin_table, int64_t table_positions, int64_t half_rotary, const int32_t* positions);
 int32_t ts_kv_write(ts_context*, const ts_kv_layer*, const float* k, int64_t k_stride, const float* v, int64_t v_stride,
                     const int32_t* slots, int64_t tokens);
-// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: positions behind its own that a row sees; 0 for causal attention.
+// soft_cap: 0 for none. sinks, slopes: (heads,) or NULL. ahead: positions after its own that a row sees; 0 for causal attention.
 int32_t ts_attention(ts_context*, const ts_kv_layer*, const float* q, int64_t q_stride, int64_t heads, const int32_t* row_starts,
                      const int32_t* context_tokens, int64_t sequences, const int32_t* page_table, int64_t page_table_stride,
                      float scale, int32_t window, float soft_cap, const float* sinks, const float* slopes, int32_t ahead,
@@ -121,7 +121,7 @@ int64_t ts_limit_rate(ts_context*, int32_t kind, int64_t rounds);
 // TS_NO_MEMORY leaves everything as it was.
 int32_t ts_settle(void* address, int64_t bytes);
 
-// Has the system find memory behind these bytes now, as far as they are whole pages, without changing one: others may write
+// Has the system find memory after these bytes now, as far as they are whole pages, without changing one: others may write
 // meanwhile. TS_NO_MEMORY where it cannot (before Linux 5.14, or none is left).
 int32_t ts_populate(void* address, int64_t bytes);
 

@@ -119,7 +119,7 @@ inline int32_t check_shapes(const ts_low_rank_args& a) {
   return TS_OK;
 }
 
-// Places that each of the numbers beside the scores is of.
+// Places that each of the numbers next to the scores is of.
 inline int64_t places_of(const ts_placed_attention_args& a) {
   return a.by_row.data != nullptr ? a.by_row.dim : a.by_key.data != nullptr ? a.by_key.dim : a.q.heads > 0 ? a.table.length / a.q.heads : 0;
 }

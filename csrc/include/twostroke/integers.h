@@ -1,5 +1,5 @@
 // Sixteen int32 lanes, the bytes that are summed into them four at a time, and numbers as two digits: what attention over integer K
-// and V needs beside simd.h. Integer sums are exact, so they are the same at every level and in any order.
+// and V needs next to simd.h. Integer sums are exact, so they are the same at every level and in any order.
 //
 // A whole number is kept as one byte in [-127, 127] or as two digits, 128 * high + low, high in [-128, 127] and low in [0, 127]: signed
 // bytes, which unsigned bytes of K or V are multiplied with, and unsigned ones where the number is not negative, for signed bytes of V.

@@ -90,11 +90,11 @@ QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
 QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group of the weights on
 TileRows tile_rows(const Job&, int64_t row);
 Panel panel_of(const Job&, int64_t index);
-// One group of columns of a panel. next: what is read behind the slice.
+// One group of columns of a panel. next: what is read after the slice.
 Group group_of(const Job&, const Panel&, int64_t index, const uint8_t* next);
-// The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows beside it.
+// The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows next to it.
 int64_t part_panel(const Job&, int64_t panel, int64_t part);
-// The parts that there are of an output panel: the last may lie behind the end of W.
+// The parts that there are of an output panel: the last may lie after the end of W.
 int64_t last_part(const Job&, int64_t panel);
 Place place_of(const Job&, int64_t panel, int64_t row);
 

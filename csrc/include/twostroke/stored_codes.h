@@ -25,7 +25,7 @@ struct Floats512 {
 template <int32_t kKind>
 using Head = StoredHead<kKind, Floats512>;
 
-// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
+// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte next to it.
 TS_INLINE __m512i moved(__m512i bytes, int places) {
   if (places == 0) return bytes;
   return places > 0 ? _mm512_slli_epi16(bytes, static_cast<unsigned>(places)) : _mm512_srli_epi16(bytes, static_cast<unsigned>(-places));

@@ -29,7 +29,7 @@ struct Floats256 {
 template <int32_t kKind>
 using Head = StoredHead<kKind, Floats256>;
 
-// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte beside it.
+// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte next to it.
 TS_INLINE __m256i moved(__m256i bytes, int places) {
   if (places == 0) return bytes;
   return places > 0 ? _mm256_slli_epi16(bytes, places) : _mm256_srli_epi16(bytes, -places);

@@ -8,8 +8,8 @@ namespace twostroke {
 
 // What is fetched while rows meet a group. line: with each line that is read; moment: once or more in each step.
 //
-// Lines behind the one that is read (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch
-// of memory, one row of codes of 6 bits is not; more rows look farther ahead, because they take longer beside a line. kAlone: one such row on
+// Lines after the one that is read (stream.h). One row of nibbles is quickest without where the CPU's own prefetchers follow one stretch
+// of memory, one row of codes of 6 bits is not; more rows look farther ahead, because they take longer next to a line. kAlone: one such row on
 // such a CPU. kNibbles: codes of 4 and 5 bits.
 template <bool kNibbles, int kRows, bool kAlone>
 struct LinesBehind {
@@ -89,7 +89,7 @@ struct StoredHead {
   }
 };
 
-// The rows behind the first `rows` of x.
+// The rows after the first `rows` of x.
 TS_INLINE TileRows rows_after(TileRows x, int64_t rows) {
   x.q += rows * x.q_stride;
   x.scales += rows;

@@ -21,7 +21,7 @@ constexpr int64_t kFineColumns = 32;   // of a scale of the activations, where i
 // whole multipliers; else a scale for each step. minimum: something is taken off in each step. floats: scales and minima are float32, else
 // float16. table: what nibbles stand for. high: bits of a code above its nibble, in a plane before the nibbles of
 // each block of `32 / high` columns. alone: that plane is the whole code, and nibbles are absent. third: such codes have a third bit, in a
-// plane of half the size behind theirs. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns
+// plane of half the size after theirs. whole: columns are a multiple of it. fine: a scale of the activations belongs to kFineColumns
 // columns, one step or two of them, else to the group.
 struct StoredShape {
   int64_t sub, offset;

@@ -2,11 +2,11 @@
 // Hardware prefetchers stop at each page. Measured on weights from memory on an Intel Xeon, 31 GB/s to be had: first-level prefetch 4 KiB
 // ahead 23, second-level 30, both 31; for int4, whose lines take longer to use up, 21 without any, 22, 26 and 29. Of several stretches
 // read in turn, each needs less: at 4 KiB two come 10% slower, at 1 KiB four 12% faster.
-// On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader that goes on. Measured beside a loop that
+// On an AMD Zen 4 one stretch after the other is quicker: its prefetchers run ahead of a reader that goes on. Measured next to a loop that
 // only reads, one row, whole panels: int8, quicker than they are, 2.5 KiB and 0.25 KiB ahead 91 to 98% where two threads read 52 GB/s and
 // 100% where they read 31 (1.5 and 0.5 KiB: 80 to 92%, none at all: 84 to 93%; 4 KiB: as good with one row, 70% with three). int4, of
 // which each line takes longer, is quickest without any prefetch, 82 to 101 and 97 to 99%: they lead the prefetchers astray (2.5 KiB: 52
-// to 75%), those of its scales too. The longer products take beside a line, the farther ahead: two and three rows of int4 8 and 1 KiB (75
+// to 75%), those of its scales too. The longer products take next to a line, the farther ahead: two and three rows of int4 8 and 1 KiB (75
 // and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of int8 and more 16 and 8 KiB. What lies between, a page ahead,
 // is worse than either.
 // Knows: prefetching. Must not know: what is read.
@@ -25,7 +25,7 @@ constexpr int64_t kFarOfBands = 16384, kNearOfBands = 8192;  // the same, each l
 struct Ahead {
   int64_t far_bytes, near_bytes;
 
-  // `at` bytes into a stretch of `bytes` bytes; `after`: where reading goes on behind it.
+  // `at` bytes into a stretch of `bytes` bytes; `after`: where reading goes on after it.
   template <int64_t kFar, int64_t kNear>
   __attribute__((always_inline)) static Ahead of(const uint8_t* data, int64_t bytes, const uint8_t* after, int64_t at) {
     const int64_t skip = after - data - bytes;

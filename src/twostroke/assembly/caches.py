@@ -1,4 +1,4 @@
-"""Memory beside the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them."""
+"""Memory next to the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factors of keys that `twostroke quantize --to keys` left beside a model, in the program that is run."""
+"""The factors of keys that `twostroke quantize --to keys` left next to a model, in the program that is run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTING, NO_FACTORS = "key_factors", "none"
 
 
 def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model:
-    """The model whose keys have the factors that lie beside it, where K is kept in int8 or int4.
+    """The model whose keys have the factors that lie next to it, where K is kept in int8 or int4.
 
     The setting `key_factors` is their digest, or "none", with the reason. Raises CorruptModel for a file that is wrong.
     """
@@ -41,7 +41,7 @@ def with_rotation(spec: Model, kind: KVKind) -> Model:
 
 
 def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None:
-    """The factors that lie beside a model; None where there are none for this format of K. Raises CorruptModel."""
+    """The factors that lie next to a model; None where there are none for this format of K. Raises CorruptModel."""
     if not kind.is_integer:
         return None
     found = read_key_factors(folder, scalable_caches(spec.plain))

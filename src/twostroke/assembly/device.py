@@ -141,7 +141,7 @@ def needs_on(
 
 
 def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
-    """Memory behind the first group's pages ahead of their use; a device's is there from the beginning."""
+    """Memory after the first group's pages ahead of their use; a device's is there from the beginning."""
     return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
 
 

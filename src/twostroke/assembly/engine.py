@@ -324,7 +324,7 @@ def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
 def _guessing(
     found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report, closing: ExitStack
 ) -> tuple[Proposer | None, tuple[StepReader, ...]]:
-    """What guesses beside the proposers that look up, and what reads hidden states for it."""
+    """What guesses next to the proposers that look up, and what reads hidden states for it."""
     resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
     told = _fault_report("fault of what guesses", report)
     if guessing is None:

@@ -55,7 +55,7 @@ class GuessingModel(Protocol):
         """What the model and this need together."""
 
     def input_bytes(self, settings: Resolved) -> int:
-        """What it takes beside that on a device, for hidden states that come from this process."""
+        """What it takes next to that on a device, for hidden states that come from this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class DraftModel:
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
-        cache groups come behind the model's."""
+        cache groups come after the model's."""
         weight_bytes = self.spec.weight_bytes(format_choice(settings["weights"]))
         return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
 

@@ -91,7 +91,7 @@ def _is_made(vector: Vector) -> bool:
 
 
 def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> BackgroundCheck:
-    """What looks at the weights behind the start, once it is started; `closing` ends it."""
+    """What looks at the weights after the start, once it is started; `closing` ends it."""
     check = BackgroundCheck(loaded.file, report)
     closing.callback(check.close)
     return check

@@ -70,7 +70,7 @@ def command(
 
 
 def _prompt_of(llm: LLM, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
-    """What the model reads. Raises InvalidRequest for images beside a text that is continued as it stands."""
+    """What the model reads. Raises InvalidRequest for images next to a text that is continued as it stands."""
     if not images:
         return llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
     if raw:

@@ -106,7 +106,7 @@ class CacheNeeds(Struct, frozen=True):
         return pages + self.state_bytes * pools.state_slots
 
     def least_pools(self) -> CachePools:
-        """The smallest pools that can run anything: a window and a page beside it, one page that stays, one slot."""
+        """The smallest pools that can run anything: a window and a page next to it, one page that stays, one slot."""
         least = [window_pages(self.window_of(g), 1, PAGE_TOKENS) if g.window else 1 for g in self.groups]
         sizes = [PagePoolSize(count, self.window_of(g)) for count, g in zip(least, self.groups, strict=True)]
         return CachePools(tuple(sizes), 1 if self.state_bytes else 0, self.chunk_tokens)

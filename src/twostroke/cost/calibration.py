@@ -35,7 +35,7 @@ class AttentionRates(Struct, frozen=True):
     """decode: one new row a sequence, seconds = KV bytes * s_per_byte + FLOPs * s_per_flop + KV heads * s_per_head.
 
     decode_warm_s_per_byte: where K and V stay in caches between steps.
-    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension), and beside them
+    prefill: rows of one sequence -> seconds for each FLOP (4 a visible position, head and dimension), and next to them
     prefill_s_per_head for each row and query head.
     """
 
@@ -48,10 +48,10 @@ class AttentionRates(Struct, frozen=True):
 
 
 class HostRates(Struct, frozen=True):
-    """What a step takes beside its kernels, Python's share above all: fixed, for each sequence, for each logit of a
+    """What a step takes next to its kernels, Python's share above all: fixed, for each sequence, for each logit of a
     sampled row.
 
-    prompt_s, row_s: beside that, for each sequence with more rows than one, and for each of those rows.
+    prompt_s, row_s: next to that, for each sequence with more rows than one, and for each of those rows.
     """
 
     step_s: float

@@ -1,4 +1,4 @@
-"""Does it fit, and how many tokens of KV cache beside it? The arithmetic of memory, before anything is loaded."""
+"""Does it fit, and how many tokens of KV cache next to it? The arithmetic of memory, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_TOKENS = 256
 """The fewest tokens that the caches must hold, unless --kv-memory says otherwise."""
 
 PROCESS_BYTES = 400_000_000
-"""Memory of the process beside weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests,
+"""Memory of the process next to weights, pool, buffers and tables: interpreter, libraries, tokenizer, requests,
 grammars. More may be held while a load lasts; this is what stays after it (heap.py)."""
 
 

@@ -38,7 +38,7 @@ class CompletionText:
     """feed(token) -> Piece; finish() -> the rest. After `stop` is set, nothing more comes out.
 
     A token is delivered with the piece that carries the last of its text. Tokens that lie wholly within a stop string
-    or behind it are never delivered. num_tokens: all that were fed, delivered or not.
+    or after it are never delivered. num_tokens: all that were fed, delivered or not.
     """
 
     def __init__(self, vocabulary: Vocabulary, params: SamplingParams, context_ids: Sequence[int] = ()) -> None:

@@ -20,7 +20,7 @@ def begin_nothing(_plan: Plan) -> None:
 
 
 Begun = Callable[[Plan, float], None]
-"""(plan, now): a plan was begun behind others that are in flight."""
+"""(plan, now): a plan was begun after others that are in flight."""
 
 
 def tell_nobody(_plan: Plan, _now: float) -> None:

@@ -85,7 +85,7 @@ def limit(memory_bytes: int) -> None:
 
 
 def answer(values: dict[str, Any], data: bytes = b"") -> None:
-    """One line, and bytes behind it."""
+    """One line, and bytes after it."""
     sys.stdout.buffer.write(json.dumps(values).encode() + b"\n" + data)
     sys.stdout.buffer.flush()
 

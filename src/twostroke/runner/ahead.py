@@ -101,7 +101,7 @@ class AheadExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """A plan of sequences of one role. PREFILL: positions whose hidden states the model has computed. DECODE:
-        guesses behind the layer's own."""
+        guesses after the layer's own."""
         sizes = StepSizes(plan.num_tokens, len(plan.sequences), sum(each.sampled_rows for each in plan.sequences))
         if plan.sequences[0].role is Role.PREFILL:
             self._enter(self._memory.value(self._made.states, sizes), self._taken(plan))

@@ -1,4 +1,4 @@
-"""Memory behind pages of the KV pool before a step needs it.
+"""Memory after pages of the KV pool before a step needs it.
 
 Pages that were never used have no memory yet: the first write to each 2 MiB of each layer waits for the system to find
 and clear some. On a virtual machine that held up single steps of the embedded model by 30 ms, all streams with them. So

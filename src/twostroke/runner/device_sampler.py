@@ -1,6 +1,6 @@
 """Sampling where the logits are: what each row asks goes up with the step's inputs, and tokens come down.
 
-A row of a guess is sampled as if the guess was accepted, beside the others; it counts where it did. A sequence that a
+A row of a guess is sampled as if the guess was accepted, next to the others; it counts where it did. A sequence that a
 device cannot sample (`why_host`) has its logits brought here, and no other has.
 """
 
@@ -50,7 +50,7 @@ class SamplingForward(Protocol):
         """Room for what rows ask."""
 
     def sampled(self, asked: Rows, lists: U8Array, row_results: Rows, sizes: StepSizes) -> None:
-        """Run the step and sample each logit row. asked (R,) of SAMPLE_INPUT; lists: what lies behind them.
+        """Run the step and sample each logit row. asked (R,) of SAMPLE_INPUT; lists: what lies after them.
 
         row_results: (R,) of SAMPLE_RESULT, filled with the results.
         """
@@ -92,7 +92,7 @@ class WantedRows:
 
 @dataclass(slots=True)
 class _Lists:
-    """Entries of the rows' lists, one behind the other, the same ones once. end: in bytes, from the first row on."""
+    """Entries of the rows' lists, one after the other, the same ones once. end: in bytes, from the first row on."""
 
     end: int
     room: int

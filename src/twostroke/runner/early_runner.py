@@ -5,8 +5,8 @@
 
 While a step runs, the next one is started after it on a guess of its plan (`early_steps`). Its token ids are copied on
 the device from the results of the step before. The executor's interface stays: a plan comes, its result is returned.
-Rows that were begun and are not asked for, because their sequence has ended, are dropped; what a plan has beside those
-that were begun is computed behind them. Rows do not depend on one another, so all tokens are those of whole steps.
+Rows that were begun and are not asked for, because their sequence has ended, are dropped; what a plan has next to those
+that were begun is computed after them. Rows do not depend on one another, so all tokens are those of whole steps.
 
 A dropped row has written K and V of one position that no sequence has computed. The device runs steps in the order in
 which they were started, so whoever gets the page later writes it later.
@@ -33,7 +33,7 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 SLOTS = 4
-"""Steps whose results are on their way: one that was begun early, what its plan has beside it, and the next one."""
+"""Steps whose results are on their way: one that was begun early, what its plan has next to it, and the next one."""
 
 
 class EarlyForward(Protocol):
@@ -155,7 +155,7 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Start the next step behind these parts; None where it cannot be started; the error appears when its plan is
+        """Start the next step after these parts; None where it cannot be started; the error appears when its plan is
         executed.
         """
         if not behind:

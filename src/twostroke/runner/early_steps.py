@@ -35,7 +35,7 @@ class OneMore(Sequence[int]):
 
 
 def following(plan: Plan) -> list[PlannedSequence]:
-    """The sequences of the step behind this plan, as far as they are known; nothing where too little is.
+    """The sequences of the step after this plan, as far as they are known; nothing where too little is.
 
     Nothing where the next step will hold a prompt: a step reads all weights, so prompts belong to the streams' step.
     """
@@ -69,7 +69,7 @@ def _next(each: PlannedSequence) -> PlannedSequence:
 
 
 def is_same(planned: PlannedSequence, begun: PlannedSequence, token_id: int | None) -> bool:
-    """Whether a plan asks for what was begun, behind this token."""
+    """Whether a plan asks for what was begun, after this token."""
     if planned.request is not begun.request or (planned.start, planned.num_tokens) != (begun.start, 1):
         return False
     decodes = planned.samples and planned.role is Role.DECODE

@@ -25,7 +25,7 @@ from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 PIECES_S = 0.1
-"""Seconds after which a step beside streams begins no further piece."""
+"""Seconds after which a step next to streams begins no further piece."""
 
 
 class PatchLayout(Struct, frozen=True):
@@ -116,7 +116,7 @@ def pieces_of(program: Program) -> tuple[Program, ...]:
 
 
 class KeptRows:
-    """Rows of tiles by their keys, at most max_bytes of them beside the latest tile."""
+    """Rows of tiles by their keys, at most max_bytes of them next to the latest tile."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int) -> None:
         self._encoder, self._max_bytes = encoder, max_bytes

@@ -67,7 +67,7 @@ class MedusaHeads:
         return found
 
     def _sampled(self, logits: F32Array, wanted: GuessWanted) -> list[int]:
-        """logits (heads, V) of one stream. Ends before an end token: nothing is guessed behind it."""
+        """logits (heads, V) of one stream. Ends before an end token: nothing is guessed after it."""
         request, text = _without_logprobs(wanted.request), list(wanted.known)
         mask, guessed = request.mask, len(request.prompt_token_ids)
         try:

@@ -101,7 +101,7 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
-    """The page tables that have changed, and where new K and V go. Rows behind the last sequence keep nothing: the
+    """The page tables that have changed, and where new K and V go. Rows after the last sequence keep nothing: the
     block of inputs has other things there then."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))

@@ -46,7 +46,7 @@ class ServedAdapters(Struct, frozen=True):
     folder: Path | None = None
 
     def names(self) -> tuple[str, ...]:
-        """What `model` may be, beside the model's own name."""
+        """What `model` may be, next to the model's own name."""
         return () if self.shelf is None else tuple(each.name for each in self.shelf.loaded())
 
     def load(self, request: LoadRequest) -> str:

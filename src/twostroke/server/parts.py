@@ -90,7 +90,7 @@ class ServerParts:
     fields: what is said of fields that are not known. client_lines: which lines of clients are no text for the model.
     drain_s: seconds that running requests have after a signal.
     quarantine: requests that ran at crashes. view: what the live view reads. listeners: called for each HTTP request at
-    its end. adapters: names beside served_name that requests may ask for. embedder, reranker:
+    its end. adapters: names next to served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
     eyes: what opens images in messages; None for a model that reads none.

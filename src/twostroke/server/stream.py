@@ -101,7 +101,7 @@ class Answer(Response):
             log.warning("dropped: its client stopped reading", extra=self._ids())
 
     async def _pieces(self, events: EventWriter) -> list[Event]:
-        """Send all pieces. -> the events behind them, or those of what ended them."""
+        """Send all pieces. -> the events after them, or those of what ended them."""
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 self._can_rest(generation.park)

@@ -12,7 +12,7 @@ Encode = Callable[[str], list[int]]
 
 
 def bad_sequences(words: Iterable[str], encode: Encode) -> tuple[tuple[int, ...], ...]:
-    """Each word as it is, and behind a space where that gives as many tokens and another first one.
+    """Each word as it is, and after a space where that gives as many tokens and another first one.
 
     encode: without tokens around the text. Raises InvalidRequest with param "bad_words".
     """

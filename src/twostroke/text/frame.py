@@ -13,7 +13,7 @@ PROBE = "a"
 
 
 class Frame(Struct, frozen=True):
-    """first, middle, last: token ids before, between and behind the texts; `middle` is empty for one text.
+    """first, middle, last: token ids before, between and after the texts; `middle` is empty for one text.
 
     tells_apart: the second text has a token type of its own. middle_of_first: how many tokens of `middle` have the type
     of the first text.

@@ -30,7 +30,7 @@ def line_ends(_role: str) -> str:
 def normalized(
     messages: Sequence[Mapping[str, Any]], notes: Notes | None = None, joint: Callable[[str], str] = line_ends
 ) -> list[dict[str, Any]]:
-    """Copies with known roles and with content as one text (null stays null beside tool calls). joint: what stands
+    """Copies with known roles and with content as one text (null stays null next to tool calls). joint: what stands
     between two parts of a message of this role.
 
     Raises InvalidRequest that names the message, as `messages[3].content`.

@@ -202,7 +202,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call(__context, __obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """str.format as the sandbox wraps it, behind a check of its widths."""
+        """str.format as the sandbox wraps it, after a check of its widths."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -222,7 +222,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _checked(function: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    """The filter, behind its check. Jinja's marks (pass_environment and so on) travel along."""
+    """The filter, after its check. Jinja's marks (pass_environment and so on) travel along."""
     marked = hasattr(function, "jinja_pass_arg")
 
     def guarded(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the files beside tokenizer.json say about special tokens."""
+"""What the files next to tokenizer.json say about special tokens."""
 
 from __future__ import annotations
 

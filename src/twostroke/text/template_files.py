@@ -11,7 +11,7 @@ from twostroke.types.errors import ConfigError, CorruptModel
 MAX_TEMPLATE_BYTES = 1024 * 1024
 MEMBER = "chat_template"
 HOLDERS = ("tokenizer_config.json", "chat_template.json")
-"""Files with that member. The second is a processor's, beside models that see pictures."""
+"""Files with that member. The second is a processor's, next to models that see pictures."""
 
 
 def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:

@@ -48,6 +48,6 @@ class CachePools:
 def window_pages(window: int, chunk_tokens: int, page_tokens: int) -> int:
     """The most pages that one sequence holds in a window group, while a chunk of this many positions is computed.
 
-    Behind the chunk lie window - 1 positions, which may begin in the middle of a page; so may the chunk.
+    After the chunk lie window - 1 positions, which may begin in the middle of a page; so may the chunk.
     """
     return -(-window // page_tokens) + -(-chunk_tokens // page_tokens) + 1

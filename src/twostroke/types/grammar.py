@@ -128,7 +128,7 @@ class Grammar:
 
 
 class TokenMask(Protocol):
-    """Which tokens one request may have next: a machine beside the request, moved on when a token is committed.
+    """Which tokens one request may have next: a machine next to the request, moved on when a token is committed.
 
     It shares nothing that changes with another machine, limits included: what one request does is nothing to others.
 

@@ -29,7 +29,7 @@ class ImageSpan(Struct, frozen=True, eq=False):
 
     @property
     def end(self) -> int:
-        """The position behind the last row."""
+        """The position after the last row."""
         return self.first + self.tile.rows
 
 

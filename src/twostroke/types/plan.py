@@ -29,9 +29,9 @@ class PlannedSequence(NamedTuple):
 
     known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
     the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions
-    [0, start + num_tokens), in order; -1 for a page behind the group's window, which is never read. samples: True where
+    [0, start + num_tokens), in order; -1 for a page after the group's window, which is never read. samples: True where
     the last known position is planned, so that its logits give the next token. scores: the planned positions whose
-    logits give the log probability of the prompt token behind them, or whose rows are pooled, where the request asks
+    logits give the log probability of the prompt token after them, or whose rows are pooled, where the request asks
     for that. pooled: the sum of the rows that earlier steps gave, as in `StepResult`. state_slot: where its state lies
     in every state cache; -1 where the model has none.
 
@@ -56,7 +56,7 @@ class PlannedSequence(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind the planned ones."""
+        """The position after the planned ones."""
         return self.start + self.num_tokens
 
     @property

@@ -1,4 +1,4 @@
-"""A checkpoint folder: one safetensors file, shards behind an index, or the name of a GGUF file (gguf/unfold.py)."""
+"""A checkpoint folder: one safetensors file, shards after an index, or the name of a GGUF file (gguf/unfold.py)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
 
 
 def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
-    """The factors beside a model; None where there is no file. caches: that can have factors.
+    """The factors next to a model; None where there is no file. caches: that can have factors.
 
     Raises CorruptModel for a file that is not sound or belongs to another model.
     """

@@ -26,7 +26,7 @@ from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
 
 BLOCK_BYTES = 16 << 20
-"""Source rows read at a time: enough panels for all threads of a packer, little beside a model."""
+"""Source rows read at a time: enough panels for all threads of a packer, little next to a model."""
 
 SHORTEST = 1e-12
 """A row of a matrix is divided by no less."""

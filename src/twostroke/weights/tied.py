@@ -1,4 +1,4 @@
-"""Whether a checkpoint has a head of its own beside its embedding.
+"""Whether a checkpoint has a head of its own next to its embedding.
 
 Where tie_word_embeddings is true and the checkpoint holds an lm_head.weight that differs from the embedding, the file
 counts, as in transformers: the head is not tied. Where the two are equal, the second copy is left out.

@@ -1,4 +1,4 @@
-"""What lies in a checkpoint or beside it and is not read, in words: nothing is left out silently."""
+"""What lies in a checkpoint or next to it and is not read, in words: nothing is left out silently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
-"""Tables that are computed anew, and a product behind encoders that embeddings are made without."""
+"""Tables that are computed anew, and a product after encoders that embeddings are made without."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
 """Tensors that predict further tokens; so do layers after the last one."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")

@@ -25,7 +25,7 @@ def bert(architecture: str = "BertModel", **changes: Any) -> Config:
 
 
 def xlm_roberta(architecture: str = "XLMRobertaModel", **changes: Any) -> Config:
-    """XLM-RoBERTa: one token type, places behind the padding's."""
+    """XLM-RoBERTa: one token type, places after the padding's."""
     own = {"type_vocab_size": 1, "pad_token_id": 1, **changes}
     return _encoder(transformers.XLMRobertaConfig, architecture, **own)
 

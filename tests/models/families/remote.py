@@ -2,7 +2,7 @@
 names of the published code.
 
 InternLM 2, EXAONE 3, XVERSE, MiniCPM and Orion differ from Llama, Granite and StableLM in names alone; Ling 2 from
-GLM-4.5. Baichuan's slopes are a mask, and its head is normed behind the product. Of
+GLM-4.5. Baichuan's slopes are a mask, and its head is normed after the product. Of
 Ling 1 and DeepSeek MoE the router is written here, of Nemotron Super the layers that were thinned out.
 """
 

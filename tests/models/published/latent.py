@@ -1,6 +1,6 @@
 """Published config.json files of models with latent attention: the fields that count.
 
-Beside each: the parameters that the model's page names, in thousands of millions, without the layers that predict
+Next to each: the parameters that the model's page names, in thousands of millions, without the layers that predict
 further tokens; those that it says one token uses, None where it says nothing or no more than one figure; bytes of what
 is cached of one position in bfloat16.
 """

@@ -1,4 +1,4 @@
-"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars beside honest work."""
+"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars next to honest work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request beside others that ask for much: it waits for none of them to end."""
+"""A request next to others that ask for much: it waits for none of them to end."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from twostroke.server.visit import Visit
 
 
 class Held:
-    """An engine that says nothing until `release`, behind a server with these rules."""
+    """An engine that says nothing until `release`, after a server with these rules."""
 
     def __init__(self, wait_s: float = 7.5, **rules: Any) -> None:
         self.engine = FakeEngine()

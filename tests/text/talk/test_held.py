@@ -217,7 +217,7 @@ def test_an_answer_follows_the_thought_that_the_prompt_opened(
 
 
 def passes(grammar: Grammar, text: str, compiler: GrammarCompiler, tokenizer: Tokenizer) -> bool:
-    """True where the grammar takes the whole text and may end behind it."""
+    """True where the grammar takes the whole text and may end after it."""
     machine = compiler.compile(grammar)
     for token in tokenizer.encode_rendered(text):
         if token not in allowed(machine):

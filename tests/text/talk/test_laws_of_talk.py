@@ -27,7 +27,7 @@ def test_arguments_have_the_types_of_the_schema(form: Format) -> None:
 
 @pytest.mark.parametrize("form", MARKED, ids=lambda form: form.name)
 def test_text_around_calls_is_kept(form: Format) -> None:
-    """White space next to a mark is the form's; nothing else is lost, behind the last call neither."""
+    """White space next to a mark is the form's; nothing else is lost, after the last call neither."""
     content, _, calls = valued(form, f"I look.{written(form, CALLS)}Now I wait.")
     assert calls == CALLS
     assert content.replace("\n", "") == "I look.Now I wait."

@@ -267,7 +267,7 @@ def _latent(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _stacks(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Stacks stored as (columns, rows): gpt-oss with rows of gate and up in turn, Llama 4 one behind the other."""
+    """Stacks stored as (columns, rows): gpt-oss with rows of gate and up in turn, Llama 4 one after the other."""
     layer, turns = name.split(".")[2] if ".layers." in name else "", config["model_type"] == "gpt_oss"
     if name.endswith("experts.down_proj"):
         yield f"blk.{layer}.ffn_down_exps.weight", values.swapaxes(1, 2)

@@ -142,7 +142,7 @@ def mlx(rng: np.random.Generator, shape: tuple[int, int], bits: int, group: int,
 
 
 def hqq(rng: np.random.Generator, shape: tuple[int, int], bits: float, group: int, axis: int = 1) -> Packed:
-    """Zero points are no whole numbers. As transformers stores them: settings beside the codes."""
+    """Zero points are no whole numbers. As transformers stores them: settings next to the codes."""
     count = shape[0] * shape[1]
     grid = (count // group, group) if axis else (group, count // group)
     each = (grid[0], 1) if axis else (1, grid[1])

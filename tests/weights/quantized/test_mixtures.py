@@ -1,4 +1,4 @@
-"""Checkpoints whose layers differ, layers that are left out, configs beside config.json, banks of gpt-oss."""
+"""Checkpoints whose layers differ, layers that are left out, configs next to config.json, banks of gpt-oss."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 // attention of few rows over pages of int8 and int4: a block has one segment, one KV head, and up to eight pairs of a row and a query head
-// that share it: columns. A warp has one tile of positions: its scores, then, behind a barrier for the other tiles' peaks, its weights. Then
+// that share it: columns. A warp has one tile of positions: its scores, then, after a barrier for the other tiles' peaks, its weights. Then
 // a warp has 16 dimensions of V for all tiles of the segment, in their order.
 // Of the 16 rows of a small product the first 8 are columns; in products with V they are the weights' high digits, and the others the low
 // ones.
@@ -24,7 +24,7 @@ TS_SHARED(int32_t, weight_starts, kSegmentTiles* kWholeColumns);
 TS_SHARED(Words4, weight_digits, kSegmentTiles * 2 * kWarp);        // operand A of two pages each
 TS_SHARED(Words4, tile_totals, kSegmentTiles* kWholeColumns* kLanes / 4);
 
-// The warp's column of queries as bytes, four lanes of zeros behind them.
+// The warp's column of queries as bytes, four lanes of zeros after them.
 template <class Pages>
 TS_DEVICE_INLINE void round_query(const AttentionArgs& args, const SegmentBlock& block) {
   const int32_t column = warp_index(), lane = warp_lane(), dim = args.layer.head_dim;

@@ -42,7 +42,7 @@ TS_KERNEL(count_pairs, PlaceArgs) {
 
 TS_DEVICE_INLINE int32_t tiles_of(int32_t count) { return (count + kNarrowTokens - 1) / kNarrowTokens; }
 
-// A block an expert; a thread pairs that follow each other. The last block says of the tiles behind all experts' that they have none.
+// A block an expert; a thread pairs that follow each other. The last block says of the tiles after all experts' that they have none.
 TS_KERNEL(place_pairs, PlaceArgs) {
   const int32_t expert = static_cast<int32_t>(block_index()), thread = thread_index();
   int32_t tiles = 0;

@@ -98,7 +98,7 @@ TS_KERNEL(route, RouteArgs) {
   weigh(args, logits, weights, numbers, sum);
 }
 
-// The experts that a table names for the row's token; behind one that is taken, the next that is not.
+// The experts that a table names for the row's token; after one that is taken, the next that is not.
 TS_KERNEL(route_by_token, RouteArgs) {
   const float* logits = args.logits + block_index() * args.logits_stride;
   make_scores(args, logits);

@@ -9,7 +9,7 @@ namespace cuda {
 
 TS_SHARED(float, latent_query, kMostLatent);
 
-// 0 for a position that the row chose, else -infinity. Its positions rise; -1 stands behind the last.
+// 0 for a position that the row chose, else -infinity. Its positions rise; -1 stands after the last.
 TS_DEVICE_INLINE float unless_chosen(const AttentionArgs& args, int64_t token, int64_t position) {
   const float* chosen = args.chosen + token * args.chosen_stride;
   const float wanted = static_cast<float>(position);

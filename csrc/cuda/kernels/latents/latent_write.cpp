@@ -1,4 +1,4 @@
-// latent_write: latents of new positions, with the turned keys behind them, into their pages: a block a token. The pages are the CPU's.
+// latent_write: latents of new positions, with the turned keys after them, into their pages: a block a token. The pages are the CPU's.
 // Knows: the page layout, how numbers of pages are rounded. Must not know: attention.
 #include "twostroke/cuda/attention/pages.h"
 
@@ -14,7 +14,7 @@ TS_KERNEL(latent_write, LatentWriteArgs) {
   const KVLayout layout(&args.layer);
   uint8_t* keys = layout.keys(slot / TS_PAGE_TOKENS, 0);
   if (!has_scales(args.layer.kind)) return write_float_keys(args.layer.kind, row, dim, offset, keys);
-  if (warp_index() < 2) {  // a warp for the latent, one for what is behind it
+  if (warp_index() < 2) {  // a warp for the latent, one for what is after it
     const float extreme = warp_index() == 0 ? extreme_of(row, latent) : extreme_of(row + latent, dim - latent);
     if (warp_lane() == 0) latent_extremes[warp_index()] = extreme;
   }

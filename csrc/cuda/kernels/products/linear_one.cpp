@@ -89,7 +89,7 @@ struct Int4Chunk {
   }
 };
 
-// The row of a strip whose sum a thread has behind strip_sum.
+// The row of a strip whose sum a thread has after strip_sum.
 TS_DEVICE_INLINE int32_t strip_row() { return warp_lane() % 4 * 4 + warp_lane() / 16 * 2 + warp_lane() / 8 % 2; }
 
 // From four sums of each thread, one row's over the threads that have it, which are eight.

@@ -63,7 +63,7 @@ struct StepTile {
   TS_MEMBER_INLINE explicit StepTile(const TileArgs& of)
       : args(of), layout(kKind == kAnyKind ? of.stored : kLayout), g(warp_lane() / 4), t(warp_lane() % 4), sums{0.0f, 0.0f, 0.0f, 0.0f} {}
 
-  // This warp's group at a place; behind the last one, that once more.
+  // This warp's group at a place; after the last one, that once more.
   TS_MEMBER_INLINE int32_t group_at(const StepPlace& place) const {
     const int32_t asked = place.group + warp_index();
     return asked < args.groups ? asked : args.groups - 1;

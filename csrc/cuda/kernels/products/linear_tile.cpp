@@ -132,7 +132,7 @@ struct Tile {
 
   TS_MEMBER_INLINE int32_t panel() const { return first_panel + half / 2; }
 
-  // What the warp's tokens and rows have in a group, or behind the last one in that; a panel that is not there has what the first one has.
+  // What the warp's tokens and rows have in a group, or after the last one in that; a panel that is not there has what the first one has.
   TS_MEMBER_INLINE void load_factors(int32_t asked) {
     const int32_t group = asked < args.groups ? asked : args.groups - 1;
     const int64_t there = in_bank(panel() < args.panels ? panel() : 0);

@@ -42,7 +42,7 @@ TS_DEVICE_INLINE float scale_at(const uint16_t* scales, int64_t at) { return sca
 
 constexpr int32_t kAhead = 8;  // loads of a thread that are on their way together
 
-// Sixteen threads two ranks of a row: a thread a lane, as its inputs lie next to each other. Lanes behind the last input are zeros, as on
+// Sixteen threads two ranks of a row: a thread a lane, as its inputs lie next to each other. Lanes after the last input are zeros, as on
 // the CPU.
 TS_KERNEL(low_rank_down, LowRankArgs) {
   const uint32_t block = static_cast<uint32_t>(block_index()), row = block / static_cast<uint32_t>(args.parts);

@@ -53,7 +53,7 @@ TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   if (row.choice.share) {
     uint64_t sum = 0;
     over_row(row.logits, row.count, [&](int64_t token, float logit) { sum += kept(token, logit); });
-    // Tokens that top-k leaves out come behind all others, and the share is reached before them.
+    // Tokens that top-k leaves out come after all others, and the share is reached before them.
     last = find_key(row.logits, row.count, row.share(sum), rank_of, [&](float logit) { return row.weights.of(logit); });
   }
   uint64_t sum = 0;

@@ -14,7 +14,7 @@ TS_KERNEL(sample_best, SampleArgs) {
   for (int i = thread_index(); i < kSteps; i += kThreads) steps_of(args, block_index())[i] = 0;
 }
 
-// Calls visit(logit) for the tokens of a part; those behind the end of the row are -infinity, of which the weight is 0.
+// Calls visit(logit) for the tokens of a part; those after the end of the row are -infinity, of which the weight is 0.
 template <class Visit>
 TS_DEVICE_INLINE void over_part(const SampleArgs& args, const Part& at, const float* row, Visit visit) {
   constexpr int kAtOnce = 4;
@@ -85,7 +85,7 @@ TS_KERNEL(sample_weigh, SampleArgs) {
   keep_sum(args, at, kDraw, sum);
 }
 
-// Sums of the weights that top-p and min-p keep, behind sample_cut.
+// Sums of the weights that top-p and min-p keep, after sample_cut.
 TS_KERNEL(sample_keep, SampleArgs) {
   const Part at = part_of(args);
   const SampleRow& asked = args.rows[args.first + at.row];

@@ -13,7 +13,7 @@ struct Weights {
 
   TS_MEMBER_INLINE uint64_t of(float logit) const { return token_weight(logit, peak, scale, series); }
   // How many 64ths of a factor of two the weight of a logit lies below the peak's: a larger logit has no larger step. The last stands for all
-  // behind it.
+  // after it.
   TS_MEMBER_INLINE int32_t step_of(float logit) const {
     const double below = (peak - static_cast<double>(logit)) * scale * 64.0;
     return below < static_cast<double>(kSteps - 1) ? static_cast<int32_t>(below) : kSteps - 1;

@@ -37,7 +37,7 @@ struct OpenEntry {
 
 constexpr int kTokensAtOnce = 4;  // whose inputs are read before the first one counts
 
-// What a token adds to the entry that closes next, and to the one behind it.
+// What a token adds to the entry that closes next, and to the one after it.
 struct Inputs {
   float value, gate, next_value, next_gate;
 };

@@ -55,7 +55,7 @@ TS_DEVICE_INLINE void prepare(const DeltaArgs& args, int64_t head, int64_t row) 
   barrier();
 }
 
-// By all threads of the block, those behind the last column too.
+// By all threads of the block, those after the last column too.
 template <class Column>
 TS_DEVICE_INLINE void go_through(const DeltaArgs& args, int64_t head, int64_t own, const Span& span) {
   const int64_t width = args.width;

@@ -6,7 +6,7 @@
 namespace twostroke {
 namespace cuda {
 
-// out may be x or gate: an element is read and written by one thread, or before and behind a barrier.
+// out may be x or gate: an element is read and written by one thread, or before and after a barrier.
 TS_KERNEL(gated_norm, GatedNormArgs) {
   const uint32_t groups = static_cast<uint32_t>(args.groups), block = static_cast<uint32_t>(block_index());
   const int64_t row = block / groups, group = block % groups, first = group * args.width;

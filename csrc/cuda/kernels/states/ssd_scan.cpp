@@ -11,7 +11,7 @@ constexpr int kShortNumbers = kKeptNumbers / kWarp;  // of a column that stays i
 TS_SHARED(float, ssd_in, kShortNumbers);
 TS_SHARED(float, ssd_out, kShortNumbers);
 
-// By all threads of the block, those behind the last column too.
+// By all threads of the block, those after the last column too.
 template <class Column>
 TS_DEVICE_INLINE void go_through(const SsdArgs& args, int64_t head, int64_t own, const Span& span) {
   const int64_t group = head / (args.heads / args.groups), width = args.width, numbers = args.numbers, at = head * width + own;

@@ -9,7 +9,7 @@ TS_SHARED(float, wkv6_left, kMostHeadRows);
 TS_SHARED(float, wkv6_key, kMostHeadRows);
 TS_SHARED(float, wkv6_read, kMostHeadRows);
 
-// By all threads of the block, those behind the last column too; width: at most as many as there are threads.
+// By all threads of the block, those after the last column too; width: at most as many as there are threads.
 template <class Column>
 TS_DEVICE_INLINE void go_through_wkv6(const WkvArgs& args, int64_t head, const Span& span) {
   const int64_t width = args.width, at = head * width, own = thread_index();

@@ -33,7 +33,7 @@ TS_DEVICE_INLINE float prepare_wkv7(const WkvArgs& args, int64_t row, int64_t at
   return bonus;
 }
 
-// By all threads of the block, those behind the last column too; width: at most as many as there are threads.
+// By all threads of the block, those after the last column too; width: at most as many as there are threads.
 template <class Column>
 TS_DEVICE_INLINE void go_through_wkv7(const WkvArgs& args, int64_t head, const Span& span) {
   const int64_t width = args.width, at = head * width, own = thread_index();

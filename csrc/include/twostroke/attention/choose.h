@@ -32,7 +32,7 @@ inline uint32_t least_rank(const float* scores, int64_t positions, int64_t count
   return prefix;
 }
 
-// Numbers of the `count` largest of `positions` scores, of equal ones the lower, in rising order; -1 behind them.
+// Numbers of the `count` largest of `positions` scores, of equal ones the lower, in rising order; -1 after them.
 inline void choose_largest(const float* scores, int64_t positions, float* out, int64_t count) {
   int64_t made = 0, equals = positions;
   const uint32_t least = positions <= count ? 0 : least_rank(scores, positions, count, &equals);

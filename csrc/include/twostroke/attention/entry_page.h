@@ -7,7 +7,7 @@
 namespace twostroke {
 
 constexpr int64_t kMostEntry = 2048;  // numbers of an entry
-constexpr int64_t kBesideEntry = 2;   // numbers beside the sum in a result of entry_attention that another call continues
+constexpr int64_t kBesideEntry = 2;   // numbers next to the sum in a result of entry_attention that another call continues
 
 struct EntryLayout {
   const ts_kv_layer* layer;
@@ -44,7 +44,7 @@ inline int32_t check_entry_pages(const ts_kv_layer* layer, const ts_sequences& s
       const int64_t place = (entry * rate + rate - 1) / TS_PAGE_TOKENS;
       const int32_t page = s.page_table[i * s.max_pages + place];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;
-      entry = (place + 1) * TS_PAGE_TOKENS / rate;  // the first that closes behind this page
+      entry = (place + 1) * TS_PAGE_TOKENS / rate;  // the first that closes after this page
     }
   }
   return TS_OK;

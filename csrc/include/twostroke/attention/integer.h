@@ -1,6 +1,6 @@
 // The two products of attention over one tile where K and V are integers: dot products of bytes, with whole numbers for queries and
 // weights (integers.h), each row's query under one scale, its weights of a tile under another. A query's numbers are bytes: that adds less
-// to the error than K's own bytes did. Weights have two digits: with one, what is small beside one large weight would be lost together.
+// to the error than K's own bytes did. Weights have two digits: with one, what is small next to one large weight would be lost together.
 //
 // Sums are exact, so their order and company do not matter; a row's scale is of its own numbers alone, in a tile at an absolute position.
 // Knows: integers.h, the page layout, the softmax's parts. Must not know: batches, threads.

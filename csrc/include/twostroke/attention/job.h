@@ -32,13 +32,13 @@ struct AttentionJob {
   const ts_kv_layer* layer;
   const float* q;
   const float* chosen;    // of a layer of latents: for each token `choices` positions that it sees, rising, then -1; NULL for all
-  const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is behind the latent; else NULL
+  const float* q_behind;  // of a layer of latents: the dimensions of the queries that meet what is after the latent; else NULL
   const int32_t *row_starts, *context_tokens, *page_table;
   float* out;
   int64_t q_stride, behind_stride, chosen_stride, choices, heads, sequences, page_table_stride, out_stride;
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
-  int32_t window, ahead;  // ahead: positions behind its own that a row sees as well
+  int32_t window, ahead;  // ahead: positions after its own that a row sees as well
   Places places;
   int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
@@ -86,7 +86,7 @@ struct HeadRows {
   }
 };
 
-// What the work on one tile needs beside.
+// What the work on one tile needs next to.
 struct Workspace {
   float *scores, *rescale, *found;
   float *keys, *values;     // a tile widened, where K and V are floats; to words, where they are integers and products are of words
@@ -107,7 +107,7 @@ struct Workspace {
   }
 };
 
-// Hands out arrays one behind the other; each begins at a cache line, as every size is a multiple of 16.
+// Hands out arrays one after the other; each begins at a cache line, as every size is a multiple of 16.
 struct Memory {
   float* at;
 
@@ -182,12 +182,12 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
   return job->window > 0 ? larger(0, position - job->window + 1) : 0;
 }
 
-// One behind the last position that a row of sequence s sees.
+// One after the last position that a row of sequence s sees.
 inline int64_t seen_end(const AttentionJob* job, int64_t s, int64_t position) {
   return smaller(position + 1 + job->ahead, job->context_tokens[s]);
 }
 
-// One behind the last position that some row of the block sees.
+// One after the last position that some row of the block sees.
 inline int64_t block_end(const AttentionJob* job, const Block& block) {
   return seen_end(job, block.sequence, block.first_position + block.tokens - 1);
 }
@@ -199,7 +199,7 @@ inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page
   return job->page_table[block.sequence * job->page_table_stride + larger(page, seen)];
 }
 
-// Where K of the block's first head begins in page p of tile `tile`; behind the last tile come the heads that are read next. NULL: there
+// Where K of the block's first head begins in page p of tile `tile`; after the last tile come the heads that are read next. NULL: there
 // is none.
 inline const uint8_t* keys_after(const AttentionJob* job, const Block& block, int64_t tile, int64_t p) {
   const int64_t end = block_end(job, block), tiles = divide_up(end, kTile);

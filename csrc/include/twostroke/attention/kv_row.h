@@ -81,7 +81,7 @@ void write_keys_int8(const Number& number, int64_t dim, int64_t offset, uint8_t*
     to[d / kQuad * kQuad * TS_PAGE_TOKENS + d % kQuad] = static_cast<uint8_t>((d < dim ? number(d) : 0) + 128);
 }
 
-// Two numbers of one position in a byte; zeros behind the last dimension.
+// Two numbers of one position in a byte; zeros after the last dimension.
 template <class Number>
 uint8_t both_nibbles(const Number& number, int64_t dim, int64_t low, int64_t high) {
   return static_cast<uint8_t>(((low < dim ? number(low) : 0) + 8) | ((high < dim ? number(high) : 0) + 8) << 4);

@@ -1,4 +1,4 @@
-// What scores have beside the products, by the place of a row and a position (placed_attention).
+// What scores have next to the products, by the place of a row and a position (placed_attention).
 // Knows: where the numbers lie. Must not know: what adds them.
 #pragma once
 #include <stdint.h>
@@ -6,7 +6,7 @@
 namespace twostroke {
 
 struct Places {
-  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing beside
+  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing next to
   const float *table, *by_row, *by_key;  // (heads, count); (rows, heads, count), rows `stride` apart; each may be NULL
   int64_t reach, count, row_stride, key_stride;
 };

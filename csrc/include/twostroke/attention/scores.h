@@ -11,7 +11,7 @@ inline bool adjusts_scores(const AttentionJob* job) {
   return job->soft_cap > 0.0f || job->slopes != nullptr || job->places.place_of != nullptr;
 }
 
-// Adds what the places of one row of a tile count, at positions that it sees: behind them there may be no key's row.
+// Adds what the places of one row of a tile count, at positions that it sees: after them there may be no key's row.
 inline void add_places(const AttentionJob* job, const Block& block, int64_t kv_head, const Tile& tile, int64_t row, float* scores) {
   const Places& at = job->places;
   const int64_t head = kv_head * job->group + row % job->group, token = row / job->group;

@@ -26,7 +26,7 @@ inline void score_block(const AttentionJob* job, const Block& block, const HeadR
   }
 }
 
-// Whether V of positions [first, last) is finite; of pairs, also of the position beside the first and the last.
+// Whether V of positions [first, last) is finite; of pairs, also of the position next to the first and the last.
 template <typename Element>
 bool finite_values(const TileView<Element>& values, int first, int last, int64_t width) {
   constexpr uint32_t kHigh = 0x7f800000u, kLow = kIsPair<Element> ? 0x7f80u : 0u;  // exponents: all ones in what is not finite

@@ -1,4 +1,4 @@
-// What libtwostroke_cuda.so has beside the part of abi.h that it shares with the CPU's libraries (ts_abi_version, ts_level_name, ts_run,
+// What libtwostroke_cuda.so has next to the part of abi.h that it shares with the CPU's libraries (ts_abi_version, ts_level_name, ts_run,
 // ts_op_signature, ts_context_destroy). A context is one device: its memory, its module, one stream. Functions that return int32_t
 // return 0, a ts_status, or a ts_cuda_status; ts_cuda_error then says more.
 //
@@ -24,7 +24,7 @@ typedef struct {
 // driver: the library to open, usually "libcuda.so.1".
 int32_t ts_cuda_open(const char* driver, int32_t ordinal, ts_context** out);
 // Before anything runs; again, with another one, where it failed. image: machine code, or PTX, which is compiled by the driver; a zero
-// behind it, of `bytes` in all. waits: whether each of its kernels waits by itself for the one before, so that it may begin early.
+// after it, of `bytes` in all. waits: whether each of its kernels waits by itself for the one before, so that it may begin early.
 int32_t ts_cuda_load(ts_context*, const void* image, int64_t bytes, int32_t waits);
 int32_t ts_cuda_describe(ts_context*, ts_cuda_device* out);
 const char* ts_cuda_error(void);  // of the last call of this thread that failed: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
@@ -61,7 +61,7 @@ int32_t ts_cuda_begin_step(ts_context*, int32_t slot);
 // Token ids that the host does not know yet: tokens[pairs[2 i]] = the token of row pairs[2 i + 1] of the step in `slot`, on the device.
 // tokens (rows,), pairs (count, 2): inputs that were uploaded. Nothing waits.
 int32_t ts_cuda_follow(ts_context*, const int32_t* tokens, int64_t rows, const int32_t* pairs, int64_t count, int64_t told_bytes, int32_t slot);
-// Waits for the results of a step, but not for what was started behind it. seconds: how long the device worked on it.
+// Waits for the results of a step, but not for what was started after it. seconds: how long the device worked on it.
 int32_t ts_cuda_results(ts_context*, int32_t slot, void* told, int64_t bytes, double* seconds);
 
 #pragma GCC visibility pop

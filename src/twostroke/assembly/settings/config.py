@@ -222,7 +222,7 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
-    """Which limiter sizes prompts beside running streams, and why."""
+    """Which limiter sizes prompts next to running streams, and why."""
     if promised:
         return ITL_LIMITER, "prompts beside streams take what --itl leaves of each step, by predicted step times"
     if step_asked:
@@ -231,7 +231,7 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
 
 
 def step_rule(resolved: Resolved) -> str:
-    """What sizes prompts beside streams, in words; empty where max_step_tokens alone does."""
+    """What sizes prompts next to streams, in words; empty where max_step_tokens alone does."""
     promised = f"ItlLimiter (--itl {1e3 * resolved['itl']:g}ms)" if resolved["itl"] is not None else ""
     return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(resolved["step_limiter"], "")
 

@@ -73,7 +73,7 @@ class Exchange:
 
     def close(self) -> None:
         """Free the exchange. Call it after the ops that use it. Closing twice is harmless."""
-        # Behind an `end` that another thread has begun: it would read memory that was freed, and end any open socket.
+        # After an `end` that another thread has begun: it would read memory that was freed, and end any open socket.
         with self._ending:
             handle, self.handle = self.handle, None
             if handle:

@@ -1,4 +1,4 @@
-"""Moving mapped weights into huge pages; memory behind addresses before it is needed."""
+"""Moving mapped weights into huge pages; memory after addresses before it is needed."""
 
 from __future__ import annotations
 

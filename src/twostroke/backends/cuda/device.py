@@ -189,14 +189,14 @@ class CudaDevice:
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory. Each block has a mirror on the device; behind it is room for what sampling is asked."""
+        """See DeviceMemory. Each block has a mirror on the device; after it is room for what sampling is asked."""
         block = np.zeros(num_bytes + ASKED_BYTES + ALIGNMENT, np.uint8)
         self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, block.nbytes))
         self._inputs[block.ctypes.data] = block
         return block[:num_bytes]
 
     def upload(self, inputs: U8Array, num_bytes: int, asked: U8Array | None = None) -> U8Array:
-        """Copy the first bytes of a block of inputs to the device, and `asked` behind them, in one copy. Returns where
+        """Copy the first bytes of a block of inputs to the device, and `asked` after them, in one copy. Returns where
         `asked` stands in the block. Raises BackendError for what `inputs` did not make."""
         address = int(inputs.ctypes.data)
         whole = self._inputs.get(address)

@@ -90,7 +90,7 @@ def _too_wide(kind: PagedKV) -> str | None:
 
 
 def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: int) -> int:
-    """The most that kernels hold beside a step's values, of any one op: they take turns."""
+    """The most that kernels hold next to a step's values, of any one op: they take turns."""
     return max(_sizes(program, format_for, context_tokens), default=0) + MOST_PARTS * SCRATCH_PART
 
 

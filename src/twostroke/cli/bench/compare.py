@@ -95,7 +95,7 @@ def compare(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Us and other engines on the same checkpoint, in turn, beside the machine's limits and float32."""
+    """Us and other engines on the same checkpoint, in turn, next to the machine's limits and float32."""
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
         from twostroke.lab.bench.cases import QUICK, STANDARD

@@ -1,4 +1,4 @@
-"""`twostroke bench predict`: is the cost model right? Predicted beside measured, phase by phase."""
+"""`twostroke bench predict`: is the cost model right? Predicted next to measured, phase by phase."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def predict(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Prefill and decode as `twostroke plan` predicts them, beside the same measured now.
+    """Prefill and decode as `twostroke plan` predicts them, next to the same measured now.
 
     Prompts longer than the model's context are cut to it.
     """

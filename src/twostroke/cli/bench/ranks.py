@@ -1,4 +1,4 @@
-"""`twostroke bench ranks`: a divided model beside one process with as many threads."""
+"""`twostroke bench ranks`: a divided model next to one process with as many threads."""
 
 from __future__ import annotations
 

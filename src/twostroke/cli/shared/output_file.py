@@ -29,7 +29,7 @@ def check_place(path: Path, option: str) -> None:
 
 
 def place_for(path: Path, interrupted: bool) -> Path:
-    """An interrupted run never takes the place of a whole one: where there is a file, it goes beside it."""
+    """An interrupted run never takes the place of a whole one: where there is a file, it goes next to it."""
     return path.with_name(f"{path.stem}.interrupted{path.suffix}") if interrupted and path.exists() else path
 
 
@@ -62,7 +62,7 @@ def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
 
 
 def _partial(path: Path) -> Path:
-    """The path of the partial file: beside the file itself, even where `path` is a link to it."""
+    """The path of the partial file: next to the file itself, even where `path` is a link to it."""
     place = path.resolve()
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 

@@ -170,7 +170,7 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not beside them. stays: the replicas of a front that it was at.
+    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at.
     """
 
     request_id: str

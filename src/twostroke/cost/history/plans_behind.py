@@ -6,7 +6,7 @@ from twostroke.types.plan import Plan
 
 
 class PlansBehind:
-    """The plans behind the one that is executed next. `request_id in behind`: whether one of them holds it."""
+    """The plans after the one that is executed next. `request_id in behind`: whether one of them holds it."""
 
     def __init__(self) -> None:
         self._held: dict[int, frozenset[str]] = {}
@@ -15,7 +15,7 @@ class PlansBehind:
         return any(request_id in names for names in self._held.values())
 
     def begun(self, plan: Plan) -> frozenset[str]:
-        """A plan was begun behind others; the request ids that it holds."""
+        """A plan was begun after others; the request ids that it holds."""
         self._held[plan.step_id] = names = frozenset(each.request.request_id for each in plan.sequences)
         return names
 

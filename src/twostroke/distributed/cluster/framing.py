@@ -1,4 +1,4 @@
-"""Frames as bytes: MessagePack, each frame behind its length in four bytes."""
+"""Frames as bytes: MessagePack, each frame after its length in four bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _decoder = msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame's bytes behind their length. Raises WireError for a frame over MAX_FRAME_BYTES."""
+    """The frame's bytes after their length. Raises WireError for a frame over MAX_FRAME_BYTES."""
     body = _encoder.encode(frame)
     if len(body) > MAX_FRAME_BYTES:
         raise WireError(f"a frame of {len(body):,} bytes; at most {MAX_FRAME_BYTES:,} are sent")

@@ -1,4 +1,4 @@
-"""The address behind a host's name, looked up beside the caller: a name server may be slow, and streams must not wait.
+"""The address after a host's name, looked up next to the caller: a name server may be slow, and streams must not wait.
 """
 
 from __future__ import annotations

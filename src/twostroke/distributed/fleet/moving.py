@@ -4,7 +4,7 @@ time is least.
     whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
     split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
 
-A split costs what of the moving is not hidden behind the computing. A whole prompt delays the streams beside it.
+A split costs what of the moving is not hidden after the computing. A whole prompt delays the streams next to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placin
 USUAL_RATE = 100e6
 """Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
 GREETING_S = 0.005
-"""Seconds that a question and its answer take beside the transfer of their bytes."""
+"""Seconds that a question and its answer take next to the transfer of their bytes."""
 LAST_TOKENS = 64
 """The tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that only reads
 makes that chunk small; see engine/scheduler/limits/last_chunk.py."""

@@ -204,7 +204,7 @@ class LeadingExecutor:
         self._begun: deque[tuple[Plan, int]] = deque()
 
     def begin(self, plan: Plan) -> None:
-        """The members compute their part of this plan behind those before it. See `engine.plans_in_flight`."""
+        """The members compute their part of this plan after those before it. See `engine.plans_in_flight`."""
         self._begun.append((plan, self._group.tell(self._encoder.step(plan))))
 
     def execute(self, plan: Plan) -> StepResult:

@@ -1,4 +1,4 @@
-"""The line between the leader and one member: frames behind their length, one after the other.
+"""The line between the leader and one member: frames after their length, one after the other.
 
 Both sides prove the cluster's secret first (a keyed hash of the other's nonce), as front and replica do.
 """
@@ -76,7 +76,7 @@ class RankLine:
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it, and close the socket behind the calls of other threads. Closing twice is harmless."""
+        """End it, and close the socket after the calls of other threads. Closing twice is harmless."""
         self.end()
         with self._receiving, self._sending, self._ending, contextlib.suppress(OSError):
             self.sock.close()

@@ -28,7 +28,7 @@ class LocalMembers:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, count: int, command: Sequence[str], environment: Mapping[str, str]) -> list[RankLine]:
-        """`count` processes, each with a line to this one: `command` with --line-fd and --memory-fd behind it."""
+        """`count` processes, each with a line to this one: `command` with --line-fd and --memory-fd after it."""
         lines = []
         for _ in range(count):
             own, other = socket.socketpair()

@@ -138,5 +138,5 @@ class PagePulls:
 
 
 def _name(key: int) -> str:
-    """The name under which the cache holds the pages of this pull. Names of requests have a number behind an @."""
+    """The name under which the cache holds the pages of this pull. Names of requests have a number after an @."""
     return f"pages for {key}"

@@ -183,7 +183,7 @@ class ReplicaServer:
             self._command(lambda: core.feeds.ask(link_id, frame, time.monotonic()))
         elif isinstance(frame, PagesAhead):
             self._command(lambda: core.pulls.ahead(link_id, frame))
-        elif isinstance(frame, RecordAsked):  # behind a Cancel that came before it
+        elif isinstance(frame, RecordAsked):  # after a Cancel that came before it
             self._command(lambda: core.record(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")

@@ -131,7 +131,7 @@ class CacheManager:
 
     @property
     def chunk_tokens(self) -> int:
-        """Positions of one sequence that a step may compute: a window's pool must hold them beside the window."""
+        """Positions of one sequence that a step may compute: a window's pool must hold them next to the window."""
         return min((group.chunk_tokens for group in self.groups), default=UNBOUNDED)
 
     @property
@@ -219,7 +219,7 @@ class CacheManager:
             group.watch(None)
 
     def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
-        """True where each group has pages for a new sequence of num_tokens, beside `promised`, and a slot is free."""
+        """True where each group has pages for a new sequence of num_tokens, next to `promised`, and a slot is free."""
         num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
         for index, group in enumerate(self.groups):
             path = matched.paths[index][:found] if found else ()
@@ -304,7 +304,7 @@ class CacheManager:
         return state is None or self.states is None or self.states.hold(state)
 
     def settle_state(self, sequence_id: str, right: bool) -> None:
-        """The step was run. right: its state is that behind all its positions; else what was held is its state
+        """The step was run. right: its state is that after all its positions; else what was held is its state
         again."""
         state = self._holdings[sequence_id].state
         if state is None or self.states is None:

@@ -51,7 +51,7 @@ class MissNotes:
             return PrefixMiss(MissReason.EMPTY, 0)
         position, near = self._departure(parent, pages)
         lost = _also_cached(near, pages[1:]) if near is not None else 0
-        # Where even the first token of the page differs, and nothing behind it fits, there was nothing to find.
+        # Where even the first token of the page differs, and nothing after it fits, there was nothing to find.
         lost_pages = lost + 1 if position or lost else 0
         return PrefixMiss(MissReason.DIFFERS, found * size + position, min(lost_pages * size, spared))
 

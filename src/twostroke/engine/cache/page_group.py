@@ -101,7 +101,7 @@ class PageGroup:
         return PageTable(table.salt, pages, list(nodes), first)
 
     def needed(self, matched: Sequence[Node], num_pages: int) -> int:
-        """Pages that a new sequence needs beside the matched ones, until it has num_pages."""
+        """Pages that a new sequence needs next to the matched ones, until it has num_pages."""
         held = len(matched) - self.first_needed(len(matched))
         return min(num_pages - len(matched), self.most_held - held)
 

@@ -74,7 +74,7 @@ class StateGroup:
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
         """The most pages that end with a snapshot. The last token is always computed, so at least one is left
-        behind it."""
+        after it."""
         most = min(num_pages, (num_tokens - 1) // self.page_tokens)
         return next((count for count in range(most, 0, -1) if path[count - 1].page_id != NOTHING), 0)
 
@@ -90,7 +90,7 @@ class StateGroup:
         return tuple(sorted(point for point in wanted if point > first))
 
     def open(self, salt: str, matched: Sequence[Node], points: Iterable[int]) -> SlotTable:
-        """A slot with the snapshot behind the matched pages, or with zeros. Raises ValueError where none is left."""
+        """A slot with the snapshot after the matched pages, or with zeros. Raises ValueError where none is left."""
         node, source = (matched[-1], matched[-1].page_id) if matched else (self.tree.root(salt), ZEROS)
         node.pins += 1
         if matched:

@@ -43,7 +43,7 @@ class WindowGroup(PageGroup):
 
     def first_needed(self, num_pages: int) -> int:
         """Index of the first page that must be held by a sequence whose first num_pages pages are full. It computes the
-        position behind them next, or their last position again (`CacheManager.spared_tokens`). The last full page is
+        position after them next, or their last position again (`CacheManager.spared_tokens`). The last full page is
         always held: its node is where the tree goes on."""
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 

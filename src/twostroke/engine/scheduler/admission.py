@@ -27,7 +27,7 @@ class PageAdmission:
         return len(sequence.known) < self._most_positions
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """Are there pages for all its known tokens and one more, beside what was promised?"""
+        """Are there pages for all its known tokens and one more, next to what was promised?"""
         return self.fits_beside(sequence, matched, 0, running)
 
     def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:

@@ -1,4 +1,4 @@
-"""Draft tokens of a step: guesses of what follows the known tokens, verified beside the last of them."""
+"""Draft tokens of a step: guesses of what follows the known tokens, verified next to the last of them."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Drafts:
     """Asks the drafter once a step and keeps its draft tokens within the limits of the step. Without a drafter:
     nothing.
 
-    state_page_tokens: 0 where nothing is kept but K and V. A state goes back behind a wrong guess to where the step
-    began. It never goes back twice over the same rows, because what is computed again has no guesses behind it. Guesses
+    state_page_tokens: 0 where nothing is kept but K and V. A state goes back after a wrong guess to where the step
+    began. It never goes back twice over the same rows, because what is computed again has no guesses after it. Guesses
     end where a page does, so that snapshots are taken there as without guesses.
     """
 

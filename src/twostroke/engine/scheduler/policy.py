@@ -32,7 +32,7 @@ class Policy(Protocol):
         """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """May one more run? Where not, none behind it is admitted in this step."""
+        """May one more run? Where not, none after it is admitted in this step."""
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """What a step holds, once it is planned and before it is computed."""
@@ -41,7 +41,7 @@ class Policy(Protocol):
         """A step that held these parts ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step beside which memory was made ready: the next one may be as slow, later ones are not."""
+        """Learn from a step next to which memory was made ready: the next one may be as slow, later ones are not."""
 
     def ended(self, sequence: Sequence) -> None:
         """A sequence has left."""

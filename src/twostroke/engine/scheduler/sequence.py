@@ -77,7 +77,7 @@ class Sequence(Struct, eq=False):
 
     @property
     def to_score(self) -> range:
-        """Positions that must be computed, cached or not: their logits score the prompt token behind them, or their
+        """Positions that must be computed, cached or not: their logits score the prompt token after them, or their
         rows are pooled."""
         wanted = self.request.wanted_rows
         return range(max(self.scored, wanted.start), wanted.stop)

@@ -90,7 +90,7 @@ class Acceptance:
     ) -> None:
         """came_true: how many tokens from the first on. differs: the next one of the guess, if there is one, did not.
 
-        Tokens behind the first wrong one were not tried.
+        Tokens after the first wrong one were not tried.
         """
         first, later = self._pair(proposer, guess.matched)
         chances_of_tokens = guess.chances

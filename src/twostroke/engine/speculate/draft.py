@@ -112,7 +112,7 @@ class DraftProposer:
                 if each.request.mask is not None:
                     each.request.mask.rewind(len(each.known) - len(each.request.prompt_token_ids))
         self._faults = 0
-        if found:  # what reading known tokens takes, which comes before any guess, beside what each further one takes
+        if found:  # what reading known tokens takes, which comes before any guess, next to what each further one takes
             self._ask_times.append(max(0.0, self.spent_s - self._writing_s - self.token_s) / len(wanted))
             self.ask_s = statistics.median(self._ask_times)
         return [found.get(each.request.request_id, NO_GUESS) for each in wanted]

@@ -14,7 +14,7 @@ from twostroke.engine.speculate.occurrences import Occurrences
 MOST_TOKENS = 1 << 17
 """The most tokens that are kept for all salts together; each takes about 250 bytes at most."""
 SEPARATOR = -1
-"""The id that stands behind each answer; no token has it."""
+"""The id that stands after each answer; no token has it."""
 
 
 class _Generation:

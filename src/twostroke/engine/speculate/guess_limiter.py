@@ -19,7 +19,7 @@ MARGIN = 0.03
 """A step with guesses must be predicted to give this share more a second: predictions are off by about as much."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""Where prompts are computed beside, a row costs what it costs in a step with this many rows of them."""
+"""Where prompts are computed next to, a row costs what it costs in a step with this many rows of them."""
 _FINE = 8
 _COARSE = 4
 
@@ -61,7 +61,7 @@ class GuessLimiter:
         """How many tokens a proposer should guess for each stream that takes `asking_s` for all streams, and `token_s`
         more for each token; 0 where asking does not pay.
 
-        first, later: how often a guess's first token is accepted, and one behind another that did.
+        first, later: how often a guess's first token is accepted, and one after another that did.
         """
         seconds = self.times.seconds
         best, found = shape.streams / seconds(shape.streams, shape.position, 0) * (1 + self._margin), 0

@@ -1,6 +1,6 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
-Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place behind it, and from each place
+Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place after it, and from each place
 the one before it. Adding a token costs the same however long the text is, and so does a look-up. Long runs are rare, so
 a few places are all or most of them. It holds integers alone, nothing that a garbage collector must visit.
 """
@@ -25,14 +25,14 @@ class Occurrence(NamedTuple):
 
 
 class _Chains:
-    """The places behind each run of `size` tokens."""
+    """The places after each run of `size` tokens."""
 
     __slots__ = ("latest", "previous", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.latest: dict[int, int] = {}  # hash of a run -> the latest place behind it
-        self.previous = array("i")  # place -> the place before it behind a run with the same hash
+        self.latest: dict[int, int] = {}  # hash of a run -> the latest place after it
+        self.previous = array("i")  # place -> the place before it after a run with the same hash
 
     def add(self, tokens: Sequence[int]) -> None:
         size, latest, previous = self.size, self.latest, self.previous

@@ -53,7 +53,7 @@ class Proposer(Protocol):
     ask_s: float
     """Seconds that asking for one stream takes, as measured; 0 where that is not known."""
     token_s: float
-    """Seconds that guessing one more token of all asked streams takes beside that."""
+    """Seconds that guessing one more token of all asked streams takes next to that."""
     spent_s: float
     """Seconds of the last call; 0 where that is not known."""
 

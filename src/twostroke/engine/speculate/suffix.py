@@ -56,7 +56,7 @@ class SuffixProposer:
         self._finished.add(request.cache_salt, known[len(request.prompt_token_ids) :])
 
     def _best(self, tokens: Sequence[int], places: list[Occurrence], most: int, best: Guess) -> Guess:
-        """The better of `best` and the best path behind these places."""
+        """The better of `best` and the best path after these places."""
         score = expected_tokens(best.chances)
         for matched in sorted({each.matched for each in places}, reverse=True):
             longest = min(most, int(matched * self._factor))
@@ -68,7 +68,7 @@ class SuffixProposer:
         return best
 
     def _path(self, tokens: Sequence[int], places: list[int], longest: int) -> Guess:
-        """The most frequent token at these places, then behind those that have it, and so on; of ties the latest."""
+        """The most frequent token at these places, then after those that have it, and so on; of ties the latest."""
         path: list[int] = []
         chances: list[float] = []
         chance, end = 1.0, len(tokens)

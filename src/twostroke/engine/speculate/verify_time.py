@@ -66,7 +66,7 @@ class VerifyTime:
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
-        """What one more row takes in a step that holds `beside` rows of prompts, where arithmetic decides."""
+        """What one more row takes in a step that has `beside` rows of prompts, where arithmetic decides."""
         few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
         return max(0.0, many - few) / beside * self._ratio(streams, 0)
 

@@ -1,5 +1,5 @@
 """Programs that use a core and never rest, as long as a measurement lasts: what a laptop, a virtual machine or a
-container has beside an engine.
+container has next to an engine.
 """
 
 from __future__ import annotations

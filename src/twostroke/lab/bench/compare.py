@@ -263,7 +263,7 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """The table, one kind of weights after the other. Cases with K and V in int8 come last, beside the same
+    """The table, one kind of weights after the other. Cases with K and V in int8 come last, next to the same
     figures of the others."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):

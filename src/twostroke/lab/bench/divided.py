@@ -1,4 +1,4 @@
-"""Ranks or stages of a model beside one process with as many threads as all of them together.
+"""Ranks or stages of a model next to one process with as many threads as all of them together.
 
 Both are loaded at once and take turns in each round, so that what else the machine does meets both alike. The figure is
 the median, over the rounds, of the ratio within a round.

@@ -90,7 +90,7 @@ class PhaseBench:
         self._random = random.Random(seed)
 
     def run(self, asked: PhasesAsked, note: Note) -> PhasesReport:
-        """Measure every case beside the machine's limits, alternating; a warm-up round is thrown away.
+        """Measure every case next to the machine's limits, alternating; a warm-up round is thrown away.
 
         Raises ConfigError where a case is longer than the engine's context.
         """

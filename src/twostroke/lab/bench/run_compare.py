@@ -168,7 +168,7 @@ def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
 
 
 def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
-    """llama.cpp writes and quantizes them beside the checkpoint."""
+    """llama.cpp writes and quantizes them next to the checkpoint."""
     with Session(find_peer(WRITER), python, setup.variables, setup.log_folder / f"{WRITER}.log") as session:
         for kind in files:
             session.ask("prepare", model=setup.model, weights=kind)

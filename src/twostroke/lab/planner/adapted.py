@@ -1,4 +1,4 @@
-"""A model with places for adapters, to be planned: its products have small matrices beside them."""
+"""A model with places for adapters, to be planned: its products have small matrices next to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twostroke.ops.program.model import Model
 
 
 def with_places(spec: Model, count: int, rank: int) -> Model:
-    """The model with places for `count` adapters of this rank beside every product of its layers; with 0 the model as
+    """The model with places for `count` adapters of this rank next to every product of its layers; with 0 the model as
     it is. The head is left out: few adapters change it."""
     if count == 0:
         return spec

@@ -60,7 +60,7 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
     start, rows = 0, step_tokens - others
     while start < ask.prompt_tokens:
         left = ask.prompt_tokens - start
-        rows = min(rows, left)  # what did not fit before does not fit behind a longer context
+        rows = min(rows, left)  # what did not fit before does not fit after a longer context
         if bound_s is None:
             found.append(seconds([*streams, Segment.prefill(start, rows, rows == left, ask.one_adapter)]))
         else:

@@ -32,7 +32,7 @@ from twostroke.weights.tensors import with_prefix
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """source: what was asked for. spec: its shape. quantized: how its weights are quantized, for people; "" for plain
-    ones, and where only config.json is here. keys: the factors of keys that lie beside its weights."""
+    ones, and where only config.json is here. keys: the factors of keys that lie next to its weights."""
 
     source: str
     spec: Model
@@ -67,7 +67,7 @@ def read_model(
 
 
 def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:
-    """What config.json at `path` says, and headers of quantized weights beside it. gguf: a GGUF file says it all."""
+    """What config.json at `path` says, and headers of quantized weights next to it. gguf: a GGUF file says it all."""
     if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
         return _quantized(model, path.parent)
     if gguf:

@@ -1,4 +1,4 @@
-"""Round figures that articles give, beside what the formula gives."""
+"""Round figures that articles give, next to what the formula gives."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NARROWER = {
     **dict.fromkeys(("int8", "int6", "int5"), ("int4",)),
 }
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
-"""A draft model that is right often and small beside the model."""
+"""A draft model that is right often and small next to the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class Fleet:
         if read_here:
             seen.cached_tokens = event.num_cached_tokens
         else:
-            page = self._plan.setup.page_tokens  # behind the last full page nothing was sent
+            page = self._plan.setup.page_tokens  # after the last full page nothing was sent
             self._recomputed += (event.num_prompt_tokens - 1) // page * page - event.num_cached_tokens
         if read_here and self._decoders and asked.output_tokens > 1 and not seen.error:
             self._hand_over(number, asked, member, event.at_s)

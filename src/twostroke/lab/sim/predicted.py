@@ -31,7 +31,7 @@ def invented_token(sequence: PlannedSequence, place: int) -> int:
 
 
 def tokens_of(planned: PlannedSequence, next_token: NextToken = invented_token) -> tuple[SampledToken, ...]:
-    """What a sequence that samples gets: the tokens of its draft that are right, and the one behind them."""
+    """What a sequence that samples gets: the tokens of its draft that are right, and the one after them."""
     found = [next_token(planned, 0)]
     for place, guess in enumerate(planned.draft_token_ids, 1):
         if found[-1] != guess:
@@ -60,7 +60,7 @@ class PredictedExecutor:
 
     def execute(self, plan: Plan) -> StepResult:
         """Let the predicted time pass; for each sequence that samples the tokens of its draft that are right, and the
-        one behind them."""
+        one after them."""
         planned, starts = plan.sequences, self._beside()
         prediction = self._cost.predict_beside(starts, planned) if starts else self._cost.predict(planned)
         sampled = {each.request.request_id: tokens_of(each, self._next_token) for each in planned if each.samples}

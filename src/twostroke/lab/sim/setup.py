@@ -89,7 +89,7 @@ class ReplicaSetup:
         return arrival_policy(self.cost, self.gap_rule, self.page_tokens)
 
     def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """False for a request that is too long. The scheduler wants room for a token behind every prompt."""
+        """False for a request that is too long. The scheduler wants room for a token after every prompt."""
         whole = prompt_tokens + output_tokens
         return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= self._pool_tokens
 

@@ -1,7 +1,7 @@
 """K and V of a read prompt, sent from the replica that computed them to the one that decodes.
 
 What arrives is put into the receiver's prefix tree, where the production scheduler finds it as it finds any prefix.
-Only full pages travel that the receiver does not have; the few positions behind the last are computed again there.
+Only full pages travel that the receiver does not have; the few positions after the last are computed again there.
 """
 
 from __future__ import annotations

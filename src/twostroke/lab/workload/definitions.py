@@ -1,4 +1,4 @@
-"""The same observations under other tools' definitions, to be read beside ours.
+"""The same observations under other tools' definitions, to be read next to ours.
 
 Read in their sources: vLLM `bench serve` (benchmarks/serve.py and lib/endpoint_request_func.py, 2026), AIPerf's metric
 classes, GuideLLM 0.8.1 (schemas/base/request_stats.py).

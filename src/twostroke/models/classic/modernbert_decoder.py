@@ -59,7 +59,7 @@ def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     def text(t: Tracer) -> Value:
         vocabulary = parts.facts.vocab_size
         bias = (Tensor("decoder.bias", (vocabulary,)),) if head_bias else ()
-        # Where the head is the embedding too, its bias lies beside the table; looking tokens up does not read it.
+        # Where the head is the embedding too, its bias lies next to the table; looking tokens up does not read it.
         table = t.weight("embedding", vocabulary, width, (_table(TABLE, vocabulary, width),), bias if tied else ())
         x = norm(t, "model.embeddings.norm", embed(table, t.token_ids, t), in_place=True)
         for index in range(layers):

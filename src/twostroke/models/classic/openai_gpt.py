@@ -1,4 +1,4 @@
-"""GPT, the first one: norms of sums behind each block, learned positions, no last norm (Radford et al. 2018)."""
+"""GPT, the first one: norms of sums after each block, learned positions, no last norm (Radford et al. 2018)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model that sees says beside its text program: the encoder of images, and how image rows come into a prompt.
+"""What a model that sees says next to its text program: the encoder of images, and how image rows come into a prompt.
 
 A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
 a row of the text model. A start imports the one file that a config names: ENCODERS says which file it is.

@@ -2,7 +2,7 @@
 
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
-h_t is behind the model's last norm, or the layer's own h where it goes on. E and M are those of the model: copies of
+h_t is after the model's last norm, or the layer's own h where it goes on. E and M are those of the model: copies of
 them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and token t + 1 + k.
 It predicts token t + 2 + k.
 
@@ -32,17 +32,17 @@ MOST_LAYERS = 8
 """The most predicting layers of a checkpoint: at most this many tokens are guessed."""
 
 NAMES_ALONE = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
-"""Names of norms and product, in files that have them beside the layers (Qwen3-Next, EXAONE MoE)."""
+"""Names of norms and product, in files that have them next to the layers (Qwen3-Next, EXAONE MoE)."""
 
 PredictionLayer = Callable[[Tracer, Value], Value]
-"""layer(trace, residual): the residual behind the layer."""
+"""layer(trace, residual): the residual after the layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MtpHead:
     """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with. layer_prefix:
     what the names of the layer's own tensors begin with. word, state: the norms of both halves; joined: their product;
-    last: the norm behind the layer.
+    last: the norm after the layer.
     """
 
     norm: Norm
@@ -76,7 +76,7 @@ def read_prediction(fields: Fields) -> Sequence[MtpHead]:
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """The prediction layers behind those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
+    """The prediction layers after those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]

@@ -1,4 +1,4 @@
-"""Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts beside a dense block.
+"""Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts next to a dense block.
 
 Of checkpoints for images or sounds too, the language model alone is read. transformers skips the layers without K and
 V of their own for rows that need no logits. Here all rows are computed, and the rows that need logits are the same.

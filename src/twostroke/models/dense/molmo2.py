@@ -40,7 +40,7 @@ def molmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """qk_norm_type: qwen3 for norms of heads, olmo for norms of all of q and of k. norm_after: norms stand behind
+    """qk_norm_type: qwen3 for norms of heads, olmo for norms of all of q and of k. norm_after: norms stand after
     blocks. rope_scaling_layers: those whose rotations are scaled; all where it is absent."""
     refuse_setting(fields, "tie_word_embeddings", "The head has other rows than the embedding.")
     if not fields.boolean("use_qk_norm", True):

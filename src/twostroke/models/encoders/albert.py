@@ -31,7 +31,7 @@ def albert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("AlbertForSequenceClassification", model_type="albert", form=SCORES)
 def albert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The pooler, and a classifier behind it."""
+    """The pooler, and a classifier after it."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, PREFIX + "pooler", "classifier", labels), HEADS)
 

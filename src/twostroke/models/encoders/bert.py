@@ -76,7 +76,7 @@ def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("BertForSequenceClassification", model_type="bert", form=SCORES)
 def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The pooler, and a classifier behind it."""
+    """The pooler, and a classifier after it."""
     labels = num_labels(fields)
     read = _read(fields, "bert.")
     # The pooler is used here, so that it must be there; transformers has the prefix in every such checkpoint.
@@ -104,7 +104,7 @@ def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
 def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Places begin behind that of the padding."""
+    """Places begin after that of the padding."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
@@ -159,7 +159,7 @@ def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
-    """padded: the first place is the one behind that of pad_token_id."""
+    """padded: the first place is the one after that of pad_token_id."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
     refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
     _absolute_only(fields)

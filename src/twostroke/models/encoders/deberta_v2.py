@@ -50,7 +50,7 @@ class Distances:
     norm: tuple[Tensor, ...]
 
     def __call__(self, t: Tracer, q: Value, k: Value) -> Beside:
-        """What scores have beside the products."""
+        """What scores have next to the products."""
         keys, queries = ("key_proj", "query_proj") if self.shared else ("pos_key_proj", "pos_query_proj")
         row = place_scores(q, self._made(t, keys)) if BY_ROW in self.kinds else None
         key = place_scores(k, self._made(t, queries)) if BY_KEY in self.kinds else None

@@ -29,7 +29,7 @@ UNUSED = ("head.", "decoder.")
 
 @architecture("ModernBertModel", "ModernBertForMaskedLM", model_type="modernbert", form=VECTORS)
 def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows behind the last norm."""
+    """The last layer's rows after the last norm."""
     return _read(fields, lambda _t, x: x)
 
 
@@ -66,7 +66,7 @@ def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
     """Every third layer sees everything; the others sliding_window, or half of local_attention, each way. Layer 0 has
     no first norm.
 
-    head: makes the result of the rows behind the last norm.
+    head: makes the result of the rows after the last norm.
     """
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")

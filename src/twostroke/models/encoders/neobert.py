@@ -25,7 +25,7 @@ MULTIPLE = 8
 
 @architecture("NeoBERT", "NeoBERTLMHead", "NeoBERTModel", model_type="neobert", form=VECTORS)
 def neobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Two thirds of intermediate_size are the inner size. q, k and v of a head lie one behind the other."""
+    """Two thirds of intermediate_size are the inner size. q, k and v of a head lie one after the other."""
     _refuse(fields)
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=1024, longest="max_length", ignored=("decoder.",), optional_prefix=PREFIX)

@@ -48,7 +48,7 @@ SILENT = {"max_position_embeddings": 2048, "layer_norm_eps": 1e-12, "type_vocab_
 NORMS = ("norm1", "norm2")
 BANK = "mlp.experts.mlp"
 APART = "experts_apart"
-"""A field of our own for GGUF files: they name experts one by one, and have no bias behind them."""
+"""A field of our own for GGUF files: they name experts one by one, and have no bias after them."""
 UNUSED = ("pooler.", "cls.", "nomic_bert.pooler.")
 
 

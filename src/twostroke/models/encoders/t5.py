@@ -35,7 +35,7 @@ UNUSED = ("decoder.", "lm_head.", "encoder.embed_tokens.")
 
 @architecture("T5EncoderModel", "MT5EncoderModel", model_type="t5", other_types=("mt5",), form=VECTORS)
 def t5_encoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The rows behind the last norm. Scores are not scaled. The first layer's table is that of all layers."""
+    """The rows after the last norm. Scores are not scaled. The first layer's table is that of all layers."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     facts = read_facts(fields, positions=512, ignored=UNUSED)

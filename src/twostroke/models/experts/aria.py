@@ -1,4 +1,4 @@
-"""Aria: Llama with small experts in stacks beside shared ones in every layer (Rhymes AI 2024)."""
+"""Aria: Llama with small experts in stacks next to shared ones in every layer (Rhymes AI 2024)."""
 
 from __future__ import annotations
 

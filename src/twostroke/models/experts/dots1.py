@@ -1,4 +1,4 @@
-"""dots.llm1: Qwen3's attention, experts by DeepSeek-V3's rule behind the first dense layers (rednote-hilab 2025)."""
+"""dots.llm1: Qwen3's attention, experts by DeepSeek-V3's rule after the first dense layers (rednote-hilab 2025)."""
 
 from __future__ import annotations
 

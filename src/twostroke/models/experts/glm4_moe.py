@@ -1,4 +1,4 @@
-"""GLM-4.5 and 4.6: half of each head turns; experts by DeepSeek-V3's rule behind the first dense layers (Z.ai 2025)."""
+"""GLM-4.5 and 4.6: half of each head turns; experts by DeepSeek-V3's rule after the first dense layers (Z.ai 2025)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VL_SILENT = {"max_position_embeddings": 65_536, "attention_bias": True}
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
 def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-4.5. Behind the last layer the file may hold more layers, which predict further tokens: see `prediction`."""
+    """GLM-4.5. After the last layer the file may hold more layers, which predict further tokens: see `prediction`."""
     parts, turn = _parts(fields)
     fields, facts = parts.fields, parts.facts
     dense = fields.integer("first_k_dense_replace", 0, 4096)
@@ -46,7 +46,7 @@ def glm4_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("Glm4MoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers behind the last one, with experts."""
+    """The layers after the last one, with experts."""
     parts, turn = _parts(fields)
     block = sigmoid_mixture(parts.fields, parts.facts.hidden_size)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: sparse_layer(t, parts, block, x, turn=turn))

@@ -1,4 +1,4 @@
-"""Hunyuan-A13B: Hunyuan's attention, experts beside a block that every row meets (Tencent 2025)."""
+"""Hunyuan-A13B: Hunyuan's attention, experts next to a block that every row meets (Tencent 2025)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Llama 4: chunks of positions with rotations, full layers without, one expert a token beside a shared one (Meta 2025).
+"""Llama 4: chunks of positions with rotations, full layers without, one expert a token next to a shared one (Meta
+2025).
 """
 
 from __future__ import annotations

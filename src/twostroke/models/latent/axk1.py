@@ -25,7 +25,7 @@ AFTER = "post_mlp_layernorm"
 
 @architecture("AXK1ForCausalLM", model_type="axk1")
 def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norm stands behind experts alone. Checkpoints hold one for layers without experts too; it is not read."""
+    """The norm stands after experts alone. Checkpoints hold one for layers without experts too; it is not read."""
     silu_only(fields)
     parts = read_latent(fields, SILENT, ignored=prediction_layers(fields))
     block, sparse = biased_mixture(parts), layers_with_experts(parts, 1)

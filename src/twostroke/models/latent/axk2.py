@@ -1,4 +1,4 @@
-"""A.X K2: DeepSeek-V3.2's layers with gates behind norms and behind the attention (SK Telecom 2026)."""
+"""A.X K2: DeepSeek-V3.2's layers with gates after norms and after the attention (SK Telecom 2026)."""
 
 from __future__ import annotations
 

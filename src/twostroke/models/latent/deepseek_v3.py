@@ -43,7 +43,7 @@ def deepseek_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV3ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers behind the last one."""
+    """The layers after the last one."""
     return mixed_prediction(_parts(fields))
 
 

@@ -123,7 +123,7 @@ def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _saved_names(layers: int) -> tuple[tuple[str, str], ...]:
-    """What transformers calls the tensors when it saves a model, beside their published names."""
+    """What transformers calls the tensors when it saves a model, next to their published names."""
     own = tuple((f"model.layers.{index}.attn.norm.", f"layers.{index}.attn.kv_norm.") for index in range(layers))
     whole = (("model.embed_tokens.", "embed."), ("model.hc_head.hc_", "hc_head_"), ("model.norm.", "norm."))
     return (*own, ("model.layers.", "layers."), *whole)

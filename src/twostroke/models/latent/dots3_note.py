@@ -126,7 +126,7 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """The blocks with heads of one kind of layer. Latents are scaled behind their norms: that of queries by the scores'
+    """The blocks with heads of one kind of layer. Latents are scaled after their norms: that of queries by the scores'
     factor, for the index only compares."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
@@ -163,7 +163,7 @@ def _index(parts: LatentParts) -> Index:
 
 
 def _sparse(fields: Fields, parts: LatentParts) -> tuple[bool, ...]:
-    """mlp_layer_types; or moe_layer_freq, a step or a list, behind first_k_dense_replace dense layers."""
+    """mlp_layer_types; or moe_layer_freq, a step or a list, after first_k_dense_replace dense layers."""
     layers = parts.facts.num_layers
     if fields.texts("mlp_layer_types") or not isinstance(fields.value("moe_layer_freq"), list):
         return layers_with_experts(parts, 1)

@@ -46,5 +46,5 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("GlmMoeDsaForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers behind the last one, with experts and an index of their own."""
+    """The layers after the last one, with experts and an index of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=32, interleaved=True))

@@ -1,6 +1,6 @@
-"""LongCat-Flash: two blocks of latent attention a layer, experts beside the second, some of which compute nothing.
+"""LongCat-Flash: two blocks of latent attention a layer, experts next to the second, some of which compute nothing.
 
-A layer's experts read what the first dense block reads, and their output is added behind the second dense block
+A layer's experts read what the first dense block reads, and their output is added after the second dense block
 (shortcut-connected; Meituan 2025). transformers' longcat_flash is what this agrees with.
 """
 

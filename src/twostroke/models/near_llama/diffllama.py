@@ -1,8 +1,8 @@
 """DiffLlama: Llama with differential attention, which subtracts a second softmax over the same values from the first
 (Ye et al. 2024).
 
-A page keeps for each pair of KV heads both keys beside each other, and both values. A query is zero where the other key
-lies, so that its scores are those of its own key, and what it sees is as wide as both values.
+A page keeps for each pair of KV heads both keys next to each other, and both values. A query is zero where the other
+key lies, so that its scores are those of its own key, and what it sees is as wide as both values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PairedHeads:
         return self._columns(self.heads.head_dim, [each for j in range(self.pairs) for each in (j, j + self.pairs)])
 
     def query_order(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Columns of q, each head twice, in the order of the cache; and 1 where they count, 0 beside the other key."""
+        """Columns of q, each head twice, in the order of the cache; and 1 where they count, 0 next to the other key."""
         dim, group = self.heads.head_dim, self.heads.num_heads // self.heads.num_kv_heads
         columns, counts = [], []
         for head in self._query_heads():

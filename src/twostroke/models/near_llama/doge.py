@@ -78,7 +78,7 @@ def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> V
 
 
 def _beside(t: Tracer, x: Value, last: Value) -> Value:
-    """The heads of x, each with its element of `last` behind its own."""
+    """The heads of x, each with its element of `last` after its own."""
     heads, dim = last.width, x.width // last.width
     both = x.fresh(x.width + heads)
     left, right = both.split(x.width, heads)

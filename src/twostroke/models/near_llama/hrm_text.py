@@ -37,7 +37,7 @@ def _joined(t: Tracer, shape: Heads) -> Weight:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers; a norm without weights stands behind them. prefix: how the names of its tensors begin."""
+    """Layers; a norm without weights stands after them. prefix: how the names of its tensors begin."""
 
     parts: Parts
     layers: int
@@ -54,11 +54,11 @@ class Stack:
 
 @architecture("HrmTextForCausalLM", model_type="hrm_text")
 def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """H_cycles runs of the high stack, each behind L_cycles runs of the low one."""
+    """H_cycles runs of the high stack, each after L_cycles runs of the low one."""
     _refuse_prefix(fields)
     for name in ("attention_bias", "mlp_bias"):
         refuse_setting(fields, name, "No published model of this family has biases.")
-    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack beside.
+    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack next to.
     per_stack = fields.optional_integer("num_layers_per_stack", 1, 4096)
     fields = fields.changed({"num_hidden_layers": per_stack}) if per_stack else fields
     fields = fields.changed({"num_key_value_heads": None})
@@ -85,7 +85,7 @@ def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             for _ in range(low):
                 fast = parts.norm(t, "", stacks[0](t, add(fast, slow)))
             slow = stacks[1](t, add(slow, fast))
-        return head(t, parts.decoder, slow)  # the norm behind the last run is the decoder's
+        return head(t, parts.decoder, slow)  # the norm after the last run is the decoder's
 
     return facts, text
 

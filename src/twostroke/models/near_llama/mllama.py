@@ -20,7 +20,7 @@ SILENT = {
     "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
 }
 SPECIAL = 8
-"""Rows behind the vocabulary in the table of embeddings, for tokens that stand for images."""
+"""Rows after the vocabulary in the table of embeddings, for tokens that stand for images."""
 
 
 @architecture("MllamaForConditionalGeneration", model_type="mllama")

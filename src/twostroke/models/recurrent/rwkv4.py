@@ -23,7 +23,7 @@ from twostroke.types.spec.fields import Fields
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "rescale_every": 6}
 TIME, CHANNEL = "attention", "feed_forward"
 LAST_EPS = 1e-5
-"""The eps of the norm behind the last layer, whatever the config says of the others."""
+"""The eps of the norm after the last layer, whatever the config says of the others."""
 
 
 @dataclass(frozen=True, slots=True)

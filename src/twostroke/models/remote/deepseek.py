@@ -1,4 +1,4 @@
-"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax beside shared ones (Dai et al. 2024)."""
+"""DeepSeek MoE 16B: Llama's attention, fine-grained experts by a softmax next to shared ones (Dai et al. 2024)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Model files of families whose layers keep states of fixed size, beside attention."""
+"""Model files of families whose layers keep states of fixed size, next to attention."""

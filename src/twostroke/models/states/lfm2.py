@@ -46,7 +46,7 @@ def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Lfm2MoeForCausalLM", model_type="lfm2_moe")
 def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts in all layers behind the first num_dense_layers, whose width is intermediate_size itself."""
+    """Experts in all layers after the first num_dense_layers, whose width is intermediate_size itself."""
     fields = with_silent(fields, {**SILENT, **MOE_SILENT, "block_auto_adjust_ff_dim": False})
     silu_only(fields)
     count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)
@@ -64,7 +64,7 @@ def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) -> tuple[CommonFacts, ProgramText]:
-    """block: the feed-forward block of the layers behind the first `dense`; None for the usual one."""
+    """block: the feed-forward block of the layers after the first `dense`; None for the usual one."""
     tied = fields.boolean("tie_embedding", fields.boolean("tie_word_embeddings", True))
     facts = read_facts(fields, positions=128_000, ignored=("lm_head.weight",) if tied else ())
     norm = Norm(fields.number("norm_eps", 1e-12, 0.1))

@@ -31,7 +31,7 @@ CONV = "conv"
 
 @architecture("Lfm3ForCausalLM", model_type="lfm3")
 def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types: conv, sliding_attention or full_attention. use_sandwich_norm: norms behind blocks as well."""
+    """layer_types: conv, sliding_attention or full_attention. use_sandwich_norm: norms after blocks as well."""
     parts = read_parts(fields, SILENT, kv_absent=4, eps="norm_eps", act=("", "silu"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     words, window = _layers(fields, facts.num_layers), window_of(fields, 256)

@@ -131,7 +131,7 @@ class _Shape:
 
 
 def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
-    """further: kinds of layers beside the model's."""
+    """further: kinds of layers next to the model's."""
     fields = with_silent(fields, {**SILENT, "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))

@@ -24,7 +24,7 @@ from twostroke.types.spec.rope import rope_from_config
 SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16
 GATE_EPS = 1e-5
-"""The eps of the norm behind the delta rule; no field says it."""
+"""The eps of the norm after the delta rule; no field says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class OlmoDelta:
 @architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every fourth layer attends, and the last where no other does, unless layer_types says otherwise. Heads turn only
-    where rope_parameters or rope_theta name a base. Layers that attend have their norms behind the blocks.
+    where rope_parameters or rope_theta name a base. Layers that attend have their norms after the blocks.
     """
     parts = read_parts(fields, SILENT)
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads

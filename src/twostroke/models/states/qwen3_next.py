@@ -133,7 +133,7 @@ def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
-    """The prediction layers. Their tensors have names of their own, beside those of the model."""
+    """The prediction layers. Their tensors have names of their own, next to those of the model."""
     norm, turn = shape.norm, turn_of(shape)
 
     def layer(t: Tracer, x: Value) -> Value:

@@ -1,6 +1,6 @@
 """Zamba: Mamba in every layer, and before some of them one transformer block that they share (Glorioso et al. 2024).
 
-The shared block reads the residual beside the embedding. Its output is not added to the residual: a product of it is
+The shared block reads the residual next to the embedding. Its output is not added to the residual: a product of it is
 added to what the layer's Mamba block reads. That block scans in heads, whose products are their own.
 """
 

@@ -1,6 +1,6 @@
 """Zamba2: Mamba-2 in every layer, and before some of them a transformer block that layers share (Glorioso et al. 2024).
 
-The shared block reads the residual beside the embedding. Each use of it has low-rank products of its own beside the
+The shared block reads the residual next to the embedding. Each use of it has low-rank products of its own next to the
 block's products. Its output is not added to the residual: it is added to what the layer's Mamba-2 block reads.
 """
 
@@ -46,7 +46,7 @@ SILENT = {
 STATE_NAMES = {"n_mamba_heads": "mamba_n_heads", "mamba_ngroups": "mamba_n_groups", "use_conv_bias": "mamba_conv_bias"}
 """This family's names of fields, and the names that other hybrids have for them."""
 STATE_EPS = 1e-5
-"""The eps of the norm behind the scan, whatever the config says of the other norms."""
+"""The eps of the norm after the scan, whatever the config says of the other norms."""
 KINDS = {"hybrid": True, "mamba": False, "linear_attention": False}
 USUAL_HYBRIDS = (*range(6, 48, 6), 47, 51)
 """Layers with the shared block where the config names none: those of the 2.7B."""

@@ -1,6 +1,6 @@
 """ZAYA 1: attention whose q and k pass two short convolutions, experts that a small network chooses (Zyphra 2026).
 
-Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, beside
+Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, next to
 the mean of q and k; half of v is made of the row before. Routers read what the router of the layer before has read too.
 """
 
@@ -71,7 +71,7 @@ class Convolved(HeadCounts):
 
 @architecture("ZayaForCausalLM", model_type="zaya")
 def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types: hybrid_sliding layers have a window. The expert behind the others does nothing."""
+    """layer_types: hybrid_sliding layers have a window. The expert after the others does nothing."""
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
@@ -114,7 +114,7 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]:
-    """Published files hold rope_type beside the groups; transformers removes it."""
+    """Published files hold rope_type next to the groups; transformers removes it."""
     group = fields.group("rope_parameters")
     if group is not None and any(kind in group.values for kind in THETAS):
         said = {name: value for name, value in group.values.items() if name != "rope_type"}
@@ -156,7 +156,7 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """What both convolutions make of q and k. Before the first row the first one gives its bias, so it is added behind
+    """What both convolutions make of q and k. Before the first row the first one gives its bias, so it is added after
     the shift."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))

@@ -1,4 +1,4 @@
-"""Flint: Qwen3's heads with sinks, rotations only where there is a window, experts beside a shared one
+"""Flint: Qwen3's heads with sinks, rotations only where there is a window, experts next to a shared one
 (RecursiveSI 2026).
 """
 

@@ -7,7 +7,7 @@
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
-    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) beside, a
+    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) next to, a
     score without a value.
 
 A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.
@@ -94,7 +94,7 @@ def weights_of(scores: F32Array, sinks: F32Array | None = None) -> tuple[F32Arra
     weights: F32Array = np.exp2(scores - peaks)
     total: F32Array = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
-        with np.errstate(over="ignore"):  # beside an infinite sink all weights are nothing
+        with np.errstate(over="ignore"):  # next to an infinite sink all weights are nothing
             total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
     return weights, total
 

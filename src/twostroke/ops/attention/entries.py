@@ -5,7 +5,7 @@ table and the prefix of the positions, with ceil(16 / m) places in a page. A cac
 `page_numbers` numbers a position, so that its pages have room. A page of a cache of `dim` numbers is
 
     entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, the even one low
-    scales                 behind the room of a page of latents: bf16, one for each entry; int8 and int4 alone
+    scales                 after the room of a page of latents: bf16, one for each entry; int8 and int4 alone
 """
 
 from __future__ import annotations

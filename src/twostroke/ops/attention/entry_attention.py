@@ -28,7 +28,7 @@ from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
-"""Numbers beside the sum in a result that another call continues."""
+"""Numbers next to the sum in a result that another call continues."""
 LOWEST = np.float32(-3.0e38)
 """The largest score of no scores."""
 

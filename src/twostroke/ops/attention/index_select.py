@@ -4,7 +4,7 @@
     heads, in pages of latents. Row r of sequence s at position p sees positions 0 .. p.
     score of a position = sum over h, in order, of weights[r, h] * max(0, q[r, h] . key)
     out (T, K) float32 = the K positions with the largest scores, of equal ones the earlier, in rising order; where
-    fewer are seen all of them, and -1 behind them.
+    fewer are seen all of them, and -1 after them.
 
 Positions are stored as float32, which holds whole numbers below 2^24 exactly. A score that is NaN counts as the
 largest.
@@ -35,7 +35,7 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 
 def largest(scores: F32Array, count: int) -> F32Array:
-    """(count,): the numbers of the largest scores, see the module; -1 behind them."""
+    """(count,): the numbers of the largest scores, see the module; -1 after them."""
     chosen = np.sort(np.argsort(-np.where(np.isnan(scores), np.inf, scores), kind="stable")[:count])
     found = np.full(count, -1, np.float32)
     found[: len(chosen)] = chosen

@@ -14,7 +14,7 @@ and a tile of pages is read once, from front to back. Dimensions that pad a quad
 In the lines about V, head_dim is that of V.
 
 A page of latents has K alone. Its two scales of a position are that of the latent, the first value_dim dimensions, and
-that of the turned key behind it.
+that of the turned key after it.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
 
 
 def _even(rows: U16Array) -> U16Array:
-    """(T, heads, dim) with zeros behind an odd dim."""
+    """(T, heads, dim) with zeros after an odd dim."""
     return np.pad(rows, ((0, 0), (0, 0), (0, rows.shape[-1] % 2)))
 
 

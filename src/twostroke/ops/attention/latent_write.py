@@ -1,6 +1,6 @@
 """latent_write: put the latents of new positions into their pages.
 
-    rows (T, D) float32, the latent and the turned key behind it, possibly strided with contiguous rows; slots (T,)
+    rows (T, D) float32, the latent and the turned key after it, possibly strided with contiguous rows; slots (T,)
     int32 = page * PAGE_TOKENS + offset. bf16 layers round to nearest, ties to even; int8 and int4 layers as
     `quantize_rows` of kv_pages.py, the latent and the turned key each under a scale of its own.
 """

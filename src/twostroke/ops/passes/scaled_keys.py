@@ -4,7 +4,7 @@ A layer whose K is kept in int8 or int4 has one scale for each position and head
 precision of all others. With factors each channel of K is divided by its factor before it is written, and the same
 channel of each query is multiplied by it before it is read. The scores stay the same: factors are powers of two, so
 that nothing is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from
-one side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both stand behind the rotation, so that the two
+one side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both stand after the rotation, so that the two
 channels of a rotated pair may have factors of their own.
 
 Take the program before it is divided among ranks: `shard` gives each rank the factors of its heads.

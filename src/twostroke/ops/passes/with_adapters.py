@@ -1,6 +1,6 @@
 """with_adapters: the program with what low-rank adapters add to named products (LoRA, Hu et al. 2021).
 
-A tensor that is named gets one call behind the product that it is a part of, whatever the number of adapters. The call
+A tensor that is named gets one call after the product that it is a part of, whatever the number of adapters. The call
 adds to the tensor's columns of each row what the adapter of that row adds, and leaves rows without an adapter as they
 are. A row's bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and v), each
 that is named has a call of its own.
@@ -56,7 +56,7 @@ class AdaptedPart(Struct, frozen=True, eq=False):
 
 
 class AdaptedProgram(Struct, frozen=True, eq=False):
-    """The program, and the banks that it reads beside the model's matrices."""
+    """The program, and the banks that it reads next to the model's matrices."""
 
     program: Program
     parts: tuple[AdaptedPart, ...]

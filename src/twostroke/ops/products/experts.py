@@ -143,7 +143,7 @@ class Experts(Op):
 @dataclass(frozen=True, slots=True)
 class ExpertRule:
     """What an expert makes of its products, and where the router's weight comes in: see the module. idle: how many
-    experts that compute nothing the router may choose beside those of the banks. hold_values: see ops/rows/gate.py."""
+    experts that compute nothing the router may choose next to those of the banks. hold_values: see ops/rows/gate.py."""
 
     activation: Activation = Activation.SILU
     limit: float = 0.0

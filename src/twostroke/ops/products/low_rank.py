@@ -7,7 +7,7 @@ adapters (T,) int32, each an adapter's number, or -1: such a row is `product` as
 (D, R), up one of E matrices of (rows, R), both f32, bf16 or int8 with a scale for each column (COLUMNS8); factors are
 part of `up`. ranks (E,) float32, whole
 numbers: columns of an adapter's matrices from its rank on are zeros up to the next multiple of 8, and are not read
-behind that. R is a multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that
+after that. R is a multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that
 row alone, whichever adapters its neighbours have. out may be product's memory.
 
 middle (T, R) is room: what it holds afterwards is not said.

@@ -4,7 +4,7 @@
     given flat as (V * k,), in its order. weights: the scores of these experts, of logits (T, E), by the number of
     `scores` in route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the
     nearest whole one and held in [0, E). One that stands earlier in its row means the next expert that does not, and
-    behind the last the first: a row meets k experts, whatever a table says.
+    after the last the first: a row meets k experts, whatever a table says.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from twostroke.ops.program.values import Size, Value, Vector, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LastHidden:
-    """rows: the last hidden states behind the final norm, of the rows that need logits. matrix: makes logits of them.
+    """rows: the last hidden states after the final norm, of the rows that need logits. matrix: makes logits of them.
 
     body: the residual that the head takes its rows from, of all rows of the step; it stays valid until the next step.
     norm: the only call between both; None where there are others.

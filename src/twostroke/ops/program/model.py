@@ -18,7 +18,7 @@ F32_BYTES = 4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CommonFacts:
-    """What a model file reads from the config beside its program.
+    """What a model file reads from the config next to its program.
 
     max_positions: the longest sequence. eos_token_ids may be empty. dtype: the saved dtype that the checkpoint names,
     "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
@@ -98,7 +98,7 @@ class Model(CommonFacts):
         return sum(kind.token_bytes(kv_kind) for kind in self.program.paged())
 
     def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
-        """Bytes of K and V that a query behind `positions` positions reads; windows make them fewer."""
+        """Bytes of K and V that a query after `positions` positions reads; windows make them fewer."""
         return sum(
             min(positions, kind.window or positions) * kind.token_bytes(kv_kind) for kind in self.program.paged()
         )

@@ -17,7 +17,7 @@ class Program:
     The head may run again for other rows of the same step: what it reads of the body stays valid until the next step.
 
     given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
-    beside the logits, until the head or the program runs again.
+    next to the logits, until the head or the program runs again.
     """
 
     body: tuple[Op, ...]

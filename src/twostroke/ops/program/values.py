@@ -234,7 +234,7 @@ class Vector:
     """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
 
     numbers: the numbers themselves, where they follow from the config and no tensor holds them; there are no parts
-    then. Or what `form` needs beside its tensors.
+    then. Or what `form` needs next to its tensors.
     """
 
     key: str
@@ -270,7 +270,7 @@ class PagedKV:
 
     v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
     chunked: a query sees from the last multiple of `window` on, so at most that many.
-    ahead: positions behind its own that a query sees as well; 0 for causal attention.
+    ahead: positions after its own that a query sees as well; 0 for causal attention.
     """
 
     kv_heads: int
@@ -292,7 +292,7 @@ class PagedKV:
 
 @dataclass(frozen=True, slots=True)
 class LatentKV(PagedKV):
-    """One latent vector of every position, in pages, with the turned part of its key behind it (DeepSeek-AI 2024).
+    """One latent vector of every position, in pages, with the turned part of its key after it (DeepSeek-AI 2024).
 
     All query heads read it: the whole, head_dim elements, as key, and its first v_dim elements, the latent, as value.
     kv_heads is 1.

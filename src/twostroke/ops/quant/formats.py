@@ -2,7 +2,7 @@
 
 tools/measure_quantization.py prints the errors. int8 has groups of 256 and not of 128: the output error of a Gaussian
 matrix is 0.98% in place of 0.91%, and matrix tiles wait half as often for a group to be folded into the float32 sums.
-int4 has a 4-bit multiplier for each 16 columns beside the group's scale. These 4.31 bits a weight err less than 4.5
+int4 has a 4-bit multiplier for each 16 columns next to the group's scale. These 4.31 bits a weight err less than 4.5
 bits with a bf16 scale for each 32 columns did: 7.8% against 8.1%, and 11.1% against 13.9% with outlier columns. q times
 multiplier is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
 """
@@ -83,7 +83,7 @@ ADAPTERS = "adapter"
 
 
 def adapter_format(name: str) -> WeightFormat:
-    """The format of adapters' matrices beside a model in the format called `name`: as many bits, 8 at the least.
+    """The format of adapters' matrices next to a model in the format called `name`: as many bits, 8 at the least.
 
     Int8 has one scale for each rank of A and of B, so that what it errs is a share of the adapter's own part.
     """
@@ -106,7 +106,7 @@ def usual_kv_format(weights: str, slow_bytes: bool) -> str:
     """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
     over int8 is slower there than over bf16: over latents, at the level `generic`.
 
-    int8 beside rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
+    int8 next to rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
     weights (docs/quantization.md).
     """
     if weights in ("f32", "bf16"):

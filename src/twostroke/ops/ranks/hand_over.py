@@ -1,6 +1,6 @@
 """hand_over: a value goes to the next stage.
 
-    x (T, W) float32, which `receive` of the stage behind this one finds.
+    x (T, W) float32, which `receive` of the stage after this one finds.
 
 The reference is that of one process: the value lies where it lies.
 """

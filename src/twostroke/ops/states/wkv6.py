@@ -87,7 +87,7 @@ class Wkv6(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv6Vectors:
-    """What a layer has trained beside its products: see the module."""
+    """What a layer has trained next to its products: see the module."""
 
     first: Vector
     weight: Vector

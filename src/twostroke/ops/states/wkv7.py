@@ -111,7 +111,7 @@ class Wkv7(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv7Vectors:
-    """What a layer has trained beside its products: see the module."""
+    """What a layer has trained next to its products: see the module."""
 
     removal: Vector
     growth: Vector

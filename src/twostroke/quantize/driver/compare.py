@@ -2,7 +2,7 @@
 
 Of the whole: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served. Of each
 stage: the same KL where this stage alone is the quantized one, on a few runs of the text. What the original stages
-before it make goes through the quantized stage and then through the original ones behind it. Memory holds one stage of
+before it make goes through the quantized stage and then through the original ones after it. Memory holds one stage of
 both models, and what goes between stages of every such run.
 """
 

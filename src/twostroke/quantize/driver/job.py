@@ -4,7 +4,7 @@
     OUTPUT/model-00003-of-00012.safetensors   a stage, whole
     OUTPUT/config.json                        written last: without it no program takes the folder for a model
 
-The same command in the same folder goes on behind the last whole stage.
+The same command in the same folder goes on after the last whole stage.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JobFolder:
             ) from None
 
     def finish(self, shard_of: Mapping[str, str], config: Mapping[str, Any], source: Path) -> None:
-        """The index, everything beside the weights, and config.json last. Raises ConfigError as `write_stage`."""
+        """The index, everything next to the weights, and config.json last. Raises ConfigError as `write_stage`."""
         try:
             index = {"metadata": {"total_size": self._num_bytes}, "weight_map": dict(sorted(shard_of.items()))}
             write_atomically(self.path / INDEX_NAME, (json.dumps(index, indent=1).encode(),))
@@ -117,7 +117,7 @@ class JobFolder:
         return sum(file.stat().st_size for file in self.path.glob("model-*.safetensors"))
 
     def write_report(self, report: Mapping[str, Any]) -> None:
-        """Write the report beside the model. Raises ConfigError."""
+        """Write the report next to the model. Raises ConfigError."""
         try:
             write_atomically(self.path / REPORT_NAME, (json.dumps(report, indent=1).encode(),))
         except OSError as error:

@@ -66,7 +66,7 @@ def _with_header(text: bytes, parts: Iterable[bytes | memoryview]) -> Iterator[b
 
 
 def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file beside its place, then move it there. Raises OSError; the earlier file stays then."""
+    """Write a file next to its place, then move it there. Raises OSError; the earlier file stays then."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
@@ -83,7 +83,7 @@ def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for what lies beside them."""
+    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for what lies next to them."""
     free, needed = shutil.disk_usage(folder).free, num_bytes + SPARE_BYTES
     if free < needed:
         raise ConfigError(

@@ -103,7 +103,7 @@ def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue
 
 
 def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyValue]:
-    """Which special tokens stand before and behind a text. end: the id that ends an answer; where another stands behind
+    """Which special tokens stand before and after a text. end: the id that ends an answer; where another stands after
     texts, this one is kept as the end of a turn."""
     first, last, twice = _marks(said)
     keys: dict[str, KeyValue] = {PREFIX + "add_bos_token": first is not None}
@@ -117,7 +117,7 @@ def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyVa
 
 
 def _marks(said: Mapping[str, Any]) -> tuple[int | None, int | None, bool]:
-    """(id before a text, id behind it, two of the latter between a pair)."""
+    """(id before a text, id after it, two of the latter between a pair)."""
     after = said.get("post_processor") or {}
     for each in after.get("processors", [after]) if isinstance(after, dict) else ():
         kind = each.get("type")

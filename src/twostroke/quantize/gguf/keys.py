@@ -1,4 +1,4 @@
-"""What a GGUF file says of a model beside its tokenizer, made of config.json.
+"""What a GGUF file says of a model next to its tokenizer, made of config.json.
 
 The usual keys are the reader's tables the other way round; what a family's reader computes of keys is in own_keys.py.
 """

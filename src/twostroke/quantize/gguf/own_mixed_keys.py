@@ -22,7 +22,7 @@ def grok(config: Config, names: Names) -> dict[str, Any]:
 
 
 def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
-    """Beside the keys of latent attention: which layers have it, and the heads of the others."""
+    """Next to the keys of latent attention: which layers have it, and the heads of the others."""
     layers = range(int(config["num_hidden_layers"]))
     linear = config.get("linear_attn_config") or {}
     renamed = {

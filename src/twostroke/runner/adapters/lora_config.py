@@ -168,7 +168,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def _ends_with(pattern: str, module: str) -> bool:
-    """A pattern fits a name or its end behind a dot. Most are plain names, often one for each module."""
+    """A pattern fits a name or its end after a dot. Most are plain names, often one for each module."""
     if not _PLAIN.fullmatch(pattern):
         return module_pattern(_ending(pattern)).matches(module)
     begin = len(module) - len(pattern)

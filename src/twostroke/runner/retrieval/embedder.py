@@ -44,7 +44,7 @@ class VectorOptions(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """width: numbers of a vector, behind the model's steps Dense."""
+    """width: numbers of a vector, after the model's steps Dense."""
 
     tokenizer: TextTokenizer
     pooling: Pooling

@@ -44,7 +44,7 @@ def keep_only(logits: F32Array, token_ids: NDArray[np.int32]) -> None:
 
 
 def bad_ends(sequences: Sequence[Sequence[int]], known_token_ids: Sequence[int], num_output: int) -> set[int]:
-    """Tokens that would complete one of the sequences behind the output, the last `num_output` of the known tokens."""
+    """Tokens that would complete one of the sequences after the output, the last `num_output` of the known tokens."""
     found = set[int]()
     for sequence in sequences:
         behind = len(sequence) - 1

@@ -31,7 +31,7 @@ def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tupl
 
 
 def _behind(weigh: Weigh, token_id: int, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
-    """Tokens behind the first, `token_id`. The mask of the request is as before when it returns: a commit moves it."""
+    """Tokens after the first, `token_id`. The mask of the request is as before when it returns: a commit moves it."""
     request, num_output = sequence.request, sequence.num_output_tokens
     known, mask = list(sequence.known_token_ids), request.mask
     sampled: list[SampledToken] = []

@@ -49,7 +49,7 @@ class Shape(Protocol):
 
     @property
     def closing(self) -> bytes:
-        """Bytes behind the last event."""
+        """Bytes after the last event."""
 
     def collect(self, index: int, delta: Delta) -> None:
         """Take a piece of an answer that is not streamed."""

@@ -28,7 +28,7 @@ class BodyBudget:
     refused: int = 0
 
     def check(self, more_bytes: int, own_bytes: int) -> None:
-        """Do this many bytes fit beside other bodies? own_bytes: what this body holds. Raises HttpProblem (503)."""
+        """Do this many bytes fit next to other bodies? own_bytes: what this body holds. Raises HttpProblem (503)."""
         if self.held_bytes > own_bytes and self.held_bytes + more_bytes > self.limit_bytes:
             self.refused += 1
             raise HttpProblem(bodies_full())

@@ -1,4 +1,4 @@
-"""A short way for the bytes of an answer from the app to the connection, beside ASGI's `send`.
+"""A short way for the bytes of an answer from the app to the connection, next to ASGI's `send`.
 
 `send` is a coroutine in every layer between an app and its server. A stream that sends each token as it is made spends
 more time in those calls than with its bytes, and no layer changes a body.

@@ -67,7 +67,7 @@ class Forecast(TypicalAnswer):
         return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free, going))
 
     def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
-        """Prompts in chunks that fill each step beside the streams."""
+        """Prompts in chunks that fill each step next to the streams."""
         if tokens <= 0:
             return 0.0
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))

@@ -1,6 +1,6 @@
 """The worker's side of crashes: a request that was running at too many is refused; suspects run one at a time.
 
-A request that ran at a crash may be the cause or may have stood beside it. If both came again together, a second crash
+A request that ran at a crash may be the cause or may have stood next to it. If both came again together, a second crash
 would tell no more than the first, so suspects run one at a time. At the second crash only one of them ran, and that one
 is refused. A suspect request that completes is cleared.
 """
@@ -20,7 +20,7 @@ from twostroke.server.process.crash_notes import MOST_RUNNING, PRINT_BYTES, Cras
 from twostroke.types.output import Prompt
 
 TURN_S = 60.0
-"""Longest wait for another suspect's end: beyond it a suspect runs beside it."""
+"""Longest wait for another suspect's end: beyond it a suspect runs next to it."""
 
 
 def fingerprint(prompt: Prompt) -> bytes:

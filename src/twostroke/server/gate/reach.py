@@ -1,4 +1,4 @@
-"""By which names others may reach a server, beside this machine's own: nothing, unless the operator says so."""
+"""By which names others may reach a server, next to this machine's own: nothing, unless the operator says so."""
 
 from __future__ import annotations
 

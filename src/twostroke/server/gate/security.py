@@ -44,8 +44,8 @@ not the key itself."""
 
 class Gate:
     """ASGI middleware. api_key: several are separated by commas; None admits all clients, which `run` allows on
-    loopback addresses only. reach: names beside this machine's own. Raises ConfigError for an empty key, which would be
-    no key at all.
+    loopback addresses only. reach: names next to this machine's own. Raises ConfigError for an empty key, which would
+    be no key at all.
     """
 
     def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool, reach: Reach | None = None) -> None:

@@ -1,6 +1,6 @@
 """A page of memory that a supervisor and its worker share: what runs at this moment, and what ran at earlier crashes.
 
-The worker writes the fingerprints of a step before native code begins and takes them back behind it. Nothing is sent,
+The worker writes the fingerprints of a step before native code begins and takes them back after it. Nothing is sent,
 so nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
 of time.monotonic, which all processes of a machine share.
 

@@ -5,7 +5,7 @@
 - An object with `properties` or `patternProperties` takes no other keys, unless the
   schema says something about other keys.
 - A `format` that the compiler does not know is an annotation; base64 and a few more have patterns here.
-- A pattern with look-around is left out beside a `format` that the compiler knows; anywhere else it is refused.
+- A pattern with look-around is left out next to a `format` that the compiler knows; anywhere else it is refused.
 - `propertyNames` holds for names that are enumerated or that fit a pattern or a length.
 - `uniqueItems` holds where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
   the number of possible values where there is one.

@@ -19,7 +19,7 @@ GAP = "\n\n"
 class Probe(NamedTuple):
     """A conversation, and the words that must be found in its rendering. absent: must not be there.
 
-    ordered: the words must stand in their order. Some templates write the text next to a call behind the results.
+    ordered: the words must stand in their order. Some templates write the text next to a call after the results.
     """
 
     messages: Messages

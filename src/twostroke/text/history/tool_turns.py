@@ -114,7 +114,7 @@ def _text_before_calls(messages: Messages) -> Messages:
 
 
 def _one_call_each(messages: Messages) -> Messages:
-    """A message for each call, each with its own result behind it."""
+    """A message for each call, each with its own result after it."""
     made: Messages = []
     waiting: Messages = []  # calls whose results come later
     for message in messages:

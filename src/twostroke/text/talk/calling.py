@@ -35,7 +35,7 @@ class Tools:
 class Calling:
     """begun: a name was said that is offered, or one that means no call. argued: some arguments are out.
 
-    out: where pieces go. begin: called once, when the name is accepted. ends: marks behind the call, which end its
+    out: where pieces go. begin: called once, when the name is accepted. ends: marks after the call, which end its
     arguments, too.
     """
 

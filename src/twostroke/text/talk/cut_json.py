@@ -27,7 +27,7 @@ def complete_part(text: str) -> dict[str, Any] | None:
 
 
 class _Prefix:
-    """safe: up to here, with `closing` behind it, the text is JSON."""
+    """safe: up to here, with `closing` after it, the text is JSON."""
 
     def __init__(self) -> None:
         self.safe = 0

@@ -75,7 +75,7 @@ class ThoughtMarks(Struct, frozen=True):
     """The marks around a thought.
 
     prompts: other ends of a prompt after which the answer begins within a thought. anywhere: the marks count in the
-    middle of an answer, too: they are no words that a text may be about. following: stands behind a thought, before
+    middle of an answer, too: they are no words that a text may be about. following: stands after a thought, before
     the next part of the turn.
     """
 

@@ -56,7 +56,7 @@ class TurnReader:
         return self._taken()
 
     def finish(self) -> list[Piece]:
-        """What was held back; a call that broke off stays as far as it came, and half a mark behind it is no text."""
+        """What was held back; a call that broke off stays as far as it came, and half a mark after it is no text."""
         rest = self.stream.text[self.stream.at :].strip()
         if self._behind_call and rest and any(text.startswith(rest) for text in self.form.texts):
             self.stream.at = len(self.stream.text)
@@ -143,7 +143,7 @@ class TurnReader:
             self.text.trim()
 
     def _at_front(self) -> Reading[None]:
-        """At the beginning, behind a thought and behind calls: white space, a thought, calls that no mark tells."""
+        """At the beginning, after a thought and after calls: white space, a thought, calls that no mark tells."""
         stream, thought = self.stream, self.form.thought
         self._front = False
         between = "".join(call.between.strip() for call in self._bare) if self._accepted else ""

@@ -60,7 +60,7 @@ class TextStream:
             self.kept.pop()
 
     def keep(self, first: str) -> None:
-        """From now on remember what is taken, behind `first`."""
+        """From now on remember what is taken, after `first`."""
         self.kept = [first]
 
     def forget(self) -> str:

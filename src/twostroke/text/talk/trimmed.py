@@ -36,7 +36,7 @@ class Trimmed:
             self._spaces.append(text[len(solid) :])
 
     def trim(self) -> None:
-        """A mark stands here: white space behind it is the form's."""
+        """A mark stands here: white space after it is the form's."""
         self._trim = True
 
     def drop(self) -> None:

@@ -13,7 +13,7 @@ STEP_COLUMNS = 64
 """Integer weights are padded to this many columns: one step of a matrix tile, and 64 bytes of int8."""
 
 MAX_GROUP_COLUMNS = 1024
-"""A group of one panel, unpacked to bytes, still fits a second-level cache beside the activations."""
+"""A group of one panel, unpacked to bytes, still fits a second-level cache next to the activations."""
 
 STORED_GROUP = 256
 """Columns of a group of the kinds that keep a file's codes."""
@@ -274,7 +274,7 @@ _STEPS = {
     WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
 }  # fmt: skip
 
-# Bits of 64 elements as stored: int4 has four multipliers of 4 bits beside them.
+# Bits of 64 elements as stored: int4 has four multipliers of 4 bits next to them.
 _STORED_BITS_64 = {
     WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272,
     WeightKind.FLAT8: 544, WeightKind.FLAT4: 288, WeightKind.FLAT8_MIN: 576,

@@ -26,7 +26,7 @@ class HardwareClass(enum.StrEnum):
 
 
 class Efficiency(Struct, frozen=True):
-    """Shares of the published figures that good programs reach, and the time a step takes beside products.
+    """Shares of the published figures that good programs reach, and the time a step takes next to products.
 
     products: matrix products of many rows. attention: FLOPs of attention over many rows. memory: reading weights and K
     and V. links: what is left of added devices' rates when a model is split over several. layer_s: starting the ops of

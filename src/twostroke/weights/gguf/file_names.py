@@ -11,7 +11,7 @@ ENDING = ".gguf"
 _PART = re.compile(r"-(\d{5})-of-(\d{5})$")
 _BESIDE = re.compile(r"(?:^|[-._])(mmproj|imatrix)(?:[-._]|$)")
 BESIDE = {"mmproj": "a projector of images", "imatrix": "calibration data"}
-"""What lies beside models under the same ending, by a word of its name, and what it is."""
+"""What lies next to models under the same ending, by a word of its name, and what it is."""
 _QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F16|FP16|F32|FP32))$", re.IGNORECASE)
 
 _K_FORM = re.compile(r"(I?Q\d_K)_[SML]")

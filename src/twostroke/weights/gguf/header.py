@@ -204,7 +204,7 @@ class HeaderReader:
 
 
 def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
-    """How many of the `count` strings from `at` on begin in the next SCANNED_BYTES, and where the string behind them
+    """How many of the `count` strings from `at` on begin in the next SCANNED_BYTES, and where the string after them
     begins. At least 8 bytes must be there.
 
     A length below 256 is a byte and seven zeros, so all of them are found at once, and so is which string ends at the

@@ -28,7 +28,7 @@ def pooling_number(keys: Keys) -> int | None:
 
 
 def sentence_files(task: Task, keys: Keys) -> dict[str, str]:
-    """File name -> text of what stands beside a model that makes vectors; empty for one that makes text or scores.
+    """File name -> text of what stands next to a model that makes vectors; empty for one that makes text or scores.
 
     task: what the rows of its family are. Raises CorruptModel, UnsupportedModel.
     """

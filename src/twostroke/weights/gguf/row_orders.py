@@ -40,7 +40,7 @@ def taken_in_turn(groups: int, counts: tuple[int, ...]) -> I32Array:
 
 
 def untiled_values(before: int, key_heads: int, values_each: int, rows: int) -> I32Array:
-    """Rows of value heads behind `before` other rows. Stored: the first value head of every key head, then
+    """Rows of value heads after `before` other rows. Stored: the first value head of every key head, then
     the second of every one; read: all value heads of a key head side by side. rows: of one value head."""
     heads = np.arange(key_heads * values_each).reshape(values_each, key_heads).T.reshape(-1)
     moved = before + (heads[:, None] * rows + np.arange(rows)).reshape(-1)

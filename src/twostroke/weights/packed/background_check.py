@@ -25,7 +25,7 @@ SILENT_S = 0.5
 WAITING = "Waiting until the packed weights are on the disk, for later starts. Ctrl-C ends without them."
 
 NICENESS = 5
-"""The niceness of the check. Beside a busy engine it still ends within the first second for a model of a gigabyte,
+"""The niceness of the check. Next to a busy engine it still ends within the first second for a model of a gigabyte,
 because it gets a quarter of a core."""
 
 NICENESS_OF_WRITING = 19

@@ -1,4 +1,4 @@
-"""Checksums of blocks, cheap enough to read a whole model behind the first answers.
+"""Checksums of blocks, cheap enough to read a whole model after the first answers.
 
 A sector of 4 KiB is 512 little-endian words a[i]. Its sum is w[0]*a[0] + ... + w[511]*a[511] modulo 2^64, with fixed
 odd weights w. Damage within one word always changes it; damage of several words is missed about once in 2^64 cases, but

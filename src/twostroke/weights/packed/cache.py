@@ -1,4 +1,4 @@
-"""The cache of packed weights: the first start packs into memory and writes the file behind its first answers
+"""The cache of packed weights: the first start packs into memory and writes the file after its first answers
 (fresh_file.py), every later one maps the file.
 
     folder/<fingerprint>-<formats and layout>.pack

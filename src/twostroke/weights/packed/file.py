@@ -14,7 +14,7 @@ start (background_check.py) and by `twostroke cache verify`. Files appear by ato
 engine that packed them reads the same bytes through the file without a name (fresh_file.py).
 
 Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
-that memory does not hold beside their file go through a mapping whose room was taken before.
+that memory does not hold next to their file go through a mapping whose room was taken before.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def always(_wait_s: float) -> bool:
 
 
 class PartialFile:
-    """A file without its name yet, of its full length, beside its final path.
+    """A file without its name yet, of its full length, next to its final path.
 
-    whole: its bytes, where weights are packed straight into it, because memory does not hold them beside it.
+    whole: its bytes, where weights are packed straight into it, because memory does not hold them next to it.
     """
 
     def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
@@ -251,7 +251,7 @@ def unwritten_bytes(folder: Path) -> int:
 
 
 def _locked_temporary(path: Path) -> tuple[int, str]:
-    """A new file beside `path`, locked. Another process may sweep it away before the lock is taken: then once more."""
+    """A new file next to `path`, locked. Another process may sweep it away before the lock is taken: then once more."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".partial", dir=path.parent)
         try:

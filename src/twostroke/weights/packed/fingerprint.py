@@ -20,7 +20,7 @@ SAMPLE_BYTES = 4096
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
-    """32 hex digits of the open checkpoint and the config.json beside it. Raises CorruptModel where that is missing."""
+    """32 hex digits of the open checkpoint and its config.json. Raises CorruptModel where that is missing."""
     return _of(checkpoint, lambda name, status: f"{name} {status.st_size} {status.st_mtime_ns}")
 
 

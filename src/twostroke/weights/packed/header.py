@@ -55,7 +55,7 @@ class FilePlan(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True):
-    """What a file says of itself. sums: the checksums of its blocks, one behind the other. origin: for people."""
+    """What a file says of itself. sums: the checksums of its blocks, one after the other. origin: for people."""
 
     key: Key
     extents: tuple[Extent, ...]
@@ -88,7 +88,7 @@ class Header(Struct, frozen=True):
 
 
 def plan_file(key: Key, blobs: tuple[Blob, ...]) -> FilePlan:
-    """Lay blobs out behind the header, each at a multiple of 4096."""
+    """Lay blobs out after the header, each at a multiple of 4096."""
     offsets, end = [], 0
     for blob in blobs:
         offsets.append(_aligned(end))
@@ -115,7 +115,7 @@ def preamble(header: bytes, file_bytes: int) -> bytes:
 
 
 def parse_header(begin: bytes, read: Callable[[int], bytes], file_bytes: int) -> Header:
-    """begin: the preamble. read(n): the next n bytes behind it. file_bytes: the length found. Raises StaleFile."""
+    """begin: the preamble. read(n): the next n bytes after it. file_bytes: the length found. Raises StaleFile."""
     version = begin[len(FAMILY) : len(FAMILY) + 1]
     if begin.startswith(FAMILY) and version != VERSION and version.isdigit():
         raise StaleFile(f"it is of format {version.decode()}, and this program reads and writes {VERSION.decode()}")

@@ -1,7 +1,7 @@
 """After the start: mapped weights are moved into huge pages in the background, while the engine already answers.
 
 A file mapped in pages of 4 KiB is read at two thirds of the machine's bandwidth where page tables are nested (measured:
-21 of 32 GB/s). Copying at the start would cost the first token most of a second, so it is done behind it.
+21 of 32 GB/s). Copying at the start would cost the first token most of a second, so it is done after it.
 """
 
 from __future__ import annotations

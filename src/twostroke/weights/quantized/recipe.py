@@ -27,7 +27,7 @@ else:  # most checkpoints name no scheme
     schemes = LazyModule("twostroke.weights.quantized.schemes")
 
 SIDE_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
-"""The files beside config.json that are read where config.json says nothing."""
+"""The files next to config.json that are read where config.json says nothing."""
 
 INSTEAD = "Use the original checkpoint with --weights int4 or int8, or a GGUF, GPTQ, AWQ or compressed-tensors version."
 
@@ -48,7 +48,7 @@ def scheme_of(config: Mapping[str, Any], place: str = "config.json") -> Scheme |
 
 
 def scheme_in(folder: Path) -> Scheme | None:
-    """The scheme of a folder: of config.json, or of a file beside it. Raises as `scheme_of`."""
+    """The scheme of a folder: of config.json, or of a file next to it. Raises as `scheme_of`."""
     if (folder / "config.json").is_file():
         found = scheme_of(read_object(folder / "config.json"))
         if found is not None:

@@ -1,4 +1,4 @@
-"""Zed: /v1/chat/completions streamed, one call at a time, null contents beside calls, results as parts."""
+"""Zed: /v1/chat/completions streamed, one call at a time, null contents next to calls, results as parts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ struct MixerArgs {  // sparse_mixer
 };
 
 // Pairs of a row and an expert that it chose, in the order of the experts' numbers: row r has pairs r * chosen .. (r + 1) * chosen. idle: how
-// many numbers behind those of the experts add nothing: their pairs weigh 0 and have the matrices of the expert before them.
+// many numbers after those of the experts add nothing: their pairs weigh 0 and have the matrices of the expert before them.
 struct ChoiceArgs {  // order_choices
   const float* routes;
   int32_t* matrices;

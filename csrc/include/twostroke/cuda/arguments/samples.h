@@ -18,7 +18,7 @@ constexpr int kSteps = 2048;         // by which weights fall from the peak: see
 enum Purpose { kDraw = 0, kTell = 1, kPurposes = 2 };
 
 // told[first + r]: the result for logits[r]. Scratch memory, of each row: adjusted (count,); by purpose groups (2, parts, kPartGroups):
-// keys of the likeliest tokens of the row before changes (kTell) and behind them (kDraw; alone where nothing changes); and sums (2, parts)
+// keys of the likeliest tokens of the row before changes (kTell) and after them (kDraw; alone where nothing changes); and sums (2, parts)
 // of weights. Of rows that draw with top-p and without top-k: sums of weights by step (kSteps,), and the key of the last token that top-p
 // keeps.
 struct SampleArgs {

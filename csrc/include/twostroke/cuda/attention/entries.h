@@ -44,7 +44,7 @@ TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, 
     float sums[kVectors] = {};
     _Pragma("clang loop unroll_count(4)")
     for (int64_t first = 0; first < dim; first += kLanes) {
-      const int64_t d = first + i % kLanes;  // lanes behind the last number add zeros, as on the CPU
+      const int64_t d = first + i % kLanes;  // lanes after the last number add zeros, as on the CPU
       const float number = d < dim ? entry[d] : 0.0f;
       TS_EVERY_LANE
       for (int v = 0; v < kVectors; ++v) sums[v] = fma(d < dim && v < vectors ? q[v * dim + d] : 0.0f, number, sums[v]);
@@ -54,7 +54,7 @@ TS_DEVICE_INLINE void sum_entries(const float* q, int64_t vectors, int64_t dim, 
   }
 }
 
-// The product of a vector with the e-th of these entries, behind the barrier.
+// The product of a vector with the e-th of these entries, after the barrier.
 TS_DEVICE_INLINE float product_with(int64_t e, int64_t vector) {
   float lanes[kLanes];
   TS_EVERY_LANE

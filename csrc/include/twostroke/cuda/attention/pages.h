@@ -23,7 +23,7 @@ TS_DEVICE_INLINE float extreme_of(const float* x, int64_t dim) {
       found = number;
     }
   }
-  if (lane >= count) at = lane;  // behind every element, with a magnitude that none is below
+  if (lane >= count) at = lane;  // after every element, with a magnitude that none is below
   TS_EVERY_LANE
   for (int32_t mask = kWarp / 2; mask > 0; mask /= 2) {
     const uint32_t other = shuffle_across(most, mask), other_at = shuffle_across(at, mask);
@@ -59,7 +59,7 @@ struct Rounding {
   }
 };
 
-// Two dimensions of one position in a byte; zeros behind the last. number(d): dimension d as a whole number.
+// Two dimensions of one position in a byte; zeros after the last. number(d): dimension d as a whole number.
 template <class Number>
 TS_DEVICE_INLINE uint8_t nibbles_of(const Number& number, int64_t dim, int64_t low, int64_t high) {
   const int32_t first = (low < dim ? number(low) : 0) + 8, second = (high < dim ? number(high) : 0) + 8;

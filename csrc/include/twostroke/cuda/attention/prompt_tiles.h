@@ -54,7 +54,7 @@ struct TileCopies {
     }
     barrier();
   }
-  // Behind the last reading of the tile.
+  // After the last reading of the tile.
   TS_MEMBER_INLINE void leave(int32_t start) {
     barrier();
     if (args.stage.stages == 1 && start + kTile < end) {

@@ -84,7 +84,7 @@ struct WholePage {
 };
 
 // How the integers of int8 pages lie. Keys of 32 dimensions: two words of four positions.
-// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is behind the last dimension is anything: it meets zeros, or
+// Values: 16 dimensions are a unit, of which the thread has 2g and 2g + 1. What is after the last dimension is anything: it meets zeros, or
 // its sums are not kept.
 struct BytePages {
   static constexpr int32_t kKeyZero = 128, kKeyLoads = 2;
@@ -132,7 +132,7 @@ struct BytePages {
   TS_MEMBER_INLINE static int32_t value_units(int32_t dim) { return (dim + 15) / 16; }
 };
 
-// Positions 4 * quarter and the three behind it, of the thread's part of 32 dimensions; what is behind the last row is the last row.
+// Positions 4 * quarter and the three after it, of the thread's part of 32 dimensions; what is after the last row is the last row.
 template <class Pages>
 TS_DEVICE_INLINE typename Pages::Keys load_keys(const WholePage& page, int32_t dim, int32_t step, int32_t t, int32_t quarter) {
   typename Pages::Keys found;

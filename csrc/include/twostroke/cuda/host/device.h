@@ -39,7 +39,7 @@ struct LaunchHead {
   int32_t call;  // of ts_run's calls
 };
 
-// Launches in order, each a LaunchHead with its arguments behind it: equal lists are equal bytes.
+// Launches in order, each a LaunchHead with its arguments after it: equal lists are equal bytes.
 struct LaunchList {
   char* data;
   int64_t bytes, capacity, count;
@@ -81,7 +81,7 @@ struct KeptGraph {  // exec: NULL for a free place
 
 struct Graphs {
   GraphDriver driver;
-  CUaddDependencies join;  // NULL where kernels begin behind the end of the one before
+  CUaddDependencies join;  // NULL where kernels begin after the end of the one before
   KeptGraph kept[kMostGraphs];
   uint64_t seen[kMostSeen];  // hashes of lists
   int64_t next_seen, clock;
@@ -159,7 +159,7 @@ int32_t launch_each(ts_context& device);
 // The graph of these launches; NULL where they are to run one by one.
 KeptGraph* graph_of(ts_context& device, const LaunchList& list);
 void find_graphs(ts_context& device, bool waits);  // of the driver's library. waits: see ts_cuda_load
-void drop_graphs(ts_context& device);  // behind all work
+void drop_graphs(ts_context& device);  // after all work
 
 // Device memory until the next call, at 256 bytes; 0 and *status where there is none.
 uint64_t scratch_of(ts_context& device, int64_t bytes, int32_t* status);

@@ -18,7 +18,7 @@ typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphExec_st* CUgraphExec;
 
-struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends behind `extra`
+struct CUkernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2; the first version ends after `extra`
   CUfunction function;
   uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
   void** arguments;
@@ -84,10 +84,10 @@ struct CUgraphEdge {  // CUgraphEdgeData
   uint8_t from_port, to_port, type, reserved[5];
 };
 
-// An edge behind which a kernel takes its place before the one before has ended: it waits for that by itself.
+// An edge after which a kernel takes its place before the one before has ended: it waits for that by itself.
 constexpr CUgraphEdge kProgrammaticEdge = {1, 0, 1, {}};
 
-// It came with CUDA 12.3; without it every kernel begins behind the end of the one before.
+// It came with CUDA 12.3; without it every kernel begins after the end of the one before.
 typedef CUresult (*CUaddDependencies)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edges, size_t count);
 constexpr char kAddDependencies[] = "cuGraphAddDependencies_v2";
 

@@ -32,7 +32,7 @@ struct Four {
 
 TS_DEVICE_INLINE bool at_16_bytes(const void* address) { return (reinterpret_cast<uint64_t>(address) & 15) == 0; }
 
-// Zeros behind the first `count`.
+// Zeros after the first `count`.
 TS_DEVICE_INLINE Four load_four(const float* from, int32_t count) {
   Four found;
   if (count == 4 && at_16_bytes(from)) {

@@ -42,7 +42,7 @@ TS_DEVICE_INLINE float add_lane(int32_t base, int32_t count, const Add& add, flo
   now.read(lane);
   int32_t first = lane;
   for (; first < whole; first += kLaneStep) {
-    next.read(first + kLaneStep < count ? first + kLaneStep : first);  // behind the last: nobody needs it
+    next.read(first + kLaneStep < count ? first + kLaneStep : first);  // after the last: nobody needs it
     TS_EVERY_LANE
     for (int32_t j = 0; j < kLaneTurns; ++j) sum = add(base + first + j * kLanes, now.v[j], sum);
     now = next;
@@ -55,7 +55,7 @@ TS_DEVICE_INLINE float add_lane(int32_t base, int32_t count, const Add& add, flo
 }
 
 // add(i, value(i), sum): the sum with element i. Every thread of a block of whole warps calls it and gets the result; what threads wrote
-// before is read after. Behind it, lane_row has the values of a row of up to kLanePiece elements, until the next call.
+// before is read after. After it, lane_row has the values of a row of up to kLanePiece elements, until the next call.
 template <class Value, class Add>
 TS_DEVICE_INLINE float sum_by_lanes(int64_t elements, const Value& value, const Add& add) {
   const int32_t thread = thread_index(), all = threads(), count = static_cast<int32_t>(elements);

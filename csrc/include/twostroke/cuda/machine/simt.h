@@ -154,8 +154,8 @@ TS_DEVICE_INLINE uint32_t chosen_bytes(uint32_t a, uint32_t b) {
 // The larger one; where one is NaN the other.
 TS_DEVICE_INLINE float larger_number(float a, float b) { return __builtin_fmaxf(a, b); }
 
-// Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread behind wait_copies, to
-// the block behind a barrier after that.
+// Begins to copy 16 bytes of global memory to shared[index]; where `there` is false, zeros. Visible to this thread after wait_copies, to
+// the block after a barrier after that.
 TS_DEVICE_INLINE void copy_async(__attribute__((address_space(3))) Words4* shared, int64_t index, const void* from, bool there) {
   const uint32_t to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(shared + index)), bytes = there ? 16 : 0;
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");

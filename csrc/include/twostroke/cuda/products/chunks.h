@@ -34,7 +34,7 @@ struct ChunkedMatrix {
   TS_MEMBER_INLINE bool ends_group(int32_t chunk) const {
     return kWhole || chunk % group_chunks == group_chunks - 1 || chunk == chunks - 1;
   }
-  // The chunk's first step, and one behind its last.
+  // The chunk's first step, and one after its last.
   TS_MEMBER_INLINE int32_t first_step(int32_t chunk) const {
     if (kWhole) return chunk * kChunkSteps;
     return chunk / group_chunks * group_steps + chunk % group_chunks * kChunkSteps;

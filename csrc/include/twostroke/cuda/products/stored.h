@@ -97,7 +97,7 @@ struct StoredRow {
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
     return meant(layout.table, four);
   }
-  // The same of planes of two bits, 16 columns each, with or without third bits behind them.
+  // The same of planes of two bits, 16 columns each, with or without third bits after them.
   TS_MEMBER_INLINE uint32_t plane_quad(int64_t k) const {
     const int32_t quad = static_cast<int32_t>(k % 16 / 4);
     const uint8_t* block = codes + k / 16 * kPanel * (layout.third != 0 ? 6 : 4);

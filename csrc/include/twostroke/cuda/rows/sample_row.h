@@ -9,7 +9,7 @@ namespace cuda {
 
 constexpr int32_t kMostTop = 20;
 
-// A list: `count` entries that begin `at` bytes behind the first row.
+// A list: `count` entries that begin `at` bytes after the first row.
 struct SampleList {
   int32_t at, count;
 };

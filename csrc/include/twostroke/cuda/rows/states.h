@@ -45,7 +45,7 @@ TS_DEVICE_INLINE void go_through_column(int64_t count, Read read, Visit visit, W
 }
 
 // A column of a state (count, step), of which a thread goes through the numbers in order. It stays in shared memory from the first token to
-// the last: count * the threads of the block are at most kKeptNumbers. A thread behind the last column has a count of 0: it reads no state.
+// the last: count * the threads of the block are at most kKeptNumbers. A thread after the last column has a count of 0: it reads no state.
 struct KeptColumn {
   static constexpr bool kIsShort = true;
   float* state;

@@ -123,7 +123,7 @@ class CostCorrection:
         self._classes[size].add(self._bounded(measured_s / predicted_s))
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
-        """One step beside which memory was made ready: it counts until the next step that is not cold."""
+        """One step next to which memory was made ready: it counts until the next step that is not cold."""
         usual_s = predicted_s * self.usual(size)
         if usual_s > 0 and measured_s > 0:
             last = self._cold.setdefault(size == DECODE, deque(maxlen=COLD_STEPS))

@@ -52,7 +52,7 @@ class StepTime:
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """A step beside which memory was made ready. It is no measure of steps after the last such one."""
+        """A step next to which memory was made ready. It is no measure of steps after the last such one."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 

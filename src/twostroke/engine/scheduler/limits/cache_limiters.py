@@ -1,4 +1,4 @@
-"""What the caches ask of chunks: room for a chunk beside a window, and ends where a snapshot is taken."""
+"""What the caches ask of chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class WindowRoom(Struct, frozen=True):
-    """A chunk is no longer than what a window's pool holds beside the window itself."""
+    """A chunk is no longer than what a window's pool holds next to the window itself."""
 
     max_chunk_tokens: int
 

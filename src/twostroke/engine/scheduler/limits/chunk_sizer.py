@@ -43,7 +43,7 @@ class ChunkSizer:
     def chunk(
         self, base: Sequence[Segment], start: int, wanted: int, remaining: int, bound_s: float, adapter: int = -1
     ) -> Chunk:
-        """The largest chunk from `start` on, beside `base`, that keeps the step under bound_s; at least the minimum.
+        """The largest chunk from `start` on, next to `base`, that keeps the step under bound_s; at least the minimum.
 
         adapter: the number of the sequence's adapter; -1 for none.
         """

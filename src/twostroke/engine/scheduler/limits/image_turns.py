@@ -1,4 +1,4 @@
-"""When tiles of images are encoded: beside streams piece by piece, and a prompt waits in front of a tile until then.
+"""When tiles of images are encoded: next to streams piece by piece, and a prompt waits in front of a tile until then.
 
     num_tokens = turns.limit(sequence, num_tokens, step)     before the other limits: it stops this sequence alone
     plan.encode = turns.take()                               the tile that the step works on

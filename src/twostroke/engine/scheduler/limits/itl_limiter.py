@@ -1,4 +1,4 @@
-"""How much prefill a step may hold beside running streams, so that none of them waits longer than promised."""
+"""How much prefill a step may hold next to running streams, so that none of them waits longer than promised."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class StreamRule:
         return sum(not s.interactive for s in running) < self._max_batch
 
     def has_room(self, sequence: Running, running: Sequence[Running]) -> bool:
-        """May it enter beside those that run?"""
+        """May it enter next to those that run?"""
         if not sequence.interactive:
             return self.has_batch_place(running)
         promises = [s.objectives.itl_s for s in (*running, sequence) if s.interactive and s.objectives.itl_s]

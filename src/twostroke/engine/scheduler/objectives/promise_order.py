@@ -34,7 +34,7 @@ class PromiseOrder:
         return (INTERACTIVE, TOO_LONG if too_long(sequence) else PROMISED, 0.0, sequence.number)
 
     def held(self, sequence: Sequence) -> Rank:
-        """The rank behind all promises."""
+        """The rank after all promises."""
         return (INTERACTIVE, HELD, 0.0, sequence.number)
 
     def interactive(self, queues: Queues) -> Iterator[Sequence]:

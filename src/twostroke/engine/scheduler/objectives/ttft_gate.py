@@ -19,12 +19,12 @@ LOOKED_AT = 4
 
 class TtftGate:
     """A sequence that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
-    makes it late. The others are held: they wait behind all promises, and have one as soon as they are predicted to be
+    makes it late. The others are held: they wait after all promises, and have one as soon as they are predicted to be
     in time after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal
     rests on what was measured up to the last moment, not on the first guess.
 
     A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
-    behind all promised requests, and is refused only where even for its length it would wait too long. Where nothing
+    after all promised requests, and is refused only where even for its length it would wait too long. Where nothing
     else waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses:
     False promises every request what it asks for.
     """
@@ -101,7 +101,7 @@ class TtftGate:
 
     @staticmethod
     def _others_go_on(queues: Queues) -> bool:
-        """Is there anything to compute beside those that are held? Where not, the first of them must begin."""
+        """Is there anything to compute next to those that are held? Where not, the first of them must begin."""
         return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""When a waiting sequence would have its first token: the prompts before it are computed beside more and more streams.
+"""When a waiting sequence would have its first token: the prompts before it are computed next to more and more streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from twostroke.engine.scheduler.queues import Queues
 from twostroke.engine.scheduler.sequence import Sequence as Waiting
 
 MAX_GROUPS = 6
-"""The number of groups into which the prompts ahead are divided; each group runs beside more streams than the last."""
+"""The number of groups into which the prompts ahead are divided; each group runs next to more streams than the last."""
 MARGIN = 1.1
 """The factor on predicted seconds, for steps that take longer than the median and for the end of the current step."""
 UNSURE_MARGIN = 1.6
@@ -47,7 +47,7 @@ class WorkAhead:
 
     @property
     def sure(self) -> bool:
-        """Is there evidence behind the predictions?"""
+        """Is there evidence after the predictions?"""
         return self._times.sure and self._times.cold_factor == 1.0
 
     def ended(self, sequence: Waiting) -> None:
@@ -55,7 +55,7 @@ class WorkAhead:
         self._lengths.ended(sequence)
 
     def alone_s(self, sequence: Waiting, queues: Queues) -> float:
-        """Seconds of its own prompt beside the streams of this moment."""
+        """Seconds of its own prompt next to the streams of this moment."""
         streams = queues.decoding
         return sequence.prefill_tokens * self._token_s(sequence, streams, [decode_segment(s) for s in streams])
 
@@ -86,7 +86,7 @@ class WorkAhead:
         return share + (self._room.turn_share if any(s.interactive for s in others) else 0.0)
 
     def _prompts_s(self, sequence: Waiting, prompts: list[Waiting], streams: list[Waiting]) -> float:
-        """Seconds of prompts one after the other. Each that is computed is a stream beside the next ones."""
+        """Seconds of prompts one after the other. Each that is computed is a stream next to the next ones."""
         segments = [decode_segment(s) for s in streams]
         size, seconds = -(-len(prompts) // MAX_GROUPS), 0.0
         for first in range(0, len(prompts), size):
@@ -97,7 +97,7 @@ class WorkAhead:
         return seconds
 
     def _token_s(self, sequence: Waiting, streams: Sequence[Waiting], segments: list[Segment]) -> float:
-        """Seconds for each token of a prompt, in chunks as steps beside these segments take them."""
+        """Seconds for each token of a prompt, in chunks as steps next to these segments take them."""
         wanted = max(1, self._room.max_chunk_tokens - len(segments))
         bound_s = self._limiter.bound_beside_s([*streams, sequence] if segments else [], segments)
         if bound_s is not None and wanted > 1:
@@ -112,7 +112,7 @@ class WorkAhead:
         steps: float = self._lengths.forecast(running).steps_until(place + 1)
         typical = max(1.0, self._lengths.mean_tokens or max(s.request.max_tokens for s in running))
         steps += rounds * typical
-        # Each sequence that enters brings a prompt: one for each answer's length in steps, beside every stream.
+        # Each sequence that enters brings a prompt: one for each answer's length in steps, next to every stream.
         prompts = sum(len(s.request.prompt_token_ids) for s in running) / typical
         chunk = Segment.prefill(0, min(self._room.max_chunk_tokens, round(prompts)), True)
         streams = [decode_segment(s) for s in running]

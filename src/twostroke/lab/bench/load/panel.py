@@ -101,7 +101,7 @@ def _drawn(line: Line, places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
-    """The labels, each beside its point where no other label, line or point is. A label without room is left out.
+    """The labels, each next to its point where no other label, line or point is. A label without room is left out.
     Measured lines choose first."""
     places = [[place(point) for point in line.points] for line in lines]
     taken = [box for along in places for box in _covered(along)]

@@ -142,7 +142,7 @@ def _length_point(measured: Measured, length: int, ask: SweepAsk) -> LengthPoint
 
 
 def sweep_text(found: Sweep) -> str:
-    """Two tables, the prediction beside what was measured."""
+    """Two tables, the prediction next to what was measured."""
     lines = [f"{found.model}" + (": interrupted, these points are whole" if found.interrupted else "")]
     predicted = found.prediction
     if found.lengths:

@@ -63,7 +63,7 @@ def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callab
         thread.start()
     try:
         play(ranks[0])
-    finally:  # their memory is given back behind this; a rank that waits gives up after LIMIT_S
+    finally:  # their memory is given back after this; a rank that waits gives up after LIMIT_S
         for thread in others:
             thread.join()
     return max(taken)

@@ -1,4 +1,4 @@
-"""What a step takes beside its kernels, timed on the real engine with the embedded model.
+"""What a step takes next to its kernels, timed on the real engine with the embedded model.
 
 Whole steps are timed, and what the kernels' figures say of them is subtracted. What is left has two parts. One is
 Python's share: schedule, batch, sample, commit. The other is how much longer the ops of a step take in an engine than
@@ -51,7 +51,7 @@ class Taken:
     model_s: float
 
     def beside(self, kernels_s: float) -> float:
-        """Seconds beside the kernels. If the kernels' figures are too high, at least the seconds outside the model."""
+        """Seconds next to the kernels. If the kernels' figures are too high, at least the seconds outside the model."""
         return self.whole_s - min(kernels_s, self.model_s)
 
 
@@ -127,7 +127,7 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
 
 
 def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
-    """The times of a step that reads one prompt beside a stream that decodes: the median of several prompts.
+    """The times of a step that reads one prompt next to a stream that decodes: the median of several prompts.
 
     All prompts differ, and a few other steps come between two, so that caches hold as little of what reading needs as
     in a server. Lengths differ a little around `rows`.

@@ -1,7 +1,7 @@
 """The production scheduler for a simulator that knows the tokens to come: streams are not planned one by one.
 
 A stream is a sequence that decodes and has no other way to go on than one token a step. `schedule` begins a step for
-all streams at once where their pages are there, and plans the others beside them as ever; `skip` does steps that hold
+all streams at once where their pages are there, and plans the others next to them as ever; `skip` does steps that hold
 nothing else. What comes of it is what single steps would give (tests/sim/test_steady.py).
 """
 

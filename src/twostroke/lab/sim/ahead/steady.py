@@ -8,7 +8,7 @@ differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 - Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
 - No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks while none ends.
 
-`begin_one`: the others are planned as ever, beside streams that are not looked at; the streams' pages are there.
+`begin_one`: the others are planned as ever, next to streams that are not looked at; the streams' pages are there.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class EachExpert:
 @dataclass(frozen=True, slots=True)
 class RowsOfExperts:
     """One tensor for each matrix, whose rows are the inner elements of one expert after the other; so `down_name` holds
-    each expert's second product transposed. Full names behind the layer's prefix."""
+    each expert's second product transposed. Full names after the layer's prefix."""
 
     gate: str
     up: str
@@ -96,14 +96,14 @@ class RowsOfExperts:
         return shape.experts * shape.inner_size, shape.hidden_size
 
     def _inner(self, shape: BankShape) -> list[tuple[int, int]]:
-        """The first row of each expert, and the row behind its last."""
+        """The first row of each expert, and the row after its last."""
         firsts = range(0, shape.experts * shape.inner_size, shape.inner_size)
         return [(first, first + shape.inner_size) for first in firsts]
 
 
 @dataclass(frozen=True, slots=True)
 class StackEach:
-    """One tensor (experts, rows, columns) for each of the three matrices. Full names behind the layer's prefix."""
+    """One tensor (experts, rows, columns) for each of the three matrices. Full names after the layer's prefix."""
 
     gate: str
     up: str
@@ -127,7 +127,7 @@ class StackEach:
 class Stacks:
     """One tensor for each bank, (experts, rows, columns), or (experts, columns, rows) where `transposed`.
 
-    first, second: their full names behind the layer's prefix. bias: what stands behind a name for the biases,
+    first, second: their full names after the layer's prefix. bias: what stands after a name for the biases,
     (experts, rows). paired: rows of gate and of what it multiplies lie in turn. common: the full name of the bias that
     the second products of all experts have; empty for none.
     """

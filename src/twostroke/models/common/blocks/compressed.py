@@ -120,7 +120,7 @@ def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
 
 
 def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
-    """x (T, heads * dim) with the rotated pairs of each head, which lie side by side behind the others, in front."""
+    """x (T, heads * dim) with the rotated pairs of each head, which lie side by side after the others, in front."""
     return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
 
 

@@ -94,7 +94,7 @@ class AfterLayers:
     turn: RopeSpec | None = None
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """The rows behind the last layer."""
+        """The rows after the last layer."""
         for index, block in enumerate(self.blocks):
             with t.layer(f"{self.stem}{index}."):
                 x = after_layer(t, self.heads, block, self.norm, x, self.names, self.turn)
@@ -103,7 +103,7 @@ class AfterLayers:
 
 def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: str, biased: bool) -> Heads:
     """Heads that each see the whole text. joined, out: the tensors of q, k and v in this order, and of the product
-    behind them.
+    after them.
     """
     return Heads(
         width,

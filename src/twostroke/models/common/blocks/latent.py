@@ -1,7 +1,7 @@
 """Latent attention: the cache holds one small vector a position for all heads (MLA; DeepSeek-AI 2024).
 
 The checkpoint's kv_b makes a key and a value of each head from a latent. Here its rows are matrices of single heads:
-those of the keys are put before the attention, on the queries, those of the values behind it. So what is cached is what
+those of the keys are put before the attention, on the queries, those of the values after it. So what is cached is what
 is read, and a row of a prompt is computed as a row of an answer is.
 """
 

@@ -1,6 +1,6 @@
 """Medusa heads: each guesses one of the next tokens from the last hidden state (Cai et al. 2024).
 
-    head k: x = h; x = x + silu(W x + b) for each of its layers; logits of the token k + 2 places behind h: M x
+    head k: x = h; x = x + silu(W x + b) for each of its layers; logits of the token k + 2 places after h: M x
 
 M is a matrix of the head's own, or the model's (`original_lm_head` in config.json). Tensors are named as in
 medusa_lm_head.safetensors: 0.0.linear.weight, 0.0.linear.bias, 0.1.weight for a head of one layer.

@@ -93,7 +93,7 @@ class ClampedFeed:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The shape of a block. shared: what every row meets beside its experts."""
+    """The shape of a block. shared: what every row meets next to its experts."""
 
     shape: BankShape
     router: Router

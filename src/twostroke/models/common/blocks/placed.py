@@ -19,7 +19,7 @@ from twostroke.ops.program.values import PagedKV, Tensor, Value, Vector
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What scores have beside the products, see ops/attention/placed_attention.py; None where there is none."""
+    """What scores have next to the products, see ops/attention/placed_attention.py; None where there is none."""
 
     table: Vector | None = None
     by_row: Value | None = None
@@ -59,7 +59,7 @@ def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
 
 
 def t5_places(count: int, longest: int) -> tuple[float, ...]:
-    """`count` places, half of them of keys behind the row's position: single distances, then ever more in one, up to
+    """`count` places, half of them of keys after the row's position: single distances, then ever more in one, up to
     `longest` (Raffel et al. 2020)."""
     half = count // 2
     single = half // 2
@@ -85,6 +85,6 @@ def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
             apart = int(math.copysign(math.ceil(wide) + middle, apart))
         return min(max(apart + span, 0), 2 * span - 1)
 
-    # Behind this distance the last place has everything.
+    # After this distance the last place has everything.
     reach = next(away for away in range(1, 1 << 24) if place(away) == 2 * span - 1 and place(-away) == 0)
     return tuple(float(place(-away)) for away in range(-reach, reach + 1))

@@ -1,4 +1,4 @@
-"""Several streams of the residual, mixed before and behind each block (hyper-connections on a manifold; Xie et al.
+"""Several streams of the residual, mixed before and after each block (hyper-connections on a manifold; Xie et al.
 2026).
 
 A block reads a weighted sum of the streams, and its output is added to each stream with a weight of its own. Before
@@ -51,7 +51,7 @@ class MixedStreams:
         return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """The streams behind a block with the output `made`."""
+        """The streams after a block with the output `made`."""
         count = self.count
         added = weigh_streams(made.heads(1), shares.columns(count, count))
         return mix_streams(added, x, shares.columns(2 * count, count * count))
@@ -125,7 +125,7 @@ class GatedStreams:
         return self._mean(t, name, normed), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """The streams behind a block with the output `made`."""
+        """The streams after a block with the output `made`."""
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:

@@ -53,7 +53,7 @@ class Tower:
     norms: tuple[str, str] = ("layer_norm1", "layer_norm2")
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """The rows behind the last layer. All layers keep K and V in one cache, because a tile is one step."""
+        """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
         shape = self.heads
         cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, ahead=shape.ahead))
         for index in range(self.num_layers):

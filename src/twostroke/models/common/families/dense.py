@@ -1,7 +1,7 @@
 """The dense decoder that Llama began: grouped attention with rotary positions, SwiGLU, RMS norms before each.
 
 Its members differ in biases, in norms on heads, in windows, in whether the head is the embedding. Other families take
-the blocks beside this file: attend.py, feed.py, norm.py, decoder.py.
+the blocks next to this file: attend.py, feed.py, norm.py, decoder.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeepSeek's layers: latent attention, and experts beside some that every row meets, behind a few dense layers."""
+"""DeepSeek's layers: latent attention, and experts next to some that every row meets, after a few dense layers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def mixed_layer(t: Tracer, parts: LatentParts, block: FeedForwardText, x: Value)
 
 
 def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
-    """The layers behind the last one, which predict further tokens: they have experts."""
+    """The layers after the last one, which predict further tokens: they have experts."""
     block = biased_experts(parts)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: mixed_layer(t, parts, block, x))
 
@@ -192,7 +192,7 @@ def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:
-    """Beginnings of the names of tensors behind the last layer, which predict further tokens and are not read."""
+    """Beginnings of the names of tensors after the last layer, which predict further tokens and are not read."""
     last = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, 64, default=1)
     return tuple(f"model.layers.{last + index}." for index in range(max(1, count)))

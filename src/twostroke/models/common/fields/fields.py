@@ -52,7 +52,7 @@ def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
 
 
 def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
-    """The fields with usual names beside a family's own ones. own: own name -> usual name.
+    """The fields with usual names next to a family's own ones. own: own name -> usual name.
 
     Raises CorruptModel where both are there and contradict each other.
     """

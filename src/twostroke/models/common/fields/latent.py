@@ -89,7 +89,7 @@ def attended(t: Tracer, parts: LatentParts, x: Value, *, factor: float = 1.0) ->
 
 
 def _growth(fields: Fields, turn: RopeSpec) -> float:
-    """What yarn multiplies queries and keys with, beside what is in the table of rotations (Peng et al. 2023)."""
+    """What yarn multiplies queries and keys with, next to what is in the table of rotations (Peng et al. 2023)."""
     group = fields.group("rope_scaling") or fields.group("rope_parameters")
     if group is None or turn.kind is RopeKind.DEFAULT:
         return 1.0

@@ -161,7 +161,7 @@ def text_model_or_flat(
 def language_model_of_thinker(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """See language_model. The model's fields stand inside `thinker_config`, beside those of parts that speak."""
+    """See language_model. The model's fields stand inside `thinker_config`, next to those of parts that speak."""
     inner = _inner(fields, "thinker_config") if fields.has("thinker_config") else fields
     return language_model(inner, architecture, silent)
 

@@ -5,7 +5,7 @@ Claude Code begins the system text with a line for the provider's accounts:
     x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;
 
 It has the form of an HTTP header, is no text for a model, and its last value is another one in each request. A prefix
-cache then finds nothing behind it. Only a line of a client that is listed here, in its exact form, at the very front
+cache then finds nothing after it. Only a line of a client that is listed here, in its exact form, at the very front
 of the system text, is taken out; the answer's header says so. `--client-lines keep` leaves all in place.
 
 Nothing else is moved or removed: a date, say, is text for the model, and a prompt without it is another prompt.

@@ -40,7 +40,7 @@ def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
 def _add_message(made: Messages, item: Mapping[str, Any]) -> None:
     role, content = item.get("role"), item.get("content")
     if role == "assistant" and _open(made) and made[-1]["content"] is None and "tool_calls" not in made[-1]:
-        made[-1]["content"] = content  # behind its thought
+        made[-1]["content"] = content  # after its thought
     else:
         made.append({"role": role, "content": content})
 

@@ -24,7 +24,7 @@ _PARAMETERS = {
 
 
 def version(parts: ServerParts) -> dict[str, Any]:
-    """The API's version, and ours beside it."""
+    """The API's version, and ours next to it."""
     return {"version": VERSION, "twostroke": parts.version}
 
 

@@ -70,7 +70,7 @@ class LinesShape:
         raise NotImplementedError
 
     def at_end(self) -> dict[str, Any]:
-        """What the last line has beside the counts."""
+        """What the last line has next to the counts."""
         return {}
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Grammars that hold a model to its tools' schemas, in its own format, behind a thought where it may think."""
+"""Grammars that hold a model to its tools' schemas, in its own format, after a thought where it may think."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark)
 
 
 def _behind(text: str, mark: str) -> str:
-    """What of the text stands behind the mark."""
+    """What of the text stands after the mark."""
     return text.partition(mark)[2] if text else ""
 
 

@@ -106,7 +106,7 @@ class Lark:
         return name
 
     def up_to(self, mark: str) -> str:
-        """Any text, and the first place of `mark` behind it."""
+        """Any text, and the first place of `mark` after it."""
         if self.has_token(mark):
             return f"{self.rule(ANYTHING)} {self.text(mark)}"
         return self.rule(f"{ANYTHING} {self.text(mark)}", "[lazy]")

@@ -80,7 +80,7 @@ def _tail(probe: TemplateProbe) -> str:
 
 
 def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
-    """The calls of a turn, without an empty thought in front and the end behind."""
+    """The calls of a turn, without an empty thought in front and the end after."""
     turn = without_end(probe.turn(case) or "", [*ends, _tail(probe)])
     if thought is not None and thought.closing.strip() in turn.partition(NAME)[0]:
         return turn.partition(thought.closing.strip())[2].lstrip()

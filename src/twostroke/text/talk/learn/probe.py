@@ -105,7 +105,7 @@ class TemplateProbe:
         return self._text([_user()], True, tools=TOOLS) or ""
 
     def turn(self, case: TurnCase) -> str | None:
-        """What the template writes for this turn behind the prompt, and up to the end of the text."""
+        """What the template writes for this turn after the prompt, and up to the end of the text."""
         if id(case) not in self._turns:
             self._turns[id(case)] = self._turn(case)
         return self._turns[id(case)]

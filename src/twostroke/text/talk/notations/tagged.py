@@ -71,7 +71,7 @@ class TaggedNotation(Struct, frozen=True):
             yield from _Arguments(self, stream, call).read()
 
     def _named(self, stream: TextStream) -> Reading[bool]:
-        """True behind a name that is whole."""
+        """True after a name that is whole."""
         if not self.name_close.strip():
             return bool((yield from stream.peek()))
         yield from stream.match('"')

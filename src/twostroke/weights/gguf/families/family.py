@@ -58,7 +58,7 @@ class Joined(Struct, frozen=True):
 
 
 def no_numbers(config: Config) -> Mapping[str, F32Array]:
-    """No tensors beside those of the file."""
+    """No tensors next to those of the file."""
     return {}
 
 
@@ -68,7 +68,7 @@ def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]
 
 
 def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
-    """No fields beside the usual ones."""
+    """No fields next to the usual ones."""
     return {}
 
 

@@ -1,7 +1,7 @@
 """Grok-1.
 
 Source: conversion/grok.py of llama.cpp, and the constants of its grok.cpp for files that lack a key. Grok-2 has another
-block beside the experts, and is refused by the names of its tensors.
+block next to the experts, and is refused by the names of its tensors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All architectures of GGUF files that are read, by their names in the files.
 
-A new architecture is an entry in one of the files beside this one, beside its model file.
+A new architecture is an entry in one of the files next to this one, next to its model file.
 """
 
 from __future__ import annotations

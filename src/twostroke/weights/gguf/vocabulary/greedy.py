@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r"}
 
 Node = dict[str, Any]
-"""A place in the tree of all tokens: the next character -> the place behind it; "" where a token ends."""
+"""A place in the tree of all tokens: the next character -> the place after it; "" where a token ends."""
 
 
 def greedy(vocabulary: TokenList) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _tree(vocab: dict[str, int]) -> Node:
 
 
 def _pattern(node: Node) -> str:
-    """What matches the rest of a token behind a place, as much of it as there is."""
+    """What matches the rest of a token after a place, as much of it as there is."""
     inner = {character: child for character, child in node.items() if character}
     if not inner:
         return ""

@@ -14,9 +14,9 @@ TEXTS = ("A", "B")
 
 
 def around(vocabulary: TokenList, *, begins: bool, ends: bool = False) -> dict[str, Any] | None:
-    """BOS before and EOS behind a text, by the file's keys; begins, ends: what counts where it has none.
+    """BOS before and EOS after a text, by the file's keys; begins, ends: what counts where it has none.
 
-    With add_sep_token a second text stands behind EOS and a separator, as RoBERTa has it; without, it is framed as the
+    With add_sep_token a second text stands after EOS and a separator, as RoBERTa has it; without, it is framed as the
     first is.
     """
     first = vocabulary.text_of("bos_token_id") if vocabulary.truth("add_bos_token", begins) else None

@@ -32,7 +32,7 @@ TS_DEVICE_INLINE Words4 four_of_x(const float* x, int32_t count) {
   return four;
 }
 
-// Begins to bring a stage, or one behind the last. Words and rows of x that there are not become zeros, which no sum takes. kAligned: rows of
+// Begins to bring a stage, or one after the last. Words and rows of x that there are not become zeros, which no sum takes. kAligned: rows of
 // x are whole fours at multiples of 16 bytes.
 template <class Shape, int kPerWord, bool kAligned, class Weights, class X>
 TS_DEVICE_INLINE void bring_floats(const FloatSource& from, Weights& weights, X& x, int32_t stage, int32_t slot) {

@@ -1,6 +1,6 @@
 """ONNX Runtime GenAI on the CPU, int4 weights in blocks of 32 with int8 activations (accuracy level 4).
 
-Its model builder makes the model once, beside the checkpoint.
+Its model builder makes the model once, next to the checkpoint.
 """
 
 import json

@@ -1,7 +1,7 @@
 """OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
 
 The checkpoint is exported by optimum-intel once for each number of bits (int4: symmetric, groups of 128) and kept
-beside it.
+next to it.
 """
 
 import os

@@ -32,7 +32,7 @@ class Unable(Exception):
 
 
 def gguf_path(model, weights):
-    """The file of a type of weights beside a checkpoint's folder. A model that is a file is that file."""
+    """The file of a type of weights next to a checkpoint's folder. A model that is a file is that file."""
     if model.endswith(".gguf"):
         return model
     return f"{model.rstrip('/')}-{weights}.gguf"

@@ -18,7 +18,7 @@ from twostroke.ops.states.short_conv import short_conv
 class DeltaNetShape:
     """key_dim, value_dim: the sizes of one head. taps: how many positions the convolution reads. by_key_head: the
     checkpoint holds two tensors, whose rows are grouped by key head, in place of four. gate: the function of the gate
-    behind the scan.
+    after the scan.
     """
 
     hidden_size: int

@@ -1,4 +1,4 @@
-"""Mistral v11: an id stands behind the name."""
+"""Mistral v11: an id stands after the name."""
 
 from __future__ import annotations
 

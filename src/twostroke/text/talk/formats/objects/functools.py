@@ -1,4 +1,4 @@
-"""Firefunction v2: a list behind a word."""
+"""Firefunction v2: a list after a word."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Beside:
 
 
 BesideText = Callable[[Tracer, Value, Value], Beside]
-"""beside(trace, q, k): makes what is added to the scores, from the heads of q and k (T, H, D)."""
+"""`beside(trace, q, k)` makes what is added to the scores, from the heads of q and k (T, H, D)."""
 
 
 def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], beside: BesideText) -> Value:

@@ -130,6 +130,21 @@ def test_what_cannot_be_read_is_refused_by_its_place(live: Live, name: str) -> N
     assert chat(live, [text("x"), part(url_of(picture(30, 30)))]).status == 200
 
 
+def test_ollamas_images_are_those_of_the_other_apis(live: Live) -> None:
+    image = picture(50, 20)
+    data = base64.b64encode(png(image)).decode()
+    wanted = chat(live, [part(url_of(image)), text("What?")]).json["choices"][0]["message"]["content"]
+    name = live.get("/v1/models").json["data"][0]["id"]
+    asked = {"model": name, "stream": False, "options": {"temperature": 0, "num_predict": 4}}
+    message = {"role": "user", "content": "What?", "images": [data]}
+    assert live.post("/api/chat", {"messages": [message], **asked}).json["message"]["content"] == wanted
+    assert live.post("/api/generate", {"prompt": "What?", "images": [data], **asked}).json["response"] == wanted
+    assert "vision" in live.post("/api/show", {"model": name}).json["capabilities"]
+    for wrong in ([5], ["%%%"]):
+        refused = live.post("/api/chat", {"messages": [{**message, "images": wrong}], **asked})
+        assert refused.status == 400 and live.get("/health").status == 200
+
+
 def test_too_many_images_and_unknown_details_are_refused(live: Live) -> None:
     one = part(url_of(picture(2, 2)), detail="low")
     found = chat(live, [one] * 33)

@@ -34,7 +34,7 @@ def ollama_chat(body: bytes, parts: ServerParts) -> Call | None:
     name = served_name(request.model, parts)
     if not request.messages:
         return None
-    messages = [_message(each, place) for place, each in enumerate(request.messages)]
+    messages = [_message(each, place, parts) for place, each in enumerate(request.messages)]
     return _answer(request, name, messages, request.tools or [], parts)
 
 
@@ -48,12 +48,13 @@ def ollama_generate(body: bytes, parts: ServerParts) -> Call | None:
     if request.raw or parts.template is None:
         return _raw_answer(request, name, parts)
     system = [{"role": "system", "content": request.system}] if request.system else []
-    return _answer(request, name, [*system, {"role": "user", "content": request.prompt}], [], parts)
+    content = _seen(request.images or [], request.prompt, "images", parts)
+    return _answer(request, name, [*system, {"role": "user", "content": content}], [], parts)
 
 
 def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
-    if request.images:
-        raise _no_images(parts)
+    if request.images and (request.raw or parts.template is None):
+        raise InvalidRequest("raw mode does not take images", param="images")
     if request.suffix:
         raise InvalidRequest(f"{parts.served_name} does not support insert", param="suffix")
     for name in ("template", "system", "context"):
@@ -73,14 +74,20 @@ def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
         raise InvalidRequest("context holds a number that is no token id of this model.", param="context")
 
 
-def _no_images(parts: ServerParts) -> InvalidRequest:
-    return InvalidRequest(f"{parts.served_name} does not take images", param="images")
+def _seen(images: list[Any], text: str, param: str, parts: ServerParts) -> Any:
+    """The content of a message: its images, in base64, stand before its text."""
+    if not images:
+        return text
+    if parts.eyes is None:
+        raise InvalidRequest(f"{parts.served_name} does not take images", param=param)
+    if not all(isinstance(each, str) for each in images):
+        raise InvalidRequest("Each image must be text in base64.", param=param)
+    found = [{"type": "image", "source": {"type": "base64", "data": each}} for each in images]
+    return [*found, {"type": "text", "text": text}]
 
 
-def _message(message: dict[str, Any], place: int) -> dict[str, Any]:
+def _message(message: dict[str, Any], place: int, parts: ServerParts) -> dict[str, Any]:
     """Ollama's message as the chat template's room takes it: arguments of calls are objects there and text here."""
-    if message.get("images"):
-        raise InvalidRequest("The model does not take images.", param=f"messages[{place}].images")
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
     if (name := message.get("tool_name") or message.get("name")) is not None:
@@ -89,7 +96,7 @@ def _message(message: dict[str, Any], place: int) -> dict[str, Any]:
         made["reasoning_content"] = message["thinking"]
     if message.get("tool_calls"):
         made["tool_calls"] = [_tool_call(each, place) for each in message["tool_calls"]]
-    made.setdefault("content", "")
+    made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images", parts)
     return made
 
 

@@ -73,7 +73,8 @@ def capabilities(parts: ServerParts) -> list[str]:
     if parts.task is not Task.GENERATE:
         return ["embedding"] if parts.task is Task.EMBED else []
     tools = [] if parts.template is None else ["tools"]  # offered in words where the template shows none
-    return ["completion", *tools, *(["thinking"] if parts.format.thinks else [])]
+    vision = [] if parts.eyes is None else ["vision"]
+    return ["completion", *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
 
 
 def _listed(name: str, parts: ServerParts) -> dict[str, Any]:

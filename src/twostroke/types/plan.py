@@ -29,7 +29,7 @@ class PlannedSequence(NamedTuple):
 
     known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
     the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions
-    [0, start + num_tokens), in order; -1 for a page after the group's window, which is never read. samples: True where
+    [0, start + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where
     the last known position is planned, so that its logits give the next token. scores: the planned positions whose
     logits give the log probability of the prompt token after them, or whose rows are pooled, where the request asks
     for that. pooled: the sum of the rows that earlier steps gave, as in `StepResult`. state_slot: where its state lies

@@ -36,7 +36,7 @@ DTYPE_BITS = {
 }  # fmt: skip
 """Every dtype of the format. Only F32, BF16 and F16 can be read as matrices."""
 WHOLE_NUMBERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
-"""What vectors may be read from next to."""
+"""The other types from which vectors may be read."""
 
 
 class SafetensorsFile(OpenFile):

@@ -86,7 +86,7 @@ struct HeadRows {
   }
 };
 
-// What the work on one tile needs next to.
+// What else the work on one tile needs.
 struct Workspace {
   float *scores, *rescale, *found;
   float *keys, *values;     // a tile widened, where K and V are floats; to words, where they are integers and products are of words

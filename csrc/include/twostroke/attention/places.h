@@ -6,7 +6,7 @@
 namespace twostroke {
 
 struct Places {
-  const float* place_of;  // of distances -reach .. reach; NULL where scores have nothing next to
+  const float* place_of;  // of distances -reach .. reach; NULL where nothing is added to scores
   const float *table, *by_row, *by_key;  // (heads, count); (rows, heads, count), rows `stride` apart; each may be NULL
   int64_t reach, count, row_stride, key_stride;
 };

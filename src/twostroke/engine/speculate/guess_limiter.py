@@ -19,7 +19,7 @@ MARGIN = 0.03
 """A step with guesses must be predicted to give this share more a second: predictions are off by about as much."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""Where prompts are computed next to, a row costs what it costs in a step with this many rows of them."""
+"""Where prompts are computed in the same step, a row costs what it costs in a step with this many rows of them."""
 _FINE = 8
 _COARSE = 4
 

@@ -58,7 +58,7 @@ def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     _refuse_prefix(fields)
     for name in ("attention_bias", "mlp_bias"):
         refuse_setting(fields, name, "No published model of this family has biases.")
-    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack next to.
+    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack in another field.
     per_stack = fields.optional_integer("num_layers_per_stack", 1, 4096)
     fields = fields.changed({"num_hidden_layers": per_stack}) if per_stack else fields
     fields = fields.changed({"num_key_value_heads": None})

@@ -7,7 +7,7 @@
     scores = scale * q . k
     scores = soft_cap * tanh(scores / soft_cap)          where soft_cap is above 0 (Gemma 2)
     scores += slopes[h] * (position of k - p)            where slopes (H,) are given (alibi; Press et al. 2022)
-    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax has exp(sinks[h]) next to, a
+    out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax also has exp(sinks[h]), a
     score without a value.
 
 A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.

@@ -2,7 +2,7 @@
 
     q, q_turned, out: see latent_attention.py. chosen (T, K) float32: for each row the positions that it sees, in rising
     order, then -1, as index_select.py makes them. Positions that the row does not see are left out. Where
-    sinks (H,) are given, the sum of the softmax has exp(sinks[h]) next to, a score without a value (Hunyuan 4).
+    sinks (H,) are given, the sum of the softmax also has exp(sinks[h]), a score without a value (Hunyuan 4).
 
 Implementations may compute the scores of other positions and throw them away.
 """

@@ -185,7 +185,7 @@ class Tracer:
     ) -> Vector:
         """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them.
 
-        numbers: what the form needs next to.
+        numbers: the further numbers that the form needs.
         """
         key = (parts, plus, form, numbers)
         found = self._vectors.get(key)

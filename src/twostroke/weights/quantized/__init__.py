@@ -1,1 +1,1 @@
-"""Checkpoints whose matrices are quantized: one file for each format, all after `matrix.QuantizedMatrix`."""
+"""Checkpoints whose matrices are quantized: one file for each format, all with `matrix.QuantizedMatrix`."""

@@ -193,7 +193,7 @@ class BitsandbytesScheme:
 @dataclass(frozen=True, slots=True)
 class HqqScheme:
     """HQQ. usual: bits, group (0 for one a row) and axis, where the config says them for all layers; each matrix says
-    its own next to. skipped: parts of names of plain modules."""
+    its own, too. skipped: parts of names of plain modules."""
 
     usual: tuple[int, int, int] | None = None
     skipped: tuple[str, ...] = ()

@@ -271,7 +271,7 @@ def test_files_that_cannot_be_read(words: list[str], needles: list[str], tmp_pat
         (["bench", "swep"], 2, ["Did you mean 'sweep'?"]),
         (["bench", "peers", "instal", "vllm"], 2, ["Did you mean 'install'?"]),
         (["xyzzy"], 2, ["There are serve, front,"]),
-        (["pull", "mistral:7b"], 3, ["Did you mean mistralai/Mistral-7B-Instruct-v0.3?"]),
+        (["pull", "mistral:7b"], 3, ["Did you mean", "ministral-3:8b"]),
         (["serve", "qwen3:0.7b"], 3, ["Did you mean", "qwen3:0.6b"]),
         (["chat", "sparc"], 3, ["'spark'"]),
         (["generate", "x", "--kv-memory", "1"], 4, ["1 byte", "one page", "without a unit means bytes"]),

@@ -99,7 +99,7 @@ def test_a_rank_says_how_much_of_a_matrix_is_read(ops: CpuOps, weight_format: We
 
 
 def _matrix(bank: PackedWeight) -> F32Array:
-    from twostroke.ops.operands import unpack
+    from twostroke.ops.unpack import unpack
 
     return unpack(bank.expert(0))
 

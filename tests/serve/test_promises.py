@@ -41,6 +41,9 @@ GENERATING: dict[str, dict[str, Any]] = {
     "/v1/completions": {"model": "org/fake-model", "prompt": "hi", "max_tokens": 3},
     "/v1/messages": CHAT,
     "/v1/responses": {"model": "org/fake-model", "input": "hi", "max_output_tokens": 16},
+    "/api/chat": {"model": "org/fake-model", "messages": CHAT["messages"], "stream": False},
+    "/api/generate": {"model": "org/fake-model", "prompt": "hi", "stream": False},
+    "/completion": {"prompt": "hi", "n_predict": 3},
 }
 """Routes that start work in the engine, each with a body that it takes."""
 NOT_GENERATING = {
@@ -52,6 +55,11 @@ NOT_GENERATING = {
     "/v1/unload_lora_adapter",
     "/tokenize",
     "/detokenize",
+    "/apply-template",
+    "/api/embed",
+    "/api/embeddings",
+    "/api/show",
+    *(f"/api/{verb}" for verb in ("pull", "push", "me", "signout", "create", "copy", "delete")),
 }
 
 

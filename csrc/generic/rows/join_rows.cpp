@@ -1,4 +1,4 @@
-// join_rows: groups of neighbouring rows, each as one row. Knows: rows, the thread pool. Must not know: what rows show.
+// join_rows: each group of neighbouring rows becomes one row.
 #include <string.h>
 
 #include "twostroke/context.h"

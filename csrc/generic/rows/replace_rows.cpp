@@ -1,4 +1,4 @@
-// replace_rows: out = given where a row is marked, else x. Knows: rows, the thread pool. Must not know: what rows show.
+// replace_rows: out takes the row of `given` where the row is marked, and the row of x elsewhere.
 #include <string.h>
 
 #include "twostroke/context.h"

@@ -90,7 +90,7 @@ QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
 QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group of the weights on
 TileRows tile_rows(const Job&, int64_t row);
 Panel panel_of(const Job&, int64_t index);
-// One group of columns of a panel. next: what is read after the slice.
+// One group of columns of a panel. next: the address that is read after the slice.
 Group group_of(const Job&, const Panel&, int64_t index, const uint8_t* next);
 // The panel of W that is one part of an output panel: the gate's, or the one or two that hold the up rows next to it.
 int64_t part_panel(const Job&, int64_t panel, int64_t part);

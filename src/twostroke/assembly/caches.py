@@ -67,7 +67,7 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
 
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
-    """What a step may hold. plans: how many plans are computed at a time."""
+    """The limits of a step. plans: how many plans are computed at a time."""
     return SchedulerLimits(
         settings["max_step_tokens"],
         settings["max_sequences"],

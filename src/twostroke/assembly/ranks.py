@@ -1,4 +1,4 @@
-"""One model over several processes: what was asked for, and the group that its leader starts."""
+"""Runs one model in several processes: it reads the settings and starts the group of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica put together: the engine of `assemble` without its session, behind a socket."""
+"""Builds a replica: the engine of `assemble` without its session, which a socket reaches."""
 
 from __future__ import annotations
 

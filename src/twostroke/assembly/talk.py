@@ -23,8 +23,12 @@ LIBRARY = "those of the engine: the model's files name none"
 
 
 class Talk(Struct, frozen=True):
-    """format: how turns are written, by name. takes: what of a conversation the template shows. switches: a wish about
-    thinking -> the template's variables for it. ends: tokens that end an answer. sampling: the publisher's values."""
+    """How a model converses, as `doctor` and `config --talk` print it.
+
+    format: the parts of the model's format by name. takes: for each part of a conversation whether the template shows
+    it. switches: the template's variables for each wish about thinking. ends: the tokens that end an answer.
+    sampling: the publisher's sampling values.
+    """
 
     format: Mapping[str, str]
     takes: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Calibration: what `twostroke doctor` measured of one machine, as numbers that a step's time is predicted from."""
+"""Calibration contains the figures that `twostroke doctor` measured on a machine; they predict step times."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 // dimensions for K and of two positions for V, as matrix registers want them. int8, int4: quads of bytes, four dimensions of a position's K
 // or one dimension of the V of four positions, as dot products of bytes want them; then 16 bf16 scales of K and 16 of V. The law is
 // src/twostroke/ops/attention/kv_pages.py.
-// A layer of latents has K alone, and two scales of each position: of the first value_dim dimensions and of those after them.
+// A layer of latents has K alone. Each position has two scales: one for the first value_dim dimensions, one for the dimensions after them.
 // Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>

@@ -36,7 +36,10 @@ def serve_built(
     line: Line | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until a signal. words: what a start says of the model, above a line to try. verbose: the access log."""
+    """Serve until a signal.
+
+    words: the description of the model that is printed at the start. verbose: whether to write the access log.
+    """
     from twostroke.server.serve import run
 
     def announce(url: str) -> None:

@@ -30,7 +30,7 @@ LEAST_CHUNK_TOKENS = 32
 class Options:
     """What could be set otherwise, as it is. step_tokens: --max-step-tokens; max_sequences: --max-sequences.
 
-    step_rule: what sizes prompts next to streams where that is not max_step_tokens alone, in words.
+    step_rule: names the rule that sizes prompts next to streams; empty if only max_step_tokens limits them.
     """
 
     step_tokens: int

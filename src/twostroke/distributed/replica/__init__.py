@@ -1,1 +1,1 @@
-"""A replica: scheduler and executor behind frames, in a process of its own, and pages that replicas give each other."""
+"""A replica runs scheduler and executor in a process of its own. Frames reach it; replicas send each other pages."""

@@ -1,1 +1,1 @@
-"""Texts to vectors and scores: what stands around a model that makes no text."""
+"""Turns texts into vectors and scores with a model that generates no text."""

@@ -24,8 +24,9 @@ TOWER = "vision_config"
 
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
     """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
-    if resolver.asked_value("images") == "on" or TOWER in read_object(folder / "config.json"):
-        return sight.find_sight(resolver, spec, folder, alone=alone)
+    config = read_object(folder / "config.json")
+    if resolver.asked_value("images") == "on" or TOWER in config:
+        return sight.find_sight(resolver, spec, folder, config, alone=alone)
     resolver.pick("images", "off", "the model describes no encoder of images")
     resolver.pick("image_cache", IMAGE_CACHE, "default")
     return spec, None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -30,7 +32,6 @@ from twostroke.types.errors import ConfigError, ModelError
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.json_file import read_object
 from twostroke.weights.load import load_weights
 from twostroke.weights.tensors import wanted_tensors, with_prefix
 
@@ -86,7 +87,7 @@ def _kv_kind(settings: Resolved) -> KVKind:
 
 
 def find_sight(
-    resolver: Resolver, spec: Model, folder: Path, *, alone: bool
+    resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool
 ) -> tuple[Model, SightPlan | None]:
     """The model with a place for image rows, and its encoder; the model as it is where it reads no images.
 
@@ -97,7 +98,7 @@ def find_sight(
     if not alone:
         why = NOT_ALONE
     elif asked != "off" and spec.task is Task.GENERATE:
-        found, why = _plan(folder, spec, wanted=asked == "on")
+        found, why = _plan(folder, config, spec, wanted=asked == "on")
     word = resolver.pick("images", "off" if found is None else "on", why)
     resolver.pick("image_cache", IMAGE_CACHE, "default")
     if word == "on" and found is None:
@@ -108,10 +109,10 @@ def find_sight(
     return with_given_rows(replace(spec, read_elsewhere=names)), found
 
 
-def _plan(folder: Path, spec: Model, *, wanted: bool) -> tuple[SightPlan | None, str]:
+def _plan(folder: Path, config: Mapping[str, Any], spec: Model, *, wanted: bool) -> tuple[SightPlan | None, str]:
     """The plan, or None and why. wanted: faults of its files are raised."""
     try:
-        encoder = read_encoder(read_object(folder / "config.json"), spec)
+        encoder = read_encoder(config, spec)
         if encoder is None or not _holds(folder, encoder.model):
             return None, NO_ENCODER
         if not has_pillow():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from twostroke.images.processor import Processor
-from twostroke.types.errors import CorruptModel, UnsupportedModel
+from twostroke.text.model_files import read_object
+from twostroke.types.errors import UnsupportedModel
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.spec.fields import Fields
 
@@ -21,7 +21,7 @@ UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_ax
 
 def read_processor(family: str, side: int, folder: Path) -> Processor:
     """The processor of a model's folder. side: the side of a tile. Raises CorruptModel, UnsupportedModel."""
-    values = {**_object(folder / SETTINGS), **_group(_object(folder / ALL_SETTINGS))}
+    values = {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
     fields = Fields(values, SETTINGS)
     for name in UNREAD:
         if fields.values.get(name):
@@ -37,18 +37,3 @@ def read_processor(family: str, side: int, folder: Path) -> Processor:
 def _group(values: Mapping[str, Any]) -> Mapping[str, Any]:
     found = values.get(GROUP)
     return found if isinstance(found, dict) else {}
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    """A JSON object; empty where there is no such file."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise CorruptModel(f"{path.name} is too large.", why=f"More than {MAX_BYTES:,} bytes.")
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise CorruptModel(f"{path.name} cannot be read.", why=f"{type(error).__name__}.") from None
-    if not isinstance(found, dict):
-        raise CorruptModel(f"{path.name} is no JSON object.")
-    return found

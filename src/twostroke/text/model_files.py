@@ -31,12 +31,12 @@ def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
         raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from error
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """The JSON object in a file, {} where there is no such file. Raises CorruptModel where it is something else."""
     if not path.is_file():
         return {}
     try:
-        value = json.loads(read_text(path))
+        value = json.loads(read_text(path, max_bytes))
     except (ValueError, RecursionError) as error:
         raise CorruptModel(f"{path} is not JSON.", why=f"{error}.", fix="Download the model again.") from error
     if not isinstance(value, dict):

@@ -40,8 +40,8 @@ CHECKS: Any = [
     unsupported_method,
 ]
 EXAMPLES = fewer(40, quick=10)
-NOT_HERE = tuple(f"/api/{verb}" for verb in ("pull", "push", "me", "signout", "create", "copy", "delete"))
-"""Verbs of Ollama that a running server does not have: it answers 501, in words."""
+NOT_HERE = ("/api/pull", *refused_paths())
+"""Verbs of Ollama that a running server does not have, or not for other models: it answers 501, in words."""
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},

@@ -139,7 +139,8 @@ CASES = (
     Case("minicpm5", '<think>\nWhere?\n</think>\n\n<function name="weather"><param name="city">Oslo & Bergen</param>'
          '<param name="tags">[\'x\', "y"]</param><param name="metric">True</param></function>\n'
          '<function name="run_in_terminal"><param name="command"><![CDATA[cat <<X\n</param>]]></param></function>',
-         thought="Where?", calls=(weather(city="Oslo & Bergen", tags=["x", "y"], metric=True), run("cat <<X\n</param>"))),
+         thought="Where?",
+         calls=(weather(city="Oslo & Bergen", tags=["x", "y"], metric=True), run("cat <<X\n</param>"))),
     Case("minicpm5", "A <function> has a name.", "A <function> has a name."),
     Case("command_r", 'Hm.\nAction:\n```json\n[\n    {\n        "tool_name": "ping",\n        "parameters": {}\n    }\n'
          "]```\n", "Hm.", calls=(ping(),)),

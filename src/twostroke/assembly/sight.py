@@ -67,7 +67,7 @@ class SightPlan(Struct, frozen=True, eq=False):
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has a place for them. Loads the encoder."""
         encoder, sight = self.encoder, self.encoder.sight
-        with closing(NativePacker(settings["cpu_level"], settings["threads"])) as packer:
+        with closing(NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])) as packer:
             with Checkpoint.open(self.folder) as checkpoint:
                 weights = load_weights(checkpoint, encoder.model, format_choice(settings["weights"]), packer)
         pages = -(-sight.patches // PAGE_TOKENS)

@@ -29,7 +29,8 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
     params = sequence.request.params
     changes = changes_of(sequence)
     adjusted = logits if changes is None else changes.changed(logits)
-    token_id, memory = int(np.argmax(adjusted)), ()
+    token_id: int = int(np.argmax(adjusted))
+    memory: tuple[float, ...] = ()
     if not np.isfinite(adjusted[token_id]):
         refuse(sequence, changes is not None, float(logits.max()))
     if params.greedy:

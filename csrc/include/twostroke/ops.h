@@ -97,7 +97,7 @@ typedef int64_t ts_integer;
   OP(place_scores, F(value, out) F(value, x) F(vector, table)) \
   OP(placed_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, places) F(vector, table) F(value, by_row) F(value, by_key) F(integer, ahead)) \
   OP(receive, F(value, out))                                                                                              \
-  OP(replace_rows, F(value, out) F(value, x) F(value, given) F(indices, marks))                                          \
+  OP(replace_rows, F(value, out) F(value, x) F(value, given) F(indices, marks) F(integer, added))                                        \
   OP(rg_lru, F(value, out) F(value, x) F(value, input_gate) F(value, recurrent_gate) F(vector, rates) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \

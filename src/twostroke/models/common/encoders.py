@@ -1,16 +1,16 @@
 """What a model that sees says next to its text program: the encoder of images, and how image rows come into a prompt.
 
 A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
-a row of the text model. A start imports the one file that a config names: ENCODERS says which file it is.
+a row of the text model. The program makes image rows, and the further ones that `Sight.added` asks for. A start imports the one file that a config names: ENCODERS says which file it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twostroke.models.common.registry import CommonFacts, ProgramText
+from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.program.check import check
@@ -22,19 +22,27 @@ from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
-_IDEFICS3 = LazyModule("twostroke.models.vision.idefics3")
-ENCODERS: Mapping[str, LazyModule] = {"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3}
+EncoderText = Callable[[Tracer], tuple[Value, ...]]
+"""Traces an encoder and returns its image rows, and after them those that are added after layers."""
+
+_IDEFICS3, _QWEN3_VL = (LazyModule(f"twostroke.models.vision.{name}") for name in ("idefics3", "qwen3_vl"))
+ENCODERS: Mapping[str, LazyModule] = {
+    **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
+    **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
+}
 """Outer model_type -> the file in models/vision."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
-    head. pixels: the value that takes patches, one a row."""
+    head. pixels: the value that takes patches, one a row. places: the value that takes their learned places, where these
+    depend on the size of a tile."""
 
     sight: Sight
     model: Model
     pixels: Value
+    places: Value | None
 
 
 def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
@@ -46,14 +54,16 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     home = ENCODERS.get(fields.text("model_type", ""))
     if home is None or fields.group("vision_config") is None:
         return None
-    found: tuple[Sight, CommonFacts, ProgramText] = home.read(fields, text.hidden_size)
+    found: tuple[Sight, CommonFacts, EncoderText] = home.read(fields, text.hidden_size)
     sight, facts, made = found
     if not 0 <= sight.placeholder < text.vocab_size:
         raise fields.wrong("image_token_id", f"The language model has {text.vocab_size:,} tokens.")
     trace = Tracer()
-    plain = trace.program(made(trace))
+    rows, *added = made(trace)
+    plain = trace.program(rows, tuple(added))
     program = fuse(plain, PATTERNS)
     check(program)
     facts = replace(facts, dtype=text.dtype)
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
-    return SightEncoder(sight, replace(model, part="the encoder of images"), program.given[0])
+    pixels, *places = program.given
+    return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)

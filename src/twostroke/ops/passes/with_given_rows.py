@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
+from twostroke.ops.attention.rope import Rotate
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.program.check import check
+from twostroke.ops.program.hidden import last_hidden, layer_input
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import ROW_MARKS, TOKEN_IDS, Value
+from twostroke.ops.program.substitute import Substitution
+from twostroke.ops.program.values import POSITIONS, ROW_MARKS, ROW_NUMBERS, TOKEN_IDS, RowTurns, Value
 from twostroke.ops.rows.replace_rows import ReplaceRows
 
 
-def with_given_rows(model: Model) -> Model:
-    """The model with a place for given rows in both forms of its program. Raises ValueError without an embedding."""
-    return replace(model, plain=_placed(model.plain), program=_placed(model.program))
+AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
-def given_rows(program: Program) -> Value | None:
-    """The value that takes given rows; None where the program has no place for them."""
-    return next((call.given for call in program.body if isinstance(call, ReplaceRows)), None)
+def with_given_rows(model: Model, added: Sequence[int] = (), axes: AxesOfPairs | None = None) -> Model:
+    """The model with a place for given rows in both forms of its program.
+
+    added: layers after which further given rows are added to the marked rows. axes: by the number of pairs of a head,
+    which of a row's three places turns each; None where positions do. Raises ValueError without an embedding.
+    """
+
+    def made(program: Program) -> Program:
+        program = _placed(program)
+        for layer in added:
+            program = _added(program, layer, model.num_layers)
+        program = _turned(program, axes) if axes else program
+        check(program)
+        return program
+
+    return replace(model, plain=made(model.plain), program=made(model.program))
+
+
+def given_rows(program: Program) -> tuple[Value, ...]:
+    """The values that take given rows, in the order of layers; none where the program has no place for them."""
+    return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 
 def _placed(program: Program) -> Program:
@@ -35,6 +57,28 @@ def _placed(program: Program) -> Program:
             calls.append(call)
     if given is None:
         raise ValueError("a program without an embedding has no rows to replace")
-    made = Program.of(tuple(calls), program.logits, (*program.given, given), program.kept)
-    check(made)
-    return made
+    return Program.of(tuple(calls), program.logits, (*program.given, given), program.kept)
+
+
+def _added(program: Program, layer: int, num_layers: int) -> Program:
+    """Rows that are given are added to the residual after a layer."""
+    if layer + 1 < num_layers:
+        index, x = layer_input(program, layer + 1)
+    else:
+        index, x = len(program.body), last_hidden(program).body
+    given, out = Value(x.trace, x.rows, x.shape), x.written()
+    later = Substitution(x, out)
+    calls = (*program.calls[:index], ReplaceRows(out, x, given, ROW_MARKS, 1), *map(later.call, program.calls[index:]))
+    return Program.of(calls, program.logits, (*program.given, given), program.kept)
+
+
+def _turned(program: Program, axes: AxesOfPairs) -> Program:
+    """Rotations by position become rotations by the places of a row."""
+    calls: list[Op] = []
+    for call in program.calls:
+        if isinstance(call, Rotate) and call.positions == POSITIONS:
+            pairs = call.table.spec.rotary_dim // 2
+            turns = RowTurns(axes(pairs), tuple(range(pairs)))
+            call = replace(call, table=structs.replace(call.table, turns=turns), positions=ROW_NUMBERS)
+        calls.append(call)
+    return Program.of(tuple(calls), program.logits, program.given, program.kept)

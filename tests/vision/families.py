@@ -1,0 +1,141 @@
+"""Families of models that see, as tiny folders: random weights, a tokenizer of bytes, a template, a processor's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from msgspec import Struct
+from PIL import Image
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+Given = dict[str, Any]
+"""What the judge's processor makes of images: the inputs of its model."""
+
+
+class Family(Struct, frozen=True):
+    """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
+    template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
+    stands in the prompt for an image of one prompt. group: the text model's config, to be changed by cases.
+    """
+
+    name: str
+    judge: Callable[[], torch.nn.Module]
+    marks: tuple[str, ...]
+    written: str
+    settings: Given
+    process: Callable[[Sequence[Image.Image], Given], Given]
+    texts: Callable[[Given], list[str]]
+
+    @property
+    def placeholder(self) -> int:
+        """Its token id."""
+        return library(self.marks).token_to_id(self.marks[0])  # type: ignore[return-value]
+
+    def token_ids(self, text: str) -> list[int]:
+        """A rendered prompt's."""
+        return library(self.marks).encode(text, add_special_tokens=False).ids
+
+    def processed(self, images: Sequence[Image.Image], **settings: Any) -> Given:
+        """The judge's inputs; none without images."""
+        return self.process(images, {**self.settings, **settings}) if images else {}
+
+    def write(self, folder: Path) -> torch.nn.Module:
+        """Writes the folder; -> the judge."""
+        torch.manual_seed(7)
+        judge = self.judge().eval().float()
+        for parameter in judge.parameters():
+            mean, std = (0.0, 0.15) if parameter.ndim > 1 else (0.5, 0.2)
+            torch.nn.init.normal_(parameter, mean, std)
+        judge.save_pretrained(folder)
+        library(self.marks).save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": self.marks[1]}))
+        (folder / "chat_template.jinja").write_text(TEMPLATE.replace("WRITTEN", self.written))
+        (folder / "preprocessor_config.json").write_text(json.dumps(self.settings))
+        return judge
+
+
+TEMPLATE = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n"
+    "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"
+    "{% elif part['type'] == 'image' %}WRITTEN{% endif %}{% endfor %}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+"""Contents are lists of parts, as in the templates of all families here."""
+
+
+@cache
+def library(marks: tuple[str, ...]) -> Tokenizer:
+    """Bytes and the marks."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in marks])
+    return made
+
+
+def template_text(parts: Sequence[str]) -> str:
+    """The prompt of one message of a user, with texts in place of images."""
+    return f"<|start|>user\n{''.join(parts)}<|end|>\n<|start|>assistant\n"
+
+
+TEXT: Given = {
+    **{"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024, "pad_token_id": 0},
+}
+QWEN_MARKS = ("<|image_pad|>", "<|end|>", "<|start|>", "<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
+
+
+def qwen_ids() -> Given:
+    """The token ids that configurations of Qwen name."""
+    find = library(QWEN_MARKS).token_to_id
+    names = ("image_token_id", "vision_start_token_id", "vision_end_token_id", "video_token_id")
+    return dict(zip(names, map(find, (QWEN_MARKS[0], *QWEN_MARKS[3:])), strict=True))
+
+
+def qwen_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """Patches of all images, and the grid of each."""
+    found = Qwen2VLImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
+
+
+def qwen_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = given["image_grid_thw"].prod(-1) // 4
+    return [f"<|vision_start|>{'<|image_pad|>' * int(count)}<|vision_end|>" for count in counts]
+
+
+def qwen3_vl(**changed: Any) -> torch.nn.Module:
+    """Rows of two layers are added; heads of 24 elements, so that sections do not end where pairs do."""
+    tower = {
+        **{"depth": 3, "hidden_size": 48, "intermediate_size": 80, "num_heads": 2, "patch_size": 8},
+        **{"num_position_embeddings": 36, "out_hidden_size": 64, "deepstack_visual_indexes": [0, 2]},
+    }
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
+    text = {**TEXT, "head_dim": 24, "rope_parameters": turn, **changed}
+    config = transformers.Qwen3VLConfig(
+        text_config=text, vision_config=tower, tie_word_embeddings=False, **qwen_ids()
+    )
+    config.architectures = ["Qwen3VLForConditionalGeneration"]
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
+QWEN3_SETTINGS: Given = {
+    **{"size": {"shortest_edge": 16 * 16, "longest_edge": 12 * 16 * 16}, "patch_size": 8, "merge_size": 2},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "temporal_patch_size": 2},
+}
+WRITTEN = "<|vision_start|><|image_pad|><|vision_end|>"
+
+FAMILIES = {
+    "qwen3-vl": Family(
+        "qwen3-vl", qwen3_vl, QWEN_MARKS, WRITTEN, QWEN3_SETTINGS, qwen_processed, qwen_texts
+    ),
+}

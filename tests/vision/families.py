@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 from msgspec import Struct
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 Given = dict[str, Any]
@@ -113,14 +113,18 @@ def qwen_texts(given: Given) -> list[str]:
     return [f"<|vision_start|>{'<|image_pad|>' * int(count)}<|vision_end|>" for count in counts]
 
 
-def qwen3_vl(**changed: Any) -> torch.nn.Module:
+MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+TOWER = {
+    **{"depth": 3, "hidden_size": 48, "intermediate_size": 80, "num_heads": 2, "patch_size": 8},
+    **{"num_position_embeddings": 36, "out_hidden_size": 64},
+}
+
+
+def qwen3_vl() -> torch.nn.Module:
     """Rows of two layers are added; heads of 24 elements, so that sections do not end where pairs do."""
-    tower = {
-        **{"depth": 3, "hidden_size": 48, "intermediate_size": 80, "num_heads": 2, "patch_size": 8},
-        **{"num_position_embeddings": 36, "out_hidden_size": 64, "deepstack_visual_indexes": [0, 2]},
-    }
+    tower = {**TOWER, "deepstack_visual_indexes": [0, 2]}
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
-    text = {**TEXT, "head_dim": 24, "rope_parameters": turn, **changed}
+    text = {**TEXT, "head_dim": 24, "rope_parameters": turn}
     config = transformers.Qwen3VLConfig(
         text_config=text, vision_config=tower, tie_word_embeddings=False, **qwen_ids()
     )
@@ -128,14 +132,140 @@ def qwen3_vl(**changed: Any) -> torch.nn.Module:
     return transformers.Qwen3VLForConditionalGeneration(config)
 
 
+def qwen3_vl_moe() -> torch.nn.Module:
+    """The same tower before a mixture of experts."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    config = transformers.Qwen3VLMoeConfig(
+        text_config={**TEXT, **MOE, "rope_parameters": turn, "head_dim": 16},
+        vision_config={**TOWER, "deepstack_visual_indexes": [1]},
+        tie_word_embeddings=False,
+        **qwen_ids(),
+    )
+    config.architectures = ["Qwen3VLMoeForConditionalGeneration"]
+    return transformers.Qwen3VLMoeForConditionalGeneration(config)
+
+
+def qwen3_5() -> torch.nn.Module:
+    """No rows are added; most layers of the language model keep states, and a part of each head turns."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    text = {
+        **TEXT,
+        **{"head_dim": 32, "rope_parameters": {**turn, "partial_rotary_factor": 0.5}, "full_attention_interval": 2},
+        **{"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2},
+        "linear_num_value_heads": 4,
+    }
+    config = transformers.Qwen3_5Config(
+        text_config=text, vision_config=TOWER, tie_word_embeddings=False, **qwen_ids()
+    )
+    config.architectures = ["Qwen3_5ForConditionalGeneration"]
+    return transformers.Qwen3_5ForConditionalGeneration(config)
+
+
+def qwen2_5_vl() -> torch.nn.Module:
+    """Windows of 2 x 2 image rows in two of three layers."""
+    tower = {
+        **{"depth": 3, "hidden_size": 48, "intermediate_size": 80, "num_heads": 2, "patch_size": 8},
+        **{"window_size": 32, "out_hidden_size": 64, "fullatt_block_indexes": [1]},
+    }
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    config = transformers.Qwen2_5_VLConfig(
+        text_config={**TEXT, "rope_parameters": turn}, vision_config=tower, tie_word_embeddings=False, **qwen_ids()
+    )
+    config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
+    return transformers.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def qwen2_vl() -> torch.nn.Module:
+    """No windows; layer norms."""
+    tower = {"depth": 2, "embed_dim": 48, "hidden_size": 64, "mlp_ratio": 2, "num_heads": 2, "patch_size": 8}
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    config = transformers.Qwen2VLConfig(
+        text_config={**TEXT, "rope_parameters": turn}, vision_config=tower, tie_word_embeddings=False, **qwen_ids()
+    )
+    config.architectures = ["Qwen2VLForConditionalGeneration"]
+    return transformers.Qwen2VLForConditionalGeneration(config)
+
+
+PIXTRAL_MARKS = ("[IMG]", "<|end|>", "<|start|>", "[IMG_BREAK]", "[IMG_END]")
+PIXTRAL_TOWER = {
+    **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 2},
+    **{"patch_size": 8, "image_size": 96, "hidden_act": "silu", "model_type": "pixtral"},
+}
+
+
+def mistral3() -> torch.nn.Module:
+    """Four patches become one image row."""
+    config = transformers.Mistral3Config(
+        text_config={**TEXT, "model_type": "mistral", "sliding_window": None},
+        vision_config=PIXTRAL_TOWER,
+        image_token_index=library(PIXTRAL_MARKS).token_to_id("[IMG]"),
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["Mistral3ForConditionalGeneration"]
+    return transformers.Mistral3ForConditionalGeneration(config)
+
+
+def pixtral() -> torch.nn.Module:
+    """Each patch becomes an image row."""
+    config = transformers.LlavaConfig(
+        text_config={**TEXT, "model_type": "mistral", "sliding_window": None},
+        vision_config=PIXTRAL_TOWER,
+        image_token_index=library(PIXTRAL_MARKS).token_to_id("[IMG]"),
+        tie_word_embeddings=False,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="full",
+    )
+    config.architectures = ["LlavaForConditionalGeneration"]
+    return transformers.LlavaForConditionalGeneration(config)
+
+
+def pixtral_process(unit: int) -> Callable[[Sequence[Image.Image], Given], Given]:
+    """Images of one prompt, padded to one size, and the size of each. unit: the side of an image row."""
+
+    def process(images: Sequence[Image.Image], settings: Given) -> Given:
+        made = PixtralImageProcessorPil(**{**settings, "patch_size": {"height": unit, "width": unit}})
+        found = made(images=list(images), return_tensors="pt")
+        return {"pixel_values": found["pixel_values"], "image_sizes": torch.as_tensor(found["image_sizes"])}
+
+    return process
+
+
+def pixtral_texts(unit: int) -> Callable[[Given], list[str]]:
+    """Lines of image rows with breaks between them."""
+
+    def texts(given: Given) -> list[str]:
+        sizes = (given["image_sizes"] // unit).tolist()
+        return ["[IMG_BREAK]".join(["[IMG]" * columns] * lines) + "[IMG_END]" for lines, columns in sizes]
+
+    return texts
+
+
+PIXTRAL_SETTINGS: Given = {"size": {"longest_edge": 60}, "image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]}
 QWEN3_SETTINGS: Given = {
     **{"size": {"shortest_edge": 16 * 16, "longest_edge": 12 * 16 * 16}, "patch_size": 8, "merge_size": 2},
     **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "temporal_patch_size": 2},
 }
 WRITTEN = "<|vision_start|><|image_pad|><|vision_end|>"
 
-FAMILIES = {
-    "qwen3-vl": Family(
-        "qwen3-vl", qwen3_vl, QWEN_MARKS, WRITTEN, QWEN3_SETTINGS, qwen_processed, qwen_texts
-    ),
-}
+QWEN2_SETTINGS = {**QWEN3_SETTINGS, "size": {"shortest_edge": 4 * 16 * 16, "longest_edge": 20 * 16 * 16}}
+
+
+def _qwen(name: str, judge: Callable[[], torch.nn.Module], settings: Given) -> Family:
+    return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts)
+
+
+def _pixtral(name: str, judge: Callable[[], torch.nn.Module], unit: int) -> Family:
+    process, texts = pixtral_process(unit), pixtral_texts(unit)
+    return Family(name, judge, PIXTRAL_MARKS, "[IMG]", PIXTRAL_SETTINGS, process, texts)
+
+
+_ALL = (
+    _qwen("qwen3-vl", qwen3_vl, QWEN3_SETTINGS),
+    _qwen("qwen3-vl-moe", qwen3_vl_moe, QWEN3_SETTINGS),
+    _qwen("qwen3.5", qwen3_5, QWEN3_SETTINGS),
+    _qwen("qwen2.5-vl", qwen2_5_vl, QWEN2_SETTINGS),
+    _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
+    _pixtral("mistral3", mistral3, 16),
+    _pixtral("pixtral", pixtral, 8),
+)
+FAMILIES = {family.name: family for family in _ALL}

@@ -17,6 +17,7 @@ from tests.vision.folders import picture
 from tests.vision.test_exactness import bits, opened
 from tests.vision.test_smolvlm import user
 from twostroke import LLM
+from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
 
@@ -98,7 +99,12 @@ def test_images_of_earlier_turns_stay(llm: LLM, made: Opened) -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 150), (27, 28), (32, 32), (33, 32), (400, 300), (5, 900)], ids=str)
 def test_prompts_are_those_of_the_judges_processor(llm: LLM, made: Opened, size: tuple[int, int]) -> None:
     image = picture(*size)
-    (text,) = made.family.texts(made.family.processed([image]))
+    try:
+        (text,) = made.family.texts(made.family.processed([image]))
+    except ValueError:  # the judge makes an image without a side of it
+        with pytest.raises(InvalidRequest, match="narrow"):
+            llm.chat([user("See ", image, "!")])
+        return
     output = llm.chat([user("See ", image, "!")], SamplingParams(max_tokens=1, temperature=0.0))
     assert list(output.prompt_token_ids) == made.family.token_ids(template_text(["See ", text, "!"]))
 

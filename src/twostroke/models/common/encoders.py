@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twostroke.models.common.registry import CommonFacts
-from twostroke.models.common.sight import Sight
+from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.program.check import check
 from twostroke.ops.program.fuse import fuse
@@ -25,12 +25,20 @@ from twostroke.types.spec.fields import Fields
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
 """Traces an encoder and returns its image rows, and after them those that are added after layers."""
 
-_IDEFICS3, _QWEN3_VL = (LazyModule(f"twostroke.models.vision.{name}") for name in ("idefics3", "qwen3_vl"))
+
+
+def _home(name: str) -> LazyModule:
+    return LazyModule(f"twostroke.models.vision.{name}")
+
+
+_IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
+    **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
     **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
+    **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
 }
-"""Outer model_type -> the file in models/vision."""
+"""Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,13 +59,18 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     Raises CorruptModel and UnsupportedModel, which name the field.
     """
     fields = Fields(config, "config.json")
-    home = ENCODERS.get(fields.text("model_type", ""))
-    if home is None or fields.group("vision_config") is None:
+    tower, word = fields.group("vision_config"), fields.text("model_type", "")
+    if tower is None:
+        return None
+    home = ENCODERS.get(word) or ENCODERS.get(f"{word} {tower.text('model_type', '')}")
+    if home is None:
         return None
     found: tuple[Sight, CommonFacts, EncoderText] = home.read(fields, text.hidden_size)
     sight, facts, made = found
     if not 0 <= sight.placeholder < text.vocab_size:
         raise fields.wrong("image_token_id", f"The language model has {text.vocab_size:,} tokens.")
+    if sight.text_turns is not None:
+        _require_pairs(fields, sight.text_turns, text)
     trace = Tracer()
     rows, *added = made(trace)
     plain = trace.program(rows, tuple(added))
@@ -67,3 +80,11 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
     pixels, *places = program.given
     return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
+
+
+def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
+    """Raises CorruptModel where sections of pairs are not those of the language model's heads."""
+    for rope in text.program.ropes:
+        pairs = rope.spec.rotary_dim // 2
+        if not turns.fits(pairs):
+            raise fields.wrong("mrope_section", f"Heads of the language model have {pairs} pairs that turn.")

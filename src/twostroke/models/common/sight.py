@@ -50,13 +50,14 @@ class TextTurns(Struct, frozen=True):
     sections: tuple[int, int, int]
     interleaved: bool
 
+    def fits(self, pairs: int) -> bool:
+        """Whether the sections are those of a head with so many pairs."""
+        return self.interleaved or sum(self.sections) == pairs
+
     def axes(self, pairs: int) -> tuple[int, ...]:
-        """The axis of each pair of a head. Raises ValueError where the sections in a row are not that many."""
+        """The axis of each pair of a head, which the sections fit."""
         if not self.interleaved:
-            found = tuple(axis for axis, section in enumerate(self.sections) for _ in range(section))
-            if len(found) != pairs:
-                raise ValueError(f"sections of {self.sections} pairs, heads of {pairs}")
-            return found
+            return tuple(axis for axis, section in enumerate(self.sections) for _ in range(section))
         axes = [TIME] * pairs
         for axis in (HEIGHT, WIDTH):
             for pair in range(axis, min(3 * self.sections[axis], pairs), 3):

@@ -64,6 +64,13 @@ def turn_by_halves(head_dim: int, theta: float) -> Rope:
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
+def turn_by_turns(head_dim: int, theta: float) -> Rope:
+    """As turn_by_halves, with the frequencies of the even pairs for lines and those of the odd ones for columns."""
+    quarter = head_dim // 4
+    turns = RowTurns((0,) * quarter + (1,) * quarter, (*range(0, 2 * quarter, 2), *range(1, 2 * quarter, 2)))
+    return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
+
+
 @dataclass(frozen=True, slots=True)
 class Tower:
     """Layers with a norm before each block. norms: the names of a layer's two. turn: the rotation of q and k.

@@ -13,6 +13,7 @@ import transformers
 from msgspec import Struct
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -23,7 +24,8 @@ Given = dict[str, Any]
 class Family(Struct, frozen=True):
     """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
     template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
-    stands in the prompt for an image of one prompt. group: the text model's config, to be changed by cases.
+    stands in the prompt for an image of one prompt. types: the judge's input that says which tokens are image rows.
+    pool: so little memory for pages that requests of the tests preempt each other.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Family(Struct, frozen=True):
     settings: Given
     process: Callable[[Sequence[Image.Image], Given], Given]
     texts: Callable[[Given], list[str]]
+    types: str = ""
+    pool: str = "280KB"
 
     @property
     def placeholder(self) -> int:
@@ -247,11 +251,56 @@ QWEN3_SETTINGS: Given = {
 }
 WRITTEN = "<|vision_start|><|image_pad|><|vision_end|>"
 
+GEMMA_MARKS = ("<image_soft_token>", "<|end|>", "<|start|>", "<start_of_image>", "<end_of_image>")
+GEMMA_SETTINGS: Given = {
+    **{"size": {"height": 32, "width": 32}, "resample": 2, "image_mean": [0.5, 0.4, 0.6]},
+    "image_std": [0.5, 0.3, 0.7],
+}
+
+
+def gemma3() -> torch.nn.Module:
+    """A window that is shorter than an image; every second layer sees everything."""
+    find = library(GEMMA_MARKS).token_to_id
+    kinds = ["sliding_attention", "full_attention"] * 2
+    config = transformers.Gemma3Config(
+        text_config={
+            **TEXT,
+            **{"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 12, "layer_types": kinds},
+        },
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"image_size": 32, "patch_size": 4, "model_type": "siglip_vision_model"},
+        },
+        mm_tokens_per_image=16,
+        boi_token_index=find("<start_of_image>"),
+        eoi_token_index=find("<end_of_image>"),
+        image_token_index=find("<image_soft_token>"),
+    )
+    config.architectures = ["Gemma3ForConditionalGeneration"]
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
+def gemma3_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """One tile for each image."""
+    return {"pixel_values": Gemma3ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")["pixel_values"]}
+
+
+def gemma3_texts(given: Given) -> list[str]:
+    """The marks that the processor writes."""
+    rows = "<image_soft_token>" * 16
+    return [f"\n\n<start_of_image>{rows}<end_of_image>\n\n"] * len(given["pixel_values"])
+
+
 QWEN2_SETTINGS = {**QWEN3_SETTINGS, "size": {"shortest_edge": 4 * 16 * 16, "longest_edge": 20 * 16 * 16}}
 
 
 def _qwen(name: str, judge: Callable[[], torch.nn.Module], settings: Given) -> Family:
-    return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts)
+    return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts, "mm_token_type_ids")
+
+
+def _gemma(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
+    process, texts = gemma3_processed, gemma3_texts
+    return Family(name, judge, GEMMA_MARKS, "<start_of_image>", GEMMA_SETTINGS, process, texts, "token_type_ids", "95KB")
 
 
 def _pixtral(name: str, judge: Callable[[], torch.nn.Module], unit: int) -> Family:
@@ -265,6 +314,7 @@ _ALL = (
     _qwen("qwen3.5", qwen3_5, QWEN3_SETTINGS),
     _qwen("qwen2.5-vl", qwen2_5_vl, QWEN2_SETTINGS),
     _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
+    _gemma("gemma3", gemma3),
     _pixtral("mistral3", mistral3, 16),
     _pixtral("pixtral", pixtral, 8),
 )

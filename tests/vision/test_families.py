@@ -63,7 +63,8 @@ def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarra
     """Log probabilities (positions, vocabulary)."""
     given = made.family.processed(images)
     types = torch.tensor([[int(each == made.family.placeholder) for each in ids]])
-    given |= {"mm_token_type_ids": types} if "image_grid_thw" in given else {}
+    if given and made.family.types:
+        given[made.family.types] = types
     with torch.no_grad():
         return torch.log_softmax(made.judge(torch.tensor([ids]), **given).logits[0].double(), -1).numpy()
 
@@ -148,7 +149,7 @@ def test_the_same_bits_after_preemption(made: Opened) -> None:
     with opened(made.folder, context=256) as own:
         each = {name: replace(prompt_of(own, name), params=params) for name in set(names)}
         alone = {name: bits(own.engine.generate([prompt])[0]) for name, prompt in each.items()}
-    with opened(made.folder, context=256, kv_memory="280KB", max_step_tokens=40, image_cache="1") as own:
+    with opened(made.folder, context=256, kv_memory=made.family.pool, max_step_tokens=40, image_cache="1") as own:
         prompts = [replace(each[name], params=params, cache_salt=str(n)) for n, name in enumerate(names)]
         outputs = own.engine.generate(prompts)
         assert [bits(output) for output in outputs] == [alone[name] for name in names]

@@ -23,7 +23,7 @@ from twostroke.images.processor import Processor, Tiling
 from twostroke.models.common.encoders import SightEncoder, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
-from twostroke.ops.passes.with_given_rows import given_rows, with_given_rows
+from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
@@ -32,11 +32,12 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues, pieces_of
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
+from twostroke.types.images import Spans
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.tensors import wanted_tensors, with_prefix
+from twostroke.weights.tensors import program_names, wanted_tensors, with_prefix
 
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
@@ -44,12 +45,14 @@ NOT_ALONE = "images are encoded where one process computes the model on its proc
 
 
 class SightPlan(Struct, frozen=True, eq=False):
-    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: of a tile."""
+    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: of a tile. stored:
+    the names of its tensors in the checkpoint."""
 
     encoder: SightEncoder
     folder: Path
     processor: Processor
     most_rows: int
+    stored: tuple[str, ...]
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
@@ -67,7 +70,8 @@ class SightPlan(Struct, frozen=True, eq=False):
     def eyes(self) -> Eyes:
         """What opens images for prompts."""
         sight = self.encoder.sight
-        return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
+        together = sight.spans is not Spans.NONE
+        return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder, together)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
@@ -127,7 +131,8 @@ def find_sight(
         why = NOT_ALONE
     elif asked != "off" and spec.task is Task.GENERATE:
         most = resolver.asked_value("image_tokens") or IMAGE_TOKENS
-        found, why = _plan(folder, config, spec, most, wanted=asked == "on")
+        step_tokens = resolver.resolved()["max_step_tokens"]
+        found, why = _plan(folder, config, spec, most, step_tokens, wanted=asked == "on")
     word = resolver.pick("images", "off" if found is None else "on", why)
     resolver.pick("image_cache", IMAGE_CACHE, "default")
     resolver.pick("image_tokens", IMAGE_TOKENS, "default")
@@ -136,34 +141,44 @@ def find_sight(
     if found is None or word == "off":
         return spec, None
     sight = found.encoder.sight
-    names = tuple(tensor.name for tensor in wanted_tensors(found.encoder.model))
-    names += (sight.learned.tensor,) if sight.learned else ()
-    axes = sight.text_turns.axes if sight.text_turns else None
-    return with_given_rows(replace(spec, read_elsewhere=names), sight.added, axes), found
+    how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
+    return with_given_rows(replace(spec, read_elsewhere=found.stored), how), found
 
 
 def _plan(
-    folder: Path, config: Mapping[str, Any], spec: Model, asked_rows: int, *, wanted: bool
+    folder: Path, config: Mapping[str, Any], spec: Model, asked_rows: int, step_tokens: int, *, wanted: bool
 ) -> tuple[SightPlan | None, str]:
-    """The plan, or None and why. asked_rows: the most image rows of a tile. wanted: faults of its files are raised."""
+    """The plan, or None and why. asked_rows: the most image rows of a tile. step_tokens: the most rows of a step.
+    wanted: what keeps it from reading images is raised."""
     try:
         encoder = read_encoder(config, spec)
-        if encoder is None or not _holds(folder, encoder.model):
+        stored = () if encoder is None else _stored_names(folder, encoder)
+        if encoder is None or not stored:
             return None, NO_ENCODER
         if not has_pillow():
             return None, NO_PILLOW
         sight = encoder.sight
         rows = sight.most_rows(asked_rows)
+        if sight.spans is not Spans.NONE and step_tokens < rows:
+            raise ConfigError(
+                f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
+                why="In this model the rows of an image see each other, so they are computed in one step.",
+                fix=f"Give at least --max-step-tokens {rows}, or --images off.",
+            )
         processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), folder)
-    except ModelError as error:
+    except (ConfigError, ModelError) as error:
         if wanted:
             raise
         return None, f"{error.what[:1].lower()}{error.what[1:].removesuffix('.')}"
-    return SightPlan(encoder, folder, processor, rows), "the model has an encoder of images"
+    return SightPlan(encoder, folder, processor, rows, stored), "the model has an encoder of images"
 
 
-def _holds(folder: Path, model: Model) -> bool:
-    """Whether the checkpoint has the encoder's tensors: some were saved without."""
+def _stored_names(folder: Path, encoder: SightEncoder) -> tuple[str, ...]:
+    """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
+    wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
+    wanted |= {encoder.sight.learned.tensor} if encoder.sight.learned else set()
     with Checkpoint.open(folder) as checkpoint:
-        names = with_prefix(checkpoint, model).names
-    return all(tensor.name in names for tensor in wanted_tensors(model))
+        if not wanted <= with_prefix(checkpoint, encoder.model).names:
+            return ()
+        renamed = program_names(checkpoint.names, encoder.model)
+        return tuple(name for name in checkpoint.names if renamed.get(name, name) in wanted)

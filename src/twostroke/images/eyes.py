@@ -39,13 +39,28 @@ class SeenImage(Struct, frozen=True):
         return sum(len(tile.pixels) for tile in self.tiles)
 
 
+class SpanShape(Struct, frozen=True):
+    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan."""
+
+    placeholder: int
+    breaks_lines: bool
+    together: bool
+
+
 class Eyes:
     """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row."""
+    of each image row. together: see ImageSpan."""
 
-    def __init__(self, processor: Processor, decoder: ImageDecoder, patching: Patching, placeholder: int) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        decoder: ImageDecoder,
+        patching: Patching,
+        placeholder: int,
+        together: bool = False,
+    ) -> None:
         self._processor, self._decoder = processor, decoder
-        self._patching, self.placeholder = patching, placeholder
+        self._patching, self._shape = patching, SpanShape(placeholder, processor.breaks_lines, together)
         self._lock = threading.Lock()
         self._memo: OrderedDict[tuple[bytes, bool], SeenImage] = OrderedDict()
         self._memo_bytes = self.num_opened = 0
@@ -70,7 +85,7 @@ class Eyes:
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
-        return Pictures(made, marks, found, self.placeholder, self._processor.breaks_lines) if found else None
+        return Pictures(made, marks, found, self._shape) if found else None
 
     def _seen(self, part: Mapping[str, Any], where: str, before: int, local: bool) -> SeenImage:
         limits = self._decoder.limits
@@ -131,19 +146,13 @@ class Eyes:
 
 
 class Pictures:
-    """The images of one prompt. messages: with marks in their places. breaks_lines: see Processor. Satisfies
-    `text.pictures.PlacedImages`."""
+    """The images of one prompt. messages: with marks in their places. Satisfies `text.pictures.PlacedImages`."""
 
     def __init__(
-        self,
-        messages: list[Any],
-        marks: PictureMarks,
-        images: Sequence[SeenImage],
-        placeholder: int,
-        breaks_lines: bool = False,
+        self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], shape: SpanShape
     ) -> None:
         self.messages, self.marks = messages, marks
-        self._images, self._placeholder, self._breaks_lines = images, placeholder, breaks_lines
+        self._images, self._shape = images, shape
         self._tiles: list[ImageTile] = []
 
     def expanded(self, text: str) -> str:
@@ -154,14 +163,14 @@ class Pictures:
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
         """See PlacedImages."""
-        places = [place for place, token_id in enumerate(token_ids) if token_id == self._placeholder]
+        places = [place for place, token_id in enumerate(token_ids) if token_id == self._shape.placeholder]
         spans, at = [], 0
         for tile in self._tiles:
-            length = tile.columns if self._breaks_lines else tile.rows
+            length = tile.columns if self._shape.breaks_lines else tile.rows
             for skipped in range(0, tile.rows, length):
                 own = places[at : at + length]
                 if len(own) == length and own[-1] - own[0] == length - 1:
-                    spans.append(ImageSpan(own[0], tile, skipped, length))
+                    spans.append(ImageSpan(own[0], tile, skipped, length, self._shape.together))
                 at += length
         if at != len(places) or sum(span.count for span in spans) != at:
             wanted = sum(tile.rows for tile in self._tiles)

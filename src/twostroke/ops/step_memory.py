@@ -111,7 +111,7 @@ class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
     layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
-    outside. row_turns: tables whose rows are those of the step; they are written before each step.
+    outside. row_ends: see ops/attention/span_attention.py. row_turns: tables whose rows are those of the step; they are written before each step.
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
     in the host's memory, one block of it (`inputs`), page tables last.
@@ -150,8 +150,10 @@ class StepMemory:
         self.token_ids, self.positions, self.token_types, self.adapters = parts[:4]
         self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters, *groups_of = parts[4:]
         self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
-        self.row_marks: I32Array = np.zeros(tokens, np.int32)  # of programs that no device runs
-        self.row_numbers: I32Array = np.arange(tokens, dtype=np.int32)  # of the same programs
+        # These are of programs that no device runs.
+        self.row_marks: I32Array = np.zeros(tokens, np.int32)
+        self.row_ends: I32Array = np.zeros(tokens, np.int32)
+        self.row_numbers: I32Array = np.arange(tokens, dtype=np.int32)
         self.adapters[:] = -1
         self._states, self._state_of = _state_arrays(program, sizes.state_slots, device)
         self.logit_adapters[:] = -1

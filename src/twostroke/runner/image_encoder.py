@@ -186,9 +186,9 @@ class ImageRows:
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
         """Marks and rows of the plan's positions that show images; pieces of its tile for as long as a step allows."""
-        marks = self._memory.row_marks
+        marks, ends = self._memory.row_marks, self._memory.row_ends
         if self._marked:
-            marks[:] = 0
+            marks[:], ends[:] = 0, 0
             self._marked = False
         for table in self._memory.row_turns:
             table.write(self._places(plan, sizes))
@@ -200,11 +200,11 @@ class ImageRows:
         targets = [self._memory.value(value, sizes) for value in self._given]
         first_row = 0
         for sequence in plan.sequences:
-            for begin, rows in self._rows_in(sequence.request.images, sequence.start, sequence.end):
+            for begin, rows, end in self._rows_in(sequence.request.images, sequence.start, sequence.end):
                 at = slice(first_row + begin - sequence.start, first_row + begin - sequence.start + len(rows))
                 for target, own in zip(targets, np.split(rows, len(targets), axis=1), strict=True):
                     target[at] = own
-                marks[at] = 1
+                marks[at], ends[at] = 1, end
                 self._marked = True
             first_row += sequence.num_tokens
         seconds = self._clock() - begin_s if self._kept.num_pieces > before else 0.0
@@ -230,10 +230,11 @@ class ImageRows:
         except Exception:
             self._kept.give_up(tile)
 
-    def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array]]:
-        """(first position, rows) of each tile's part in positions [start, end)."""
+    def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
+        """(first position, rows, up to where they see) of each tile's part in positions [start, end)."""
         for span in spans:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:
                 skipped = span.skipped - span.first
-                yield begin, self._kept.of(span.tile)[begin + skipped : stop + skipped]
+                rows = self._kept.of(span.tile)[begin + skipped : stop + skipped]
+                yield begin, rows, span.end if span.together else 0

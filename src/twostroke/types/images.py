@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from msgspec import Struct
+
+
+class Spans(enum.Enum):
+    """Layers of a language model in which the rows of an image see each other in both directions. WINDOWED: those with
+    a window."""
+
+    NONE = enum.auto()
+    ALL = enum.auto()
+    WINDOWED = enum.auto()
 
 
 class Patching(Struct, frozen=True):
@@ -46,12 +56,13 @@ class ImageTile(Struct, frozen=True, eq=False):
 
 class ImageSpan(Struct, frozen=True, eq=False):
     """Positions [first, end) of a prompt, which hold rows of a tile in order, from row `skipped` on. count: how many;
-    0 for all that follow."""
+    0 for all that follow. together: whether the rows see each other, so that they are computed in one step."""
 
     first: int
     tile: ImageTile
     skipped: int = 0
     count: int = 0
+    together: bool = False
 
     @property
     def end(self) -> int:

@@ -7,7 +7,7 @@ import enum
 from msgspec import Struct
 
 from twostroke.ops.program.values import Rope
-from twostroke.types.images import Patching
+from twostroke.types.images import Patching, Spans
 
 
 class Between(enum.Enum):
@@ -71,8 +71,9 @@ class Sight(Struct, frozen=True, kw_only=True):
 
     side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how often a
     patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. text_turns: where
-    places of image rows turn the language model's heads. added: layers of the language model after which further image rows are added. sees_ahead: whether the rows of an
-    image see each other in both directions.
+    places of image rows turn the language model's heads. scaled: whether the factor of the embedding is that of image
+    rows too. added: layers of the language model after which further image rows are added. spans: layers in which the rows
+    of an image see each other.
     """
 
     family: str
@@ -84,8 +85,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     learned: LearnedPlaces | None = None
     windows: Windows | None = None
     text_turns: TextTurns | None = None
+    scaled: bool = True
     added: tuple[int, ...] = ()
-    sees_ahead: bool = False
+    spans: Spans = Spans.NONE
 
     def most_rows(self, asked: int) -> int:
         """The most image rows of a tile. asked: the same where an image decides its size."""

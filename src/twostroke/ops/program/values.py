@@ -348,7 +348,7 @@ class StateCache(Cache):
 
 class Indices(Struct, frozen=True):
     """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters`, `row_marks`,
-    `row_numbers` (T,), `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
+    `row_numbers`, `row_ends` (T,), `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
 
     name: str
     count: Size
@@ -364,6 +364,7 @@ POSITIONS = Indices("positions", Size.TOKENS)
 SLOTS = Indices("slots", Size.TOKENS)
 ROW_MARKS = Indices("row_marks", Size.TOKENS)
 ROW_NUMBERS = Indices("row_numbers", Size.TOKENS)
+ROW_ENDS = Indices("row_ends", Size.TOKENS)
 STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
 LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
 ADAPTERS = Indices("adapters", Size.TOKENS)

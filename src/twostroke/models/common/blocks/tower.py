@@ -14,11 +14,12 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ROW_NUMBERS, PagedKV, Rope, RowTurns, Tensor, Value, join
+from twostroke.ops.program.values import ROW_NUMBERS, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.join_rows import join_rows
+from twostroke.ops.rows.scale import scale
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 COLORS = 3
@@ -116,6 +117,15 @@ class Tower:
         turned = rope(both, self.turn, ROW_NUMBERS).flat()
         q, k = turned.columns(0, shape.query), turned.columns(shape.query, shape.kv)
         return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
+
+
+def mean_rows(x: Value, rows: Indices, group: int) -> Value:
+    """The mean of each group of neighbouring rows; `rows` names the groups."""
+    joined, width = join_rows(x, rows, group), x.width
+    total, *others = joined.split(*[width] * group)
+    for other in others:
+        total = add(total, other)
+    return scale(total, 1 / group)
 
 
 def merged(

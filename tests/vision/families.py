@@ -1,4 +1,4 @@
-"""Families of models that see, as tiny folders: random weights, a tokenizer of bytes, a template, a processor's file."""
+"""Families of models that see, as tiny folders: random weights, a tokenizer of bytes, a template, a processor file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Family(Struct, frozen=True):
     """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
     template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
     stands in the prompt for an image of one prompt. types: the judge's input that says which tokens are image rows.
-    pool: so little memory for pages that requests of the tests preempt each other.
+    pool: so little memory for pages that requests of the tests preempt each other; empty where windows admit too few.
     """
 
     name: str
@@ -258,14 +258,19 @@ GEMMA_SETTINGS: Given = {
 }
 
 
-def gemma3() -> torch.nn.Module:
+def gemma3_wide() -> torch.nn.Module:
+    """A window that is longer than most prompts."""
+    return gemma3(100)
+
+
+def gemma3(window: int = 12) -> torch.nn.Module:
     """A window that is shorter than an image; every second layer sees everything."""
     find = library(GEMMA_MARKS).token_to_id
     kinds = ["sliding_attention", "full_attention"] * 2
     config = transformers.Gemma3Config(
         text_config={
             **TEXT,
-            **{"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 12, "layer_types": kinds},
+            **{"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": window, "layer_types": kinds},
         },
         vision_config={
             **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
@@ -282,7 +287,8 @@ def gemma3() -> torch.nn.Module:
 
 def gemma3_processed(images: Sequence[Image.Image], settings: Given) -> Given:
     """One tile for each image."""
-    return {"pixel_values": Gemma3ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")["pixel_values"]}
+    found = Gemma3ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {"pixel_values": found["pixel_values"]}
 
 
 def gemma3_texts(given: Given) -> list[str]:
@@ -298,9 +304,9 @@ def _qwen(name: str, judge: Callable[[], torch.nn.Module], settings: Given) -> F
     return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts, "mm_token_type_ids")
 
 
-def _gemma(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
-    process, texts = gemma3_processed, gemma3_texts
-    return Family(name, judge, GEMMA_MARKS, "<start_of_image>", GEMMA_SETTINGS, process, texts, "token_type_ids", "95KB")
+def _gemma(name: str, judge: Callable[[], torch.nn.Module], pool: str) -> Family:
+    process, texts, mark = gemma3_processed, gemma3_texts, GEMMA_MARKS[3]
+    return Family(name, judge, GEMMA_MARKS, mark, GEMMA_SETTINGS, process, texts, "token_type_ids", pool)
 
 
 def _pixtral(name: str, judge: Callable[[], torch.nn.Module], unit: int) -> Family:
@@ -314,7 +320,8 @@ _ALL = (
     _qwen("qwen3.5", qwen3_5, QWEN3_SETTINGS),
     _qwen("qwen2.5-vl", qwen2_5_vl, QWEN2_SETTINGS),
     _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
-    _gemma("gemma3", gemma3),
+    _gemma("gemma3", gemma3, ""),
+    _gemma("gemma3-wide", gemma3_wide, "280KB"),
     _pixtral("mistral3", mistral3, 16),
     _pixtral("pixtral", pixtral, 8),
 )

@@ -145,7 +145,9 @@ def test_the_same_bits_from_cached_pages(made: Opened, alone: list[tuple[Any, ..
 
 
 def test_the_same_bits_after_preemption(made: Opened) -> None:
-    names, params = ("one image", "two images", "one image", "an image first"), replace(DRAWN, max_tokens=70)
+    if not made.family.pool:
+        pytest.skip("windows admit one request at a time here; gemma3-wide is preempted")
+    names, params = ("one image", "two images", "one image", "an image first") * 2, replace(DRAWN, max_tokens=70)
     with opened(made.folder, context=256) as own:
         each = {name: replace(prompt_of(own, name), params=params) for name in set(names)}
         alone = {name: bits(own.engine.generate([prompt])[0]) for name, prompt in each.items()}

@@ -94,8 +94,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
-    """Of an encoder's memory for tiles of this many image rows. A window has pages of its own, of which the last may not
-    be full."""
+    """Of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of them may
+    not be full."""
     patches = sight.most_patches(rows)
     windows = sight.windows.most(rows) if sight.windows else 1
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
@@ -104,7 +104,7 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
     """The learned places (places, width). Raises CorruptModel for another number of them."""
     stored = checkpoint.read(learned.tensor)
-    found = bf16_to_f32(stored) if stored.dtype == np.uint16 else stored.astype(np.float32)
+    found = bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
     if found.ndim != 2 or len(found) != learned.side**2:
         raise CorruptModel(
             f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.side**2} rows.",

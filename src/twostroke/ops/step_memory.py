@@ -111,7 +111,8 @@ class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
     layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
-    outside. row_ends: see ops/attention/span_attention.py. row_turns: tables whose rows are those of the step; they are written before each step.
+    outside. row_ends: see ops/attention/span_attention.py. row_turns: tables whose rows are those of the step; they are
+    written before each step.
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
     in the host's memory, one block of it (`inputs`), page tables last.

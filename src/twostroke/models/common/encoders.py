@@ -1,7 +1,8 @@
 """What a model that sees says next to its text program: the encoder of images, and how image rows come into a prompt.
 
 A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
-a row of the text model. The program makes image rows, and the further ones that `Sight.added` asks for. A start imports the one file that a config names: ENCODERS says which file it is.
+a row of the text model. The program makes image rows, and the further ones that `Sight.added` asks for. A start imports
+the one file that a config names: ENCODERS says which file it is.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ ENCODERS: Mapping[str, LazyModule] = {
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
-    head. pixels: the value that takes patches, one a row. places: the value that takes their learned places, where these
-    depend on the size of a tile."""
+    head. pixels: the value that takes patches, one a row. places: the value that takes their learned places, where the
+    size of a tile decides these."""
 
     sight: Sight
     model: Model

@@ -72,8 +72,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how often a
     patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. text_turns: where
     places of image rows turn the language model's heads. scaled: whether the factor of the embedding is that of image
-    rows too. added: layers of the language model after which further image rows are added. spans: layers in which the rows
-    of an image see each other.
+    rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
+    rows of an image see each other.
     """
 
     family: str

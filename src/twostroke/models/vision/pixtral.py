@@ -1,4 +1,4 @@
-"""Pixtral and Mistral 3: a tower over tiles of any size, with RMS norms and gates, whose patches turn by line and column
+"""Pixtral and Mistral 3: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line and column
 (Agrawal et al. 2024).
 """
 
@@ -56,7 +56,9 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     heads = Heads(wide, count, count, dim, names=names, ahead=ALL_AHEAD)
     feed = Feed(
         *(wide, own.integer("intermediate_size", 1, 1 << 20), activation(own, "hidden_act", "")),
-        **{name: f"feed_forward.{name}_proj" for name in ("gate", "up", "down")},
+        gate="feed_forward.gate_proj",
+        up="feed_forward.up_proj",
+        down="feed_forward.down_proj",
     )
     norm = Norm(EPS)
     tower = Tower("transformer.layers.", layers, heads, feed, norm, ("attention_norm", "ffn_norm"), turn)

@@ -1,5 +1,5 @@
-"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column; rows of some of its layers
-are added after the first layers of the language model (Qwen team 2025).
+"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In the first, rows of
+some of its layers are added after the first layers of the language model (Qwen team 2025).
 """
 
 from __future__ import annotations

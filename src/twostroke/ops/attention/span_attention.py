@@ -1,8 +1,8 @@
 """span_attention: attention in which the rows of a span see each other: those of an image, in some models.
 
     As attention without sinks, slopes and `ahead`: row r at position p sees positions max(0, p - window + 1) .. p
-    (window 0: all of 0 .. p), and further those below ends[r], as far as the sequence goes. ends (T,) int32; 0 for a row
-    of no span. With ends of 0 it has the bits of attention.
+    (window 0: all of 0 .. p), and further those below ends[r], as far as the sequence goes. ends (T,) int32, 0 for a
+    row of no span. With ends of 0 it has the bits of attention.
 """
 
 from __future__ import annotations

@@ -22,14 +22,13 @@ from twostroke.ops.rows.replace_rows import ReplaceRows
 from twostroke.ops.rows.scale import Scale
 from twostroke.types.images import Spans
 
-
 AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
 class GivenRows(Struct, frozen=True):
-    """How rows come into a program. scaled: whether the factor of the embedding is theirs too. added: layers after which
-    further given rows are added to the marked rows. axes: by the number of pairs of a head, which of a row's three
-    places turns each; None where positions do. spans: which layers' rows of a span see each other.
+    """How rows come into a program. scaled: whether the factor of the embedding is theirs too. added: layers after
+    which further given rows are added to the marked rows. axes: by the number of pairs of a head, which of a row's
+    three places turns each; None where positions do. spans: layers in which rows of a span see each other.
     """
 
     scaled: bool = True
@@ -38,7 +37,11 @@ class GivenRows(Struct, frozen=True):
     spans: Spans = Spans.NONE
 
 
-def with_given_rows(model: Model, how: GivenRows = GivenRows()) -> Model:
+REPLACED = GivenRows()
+"""Given rows stand in place of those of the embedding, and nothing else changes."""
+
+
+def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
     """The model with a place for given rows in both forms of its program. Raises ValueError without an embedding."""
 
     def made(program: Program) -> Program:

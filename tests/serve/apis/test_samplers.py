@@ -1,4 +1,4 @@
-"""Samplers by llama.cpp's names on every route: they reach the engine, change the answer, and give the same bits again."""
+"""Samplers by llama.cpp's names on every route: they reach the engine, change the answer, and repeat the same bits."""
 
 from __future__ import annotations
 

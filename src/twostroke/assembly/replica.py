@@ -12,9 +12,7 @@ from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
-from twostroke.assembly.settings.config import collect, objectives_of, refuse_adapters
-from twostroke.assembly.settings.env import asked_by_environment
-from twostroke.assembly.task import require_generating
+from twostroke.assembly.settings.config import objectives_of
 from twostroke.cost.shape import Segment
 from twostroke.distributed.cluster.arithmetic import arithmetic_of
 from twostroke.distributed.cluster.link import secret_key
@@ -53,9 +51,7 @@ def build_replica(
     role: ReplicaRole = "both",
 ) -> BuiltReplica:
     """Load a model and make a replica that listens. Raises TwostrokeError."""
-    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
     found = assemble.find_model(model, options)
-    require_generating(found.spec)
     if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, serving=True)
@@ -72,12 +68,12 @@ def build_replica(
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
     pools = own_pools(spec, found.kv_plan)
     pages = None if _why_no_pages(found) else PoolPages(heart.memory)
-    most = resolved["max_step_tokens"]
+    most, pooling = resolved["max_step_tokens"], resolved["pooling"]
     facts = ReplicaFacts(
         name=name,
         instance=secrets.token_hex(8),
         model=content,
-        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most),
+        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most, pooling),
         page_tokens=PAGE_TOKENS,
         pool_tokens=found.kv_plan.tokens,
         context_tokens=context,

@@ -20,7 +20,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 7
+WIRE_VERSION = 8
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -166,10 +166,11 @@ class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """Log probabilities of a stream's next prompt tokens."""
+    """Log probabilities of a stream's next prompt tokens. rows_sum: for a pooled prompt, as in PromptEvent."""
 
     number: int
     logprobs: tuple[TokenLogprob, ...]
+    rows_sum: bytes = b""
 
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):

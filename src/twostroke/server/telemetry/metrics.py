@@ -187,6 +187,11 @@ class ServerMetrics(Observer):
             for name, seconds in timings.parts.by_name().items():
                 self.parts.labels(name.removesuffix("_s")).inc(max(0.0, seconds))
 
+    def families(self) -> Iterator[Metric]:
+        """All metrics, those with vLLM's names included."""
+        yield from self.registry.collect()
+        yield from self._aliases.collect()
+
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""
         return generate_latest(self.registry) + generate_latest(self._aliases)

@@ -11,10 +11,12 @@ from typing import Any
 import openai
 import pytest
 
+from tests.adapters.random_lora import write_random_lora
 from tests.cluster.several import HELLO, Several, several
 from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
 from tests.serve.harness import serving, wait_until
 from twostroke.assets import spark_path
+from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
 TEXTS = ["What is prefill?", "Decode writes the answer."]
@@ -26,6 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     qwen_embedding(made / "vectors")
     qwen_reranker(made / "scores")
     shutil.copytree(spark_path(), made / "second")
+    write_random_lora(made / "lora", read_folder(spark_path()), ("q_proj", "down_proj"), seed=1, size=0.3)
     (made / "models.toml").write_text(
         f"""
 [all]
@@ -34,6 +37,7 @@ threads = 1
 model = "spark"
 at_start = true
 aliases = ["gpt-4o-mini"]
+adapter = ["fr={made / 'lora'}"]
 [models.second]
 model = "{made / 'second'}"
 keep_alive = "5m"
@@ -59,9 +63,9 @@ def server(folder: Path) -> Iterator[Several]:
 
 def alone(model: str, path: str, body: dict[str, Any], **options: Any) -> Any:
     """The same request to a server of this model alone."""
-    with build_server(model, {"threads": 1, "kv_memory": "64MB", "served_name": "it", **options}) as built:
+    with build_server(model, {"threads": 1, "kv_memory": "64MB", **options}) as built:
         with serving(built.parts) as live:
-            reply = live.post(path, {**body, "model": "it"})
+            reply = live.post(path, {**body, "model": "it" if "adapter" in options else live.parts.served_name})
             assert reply.status == 200, reply.body
             return reply.json
 
@@ -70,6 +74,9 @@ def test_a_chat_a_vector_and_a_score_have_the_bits_that_they_have_alone(server: 
     chat = {"messages": HELLO, "max_tokens": 16, "seed": 5, "logprobs": True}
     found = server.http.post("/v1/chat/completions", json={"model": "chat", **chat}).json()["choices"]
     assert found == alone("spark", "/v1/chat/completions", chat)["choices"]
+    adapted = server.http.post("/v1/chat/completions", json={"model": "fr", **chat}).json()["choices"]
+    assert adapted != found
+    assert adapted == alone("spark", "/v1/chat/completions", chat, adapter=[f"it={folder / 'lora'}"])["choices"]
     vectors = server.http.post("/v1/embeddings", json={"model": "vectors", "input": TEXTS}).json()["data"]
     assert vectors == alone(str(folder / "vectors"), "/v1/embeddings", {"input": TEXTS}, weights="f32")["data"]
     pairs = {"query": "prefill", "documents": TEXTS}
@@ -79,7 +86,10 @@ def test_a_chat_a_vector_and_a_score_have_the_bits_that_they_have_alone(server: 
 
 
 def test_the_lists_tell_all_models_and_the_real_client_reads_them(server: Several) -> None:
-    assert [each.id for each in server.client.models.list()] == ["chat", "gpt-4o-mini", "second", "vectors", "scores"]
+    assert [each.id for each in server.client.models.list()] == [
+        *("chat", "gpt-4o-mini", "fr"),
+        *("second", "vectors", "scores"),
+    ]
     assert server.client.models.retrieve("gpt-4o-mini").id == "gpt-4o-mini"
     tags = server.http.get("/api/tags").json()["models"]
     assert [each["name"] for each in tags][:2] == ["chat:latest", "gpt-4o-mini:latest"]

@@ -17,7 +17,8 @@ from twostroke.assembly.engine import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import ways_of
-from twostroke.assembly.settings.config import objectives_of
+from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
+from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.task import Texts, build_texts
 from twostroke.engine.limits import EngineLimits
 from twostroke.text.grammar.compiler import GrammarCompiler
@@ -55,6 +56,7 @@ class ModelTexts(Struct, frozen=True):
 
 def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
     """Resolve everything up to memory. Raises TwostrokeError, as where the model fits on no account."""
+    refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
     settings, plan = found.resolver.resolved(), found.kv_plan
     if found.resolver.asked_value("kv_memory") is None:

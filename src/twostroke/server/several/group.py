@@ -17,10 +17,12 @@ from twostroke.assembly.settings.config import Resolved, resolve_overload, resol
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.cluster.model_process import Heard, ModelProcess
+from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.reader import StreamReader
 from twostroke.engine.session import Session
 from twostroke.runner.sampling.random_draw import sibling_seed
+from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
 from twostroke.server.build import resolved_fingerprint, server_parts
 from twostroke.server.card import card_of
@@ -119,11 +121,17 @@ class ModelGroup:
             observer=Listeners(metrics, self.forecast),
             grammars=texts.grammars,
             ledger=fleet.ledger,
+            adapters=self._adapters(),
         )
         self._texts = texts
         own = self._own_parts(resolved, texts, metrics)
         self.parts = own if shared is None else beside(own, shared)
         return self.parts
+
+    def _adapters(self) -> FixedAdapters | None:
+        """Those that its process loads, in this order; None where there is no place for any."""
+        plan = self.plan().found.adapters
+        return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 
     def _own_parts(self, resolved: Resolved, texts: ModelTexts, metrics: ServerMetrics) -> ServerParts:
         found, stepper = self.plan().found, self.stepper
@@ -140,6 +148,7 @@ class ModelGroup:
             metrics=metrics,
             card=card_of(found.folder.path, found.name, resolved["weights"], found.spec, resolved["weight_bytes"]),
             explain=stepper.explain,
+            adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,
             reranker=texts.made.reranker,
             loading=self.progress,

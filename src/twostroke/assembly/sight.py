@@ -94,8 +94,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
-    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of them may
-    not be full."""
+    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of
+    them may not be full."""
     patches = sight.most_patches(rows)
     windows = sight.windows.most(rows) if sight.windows else 1
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)

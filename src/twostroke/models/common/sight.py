@@ -7,7 +7,7 @@ import enum
 from msgspec import Struct
 
 from twostroke.ops.program.values import Rope
-from twostroke.types.images import Patching, Spans
+from twostroke.types.images import Patching, SpanLayers
 
 
 class Between(enum.Enum):
@@ -87,7 +87,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     text_turns: TextTurns | None = None
     scaled: bool = True
     added: tuple[int, ...] = ()
-    spans: Spans = Spans.NONE
+    spans: SpanLayers = SpanLayers.NONE
 
     def most_rows(self, asked: int) -> int:
         """The most image rows of a tile. asked: the same where an image decides its size."""

@@ -12,7 +12,7 @@ from twostroke.types.images import Patching, SpanLayers
 
 class Between(enum.Enum):
     """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
-    BILINEAR, BICUBIC: of pixels that are squares. GRID: the first lines and columns as they are."""
+    BILINEAR, BICUBIC: places are the middles of squares. GRID: the first lines and columns as they are."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()

@@ -258,8 +258,8 @@ def _floats(values: SourceArray) -> F32Array:
 
 
 def refuse_other_model(projector: Projector, architecture: str, width: int, model: str) -> None:
-    """Raises CorruptModel where the file belongs to another language model. architecture, width: of this one. model:
-    its name."""
+    """Raises CorruptModel where the file belongs to another language model. architecture, width: those of the given
+    one. model: its name."""
     if architecture not in projector.kind.texts:
         texts = " or ".join(projector.kind.texts)
         why = f"A projector of type {projector.word} belongs to {texts}, not {architecture}."

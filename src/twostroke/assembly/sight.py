@@ -77,7 +77,7 @@ class SightPlan(Struct, frozen=True, eq=False):
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
         encoder, sight, table = self.encoder, self.encoder.sight, None
-        with closing(NativePacker(settings["cpu_level"], settings["threads"])) as packer:
+        with closing(NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])) as packer:
             with self.files.open() as checkpoint:
                 weights = load_weights(checkpoint, encoder.model, format_choice(settings["weights"]), packer)
                 if sight.learned is not None:

@@ -54,6 +54,10 @@ class Resolved(Struct, frozen=True):
     def __getitem__(self, name: str) -> Any:
         return next(setting.value for setting in self.settings if setting.name == name)
 
+    def reason_of(self, name: str) -> str:
+        """Why a setting has its value."""
+        return next(setting.reason for setting in self.settings if setting.name == name)
+
 
 def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
     """Options given by a caller (text or ready values; None means not given) over the environment's.
@@ -166,7 +170,8 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             fix="Lower the first or raise the second.",
         )
     _resolve_guesses(resolver, spec)
-    resolver.pick("threads", machine.cores, "cores this process may use")
+    threads = resolver.pick("threads", machine.cores, machine.placing.reason)
+    resolver.put("cpus", *machine.placing.kept_on(threads))
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
     resolver.pick("cache_limit", None, "half of what the disk would have free without the cache")

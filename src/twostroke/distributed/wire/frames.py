@@ -20,7 +20,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 7
+WIRE_VERSION = 8
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -158,11 +158,12 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
-    """One output token of a stream."""
+    """One output token of a stream. memory: what its samplers know after it; another replica needs that to go on."""
 
     number: int
     token_id: int
     logprob: TokenLogprob | None = None
+    memory: tuple[float, ...] = ()
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):

@@ -78,6 +78,7 @@ class Scheduler:
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
         sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
+        sequence.memory = request.resumed_memory
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
@@ -248,7 +249,8 @@ class Scheduler:
         slot = self._cache.slot_of(request_id) if self._has_states else -1
         num_tokens, alone = num_tokens + len(draft), start < sequence.alone_before
         step.planned[request_id] = PlannedSequence(
-            request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone
+            *(request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone),
+            sequence.memory,
         )
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
@@ -372,10 +374,10 @@ class Scheduler:
         if request.ends_with(token_id, num_output):
             return Ending(FinishReason.STOP, stopped_by=sampled)
         known.append(token_id)
-        sequence.role = Role.DECODE
+        sequence.role, sequence.memory = Role.DECODE, sampled.memory
         if request.mask is not None:
             request.mask.feed(token_id)
-        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now, sampled.memory))
         if num_output + 1 >= request.max_tokens:
             return Ending(FinishReason.LENGTH)
         if not self._pages.fits_ever(sequence):

@@ -206,7 +206,7 @@ class ChatTurn:
         not have its text. False changes nothing. delta: not the last one, which ends the turn."""
         if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
             return False
-        self._count.add(delta.token_ids)
+        self._count.passed(delta.token_ids)
         return True
 
     def _belongs(self, piece: Piece) -> bool:

@@ -56,7 +56,8 @@ def serve_built(
         listener = listener or sockets.enter_context(listening(built.resolved))
         tell, watch = watching(built.parts.door, line)
         try:
-            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+            more = {} if built.make_app is None else {"make_app": built.make_app}
+            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener, **more)
         finally:
             finish_undisturbed()  # nothing is left but to close what is open
 
@@ -110,7 +111,7 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
 
 def facts_text(facts: dict[str, Any]) -> str:
     """What a first-time user needs to know of the model."""
-    on_cpu = f"{facts['threads']} threads, {facts['cpu_level']} kernels"
+    on_cpu = f"{facts['threads']} threads ({facts['threads_reason']}), {facts['cpu_level']} kernels"
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{on_cpu if facts['device'] == 'cpu' else facts['device']}\n"

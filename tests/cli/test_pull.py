@@ -116,3 +116,27 @@ def test_a_hub_that_does_not_answer_gives_what_is_here(pull: Pull, hub: FakeHub)
     offline = pull("acme/spark-GGUF", "--no-pack", HF_HUB_OFFLINE="1")
     assert offline.exit_code == 0
     assert pull("acme/huge", HF_HUB_OFFLINE="1").exit_code == 3
+
+
+def test_run_downloads_what_is_not_here_and_says_what_it_is(
+    pull: Pull, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import hf_api
+
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(hf_api.constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
+    words = ["run", "acme/spark-GGUF", "What is prefill?", "--max-tokens", "3", "--json"]
+    first = CliRunner().invoke(main, words)
+    assert first.exit_code == 0, first.stderr
+    assert "licence  apache-2.0" in first.stderr and json.loads(first.stdout)["num_output_tokens"] == 3
+    second = CliRunner().invoke(main, words)
+    assert json.loads(second.stdout) == json.loads(first.stdout) and "licence" not in second.stderr
+    assert CliRunner().invoke(main, ["run", "acme/huge", "Hello"]).exit_code == 4
+
+
+def test_show_names_the_licence_that_the_hub_named(pull: Pull) -> None:
+    assert pull("acme/spark-GGUF", "--no-pack").exit_code == 0
+    found = json.loads(CliRunner().invoke(main, ["show", "acme/spark-GGUF", "--json"]).stdout)
+    assert found["license"] == "apache-2.0" and found["quantization"] == "Q8_0 (GGUF)" and found["revision"]
+    assert found["files"] == {NAME: len(hub_models.spark_gguf())} and found["reference"] == "acme/spark-GGUF"

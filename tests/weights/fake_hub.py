@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +44,8 @@ class FakeHub:
     announced_bytes: dict[str, int] = field(default_factory=dict)
     """File name -> a length that HEAD claims."""
     broken: bool = False
+    stops_at: dict[str, tuple[int, Callable[[str], None]]] = field(default_factory=dict)
+    """File name -> bytes of a whole body, and what is called once so many were sent; nothing is sent after them."""
 
 
 @contextmanager
@@ -148,6 +151,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, content, headers, self._cut(name))
 
     def _cut(self, name: str) -> int | None:
+        if self.command == "GET" and name in self.state.stops_at and "Range" not in self.headers:
+            return self.state.stops_at[name][0]
         if self.command != "GET" or name not in self.state.cut_after_bytes:
             return None
         if self.state.cuts_left:
@@ -165,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[:cut])
             if cut is not None:
                 self.wfile.flush()
+                for name, (_, then) in self.state.stops_at.items():
+                    time.sleep(0.2)  # what was sent is on its way to the disk
+                    then(name)
                 self.close_connection = True
                 self.connection.close()
 

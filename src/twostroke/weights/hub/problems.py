@@ -17,6 +17,11 @@ else:  # for downloads alone
     resume = LazyModule("twostroke.weights.hub.resume")
 
 
+_FILES = "EACCES EPERM EROFS EIO ENOENT ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP EMFILE ENFILE EFBIG ESTALE"
+_OF_FILES = frozenset(getattr(errno, name) for name in _FILES.split())
+"""What goes wrong with files, and not with connections."""
+
+
 def translate(error: Exception, repo_id: str, revision: str | None, offline: bool, cache: Path) -> ModelError:
     """Our error for one of huggingface_hub's; anything unknown is raised as it is. Order matters: they inherit."""
     from huggingface_hub import errors as hub
@@ -51,6 +56,12 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
             f"The disk is full: {repo_id} could not be downloaded.",
             why="What has come so far is kept.",
             fix="Make room, or set HF_HOME to a folder on another disk, and start again.",
+        )
+    if isinstance(error, OSError) and error.errno in _OF_FILES:
+        return ModelError(
+            f"{repo_id} could not be downloaded: {error.filename or cache} cannot be written.",
+            why=f"{error.strerror}. What has come so far is kept.",
+            fix="Give this user leave to write there, or set HF_HOME to another folder, and start again.",
         )
     if status_of(error) is not None or resume.is_transport_error(error):
         return ModelError(

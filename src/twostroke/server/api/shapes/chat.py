@@ -51,12 +51,12 @@ class ChatShape(Envelope):
             return None
         template = self._templates.get(index)
         if template is None:
-            if not (index in self._begun and self._turns[index].text_alone):
-                return None
-            template = self.template(partial(self._text_choice, index))
+            template = self.template(partial(self._text_choice, index)) if index in self._begun else None
             if template is None:
                 return None
             self._templates[index] = template
+        if not self._turns[index].passes(delta):
+            return None
         return template.raw(delta.text, self._logprobs(delta.logprobs) if delta.logprobs else None)
 
     def _text_choice(self, index: int, text: str, logprobs: str) -> dict[str, Any]:

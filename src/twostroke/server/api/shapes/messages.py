@@ -31,12 +31,13 @@ class MessagesShape(TurnShape):
         """See Shape."""
         if not delta.text or delta.finish_reason is not None:
             return None
-        if self._template is None:
-            if not (self._begun and self._turn.text_alone):
-                return None
+        if not (self._begun and self._turn.passes(delta)):
+            return None
+        block = self._turn.made.blocks[-1]
+        if block.index not in self._templates:
             mark = new_mark()
-            self._template = EventTemplate(_step_event(Grew(self._turn.made.blocks[-1], mark)), mark)
-        return self._template.raw(delta.text)
+            self._templates[block.index] = EventTemplate(_step_event(Grew(block, mark)), mark)
+        return self._templates[block.index].raw(delta.text)
 
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""

@@ -27,6 +27,9 @@ class ReasoningCount:
         if turn is None:
             return
         for token_id in token_ids:
+            text = self._utf8.decode(self._token_text(token_id))
+            if turn.passes(text):
+                continue
             before = turn.thinking
-            turn.feed(self._utf8.decode(self._token_text(token_id)))
+            turn.feed(text)
             self.tokens += before or turn.thinking

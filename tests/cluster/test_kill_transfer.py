@@ -188,6 +188,7 @@ def round_of(stepper: FrontStepper, number: int, found: list[Replica], victim: i
     return answers(stepper, number, killing(found[victim], after_s))
 
 
+@pytest.mark.slow
 def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
     compare([(0, NEVER_S), (0, 0.1), (1, 0.1)])
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -191,6 +192,45 @@ def qwen2_vl() -> torch.nn.Module:
     return transformers.Qwen2VLForConditionalGeneration(config)
 
 
+PADDLE_MARKS = ("<|IMAGE_PLACEHOLDER|>", "<|end|>", "<|start|>", "<|IMAGE_START|>", "<|IMAGE_END|>", "<|VIDEO|>")
+PADDLE_SETTINGS: Given = {
+    **{"size": {"shortest_edge": 4 * 16 * 16, "longest_edge": 20 * 16 * 16}, "patch_size": 8, "merge_size": 2},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "temporal_patch_size": 1},
+}
+
+
+def paddleocr_vl() -> torch.nn.Module:
+    """Learned places of 5 x 5 patches, fitted to each image."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    find = library(PADDLE_MARKS).token_to_id
+    config = transformers.PaddleOCRVLConfig(
+        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"image_size": 40, "patch_size": 8},
+        },
+        tie_word_embeddings=False,
+        image_token_id=find(PADDLE_MARKS[0]),
+        vision_start_token_id=find(PADDLE_MARKS[3]),
+        vision_end_token_id=find(PADDLE_MARKS[4]),
+        video_token_id=find(PADDLE_MARKS[5]),
+    )
+    config.architectures = ["PaddleOCRVLForConditionalGeneration"]
+    return transformers.PaddleOCRVLForConditionalGeneration(config)
+
+
+def paddle_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """Patches of all images in reading order, and the grid of each."""
+    found = PaddleOCRVLImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
+
+
+def paddle_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = given["image_grid_thw"].prod(-1) // 4
+    return [f"<|IMAGE_START|>{PADDLE_MARKS[0] * int(count)}<|IMAGE_END|>" for count in counts]
+
+
 PIXTRAL_MARKS = ("[IMG]", "<|end|>", "<|start|>", "[IMG_BREAK]", "[IMG_END]")
 PIXTRAL_TOWER = {
     **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 2},
@@ -327,6 +367,10 @@ _ALL = (
     _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
     _gemma("gemma3", gemma3, ""),
     _gemma("gemma3-wide", gemma3_wide, "280KB"),
+    Family(
+        *("paddleocr-vl", paddleocr_vl, PADDLE_MARKS, f"<|IMAGE_START|>{PADDLE_MARKS[0]}<|IMAGE_END|>"),
+        *(PADDLE_SETTINGS, paddle_processed, paddle_texts, "mm_token_type_ids"),
+    ),
     _pixtral("mistral3", mistral3, 16),
     _pixtral("pixtral", pixtral, 8),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from twostroke.images.processor import Tiling
-from twostroke.images.qwen_vl import QwenProcessor, read_bounded
+from twostroke.images.qwen_vl import Lift, QwenProcessor, read_bounded
 from twostroke.types.spec.fields import Fields
 
 IMAGE = "<|IMAGE_PLACEHOLDER|>"
@@ -13,4 +13,4 @@ IMAGE = "<|IMAGE_PLACEHOLDER|>"
 
 def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
     """The processor that a file describes. Raises CorruptModel."""
-    return structs.replace(read_bounded(fields, tiling, 384 * 384, 1536 * 1536), mark=IMAGE, lifts=True)
+    return structs.replace(read_bounded(fields, tiling, 384 * 384, 1536 * 1536), mark=IMAGE, lift=Lift.EACH)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 
@@ -19,16 +20,25 @@ LOW_ROWS = 256
 MOST_AREA = 1 << 40
 
 
+class Lift(enum.Enum):
+    """How an image with a side below an image row's is enlarged first. EACH: one side after the other, rounded. BOTH:
+    both by one factor, rounded down."""
+
+    NONE = enum.auto()
+    EACH = enum.auto()
+    BOTH = enum.auto()
+
+
 class QwenProcessor(Struct, frozen=True):
     """unit: the side of an image row in pixels. least, most: areas in pixels. mark: what the template writes for one
-    image, and the processor for each image row. lifts: whether sides below an image row's are enlarged first."""
+    image, and the processor for each image row. lift: what becomes of sides below an image row's."""
 
     unit: int
-    least: int
-    most: int
+    least: float
+    most: float
     colors: Colors
     mark: str = IMAGE
-    lifts: bool = False
+    lift: Lift = Lift.NONE
     breaks_lines: bool = False
 
     @property
@@ -43,10 +53,7 @@ class QwenProcessor(Struct, frozen=True):
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor."""
-        if self.lifts and height < self.unit:
-            width, height = round(width * self.unit / height), self.unit
-        if self.lifts and width < self.unit:
-            width, height = self.unit, round(height * self.unit / width)
+        width, height = self._lifted(width, height)
         if max(width, height) / min(width, height) > MOST_RATIO:
             raise InvalidRequest(
                 f"The image has {width:,} x {height:,} pixels.",
@@ -58,12 +65,22 @@ class QwenProcessor(Struct, frozen=True):
         height, width = smart_size(height, width, self.unit, min(self.least, most), most)
         return one_tile(width, height, self.colors.word)
 
+    def _lifted(self, width: int, height: int) -> tuple[int, int]:
+        if self.lift is Lift.EACH and height < self.unit:
+            width, height = round(width * self.unit / height), self.unit
+        if self.lift is Lift.EACH and width < self.unit:
+            width, height = self.unit, round(height * self.unit / width)
+        if self.lift is Lift.BOTH and min(width, height) < self.unit:
+            scale = max(self.unit / height, self.unit / width)
+            width, height = int(width * scale), int(height * scale)
+        return width, height
+
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """See Processor."""
         return "".join(self.mark * (count * columns) for count, columns in lines)
 
 
-def smart_size(height: int, width: int, unit: int, least: int, most: int) -> tuple[int, int]:
+def smart_size(height: int, width: int, unit: int, least: float, most: float) -> tuple[int, int]:
     """Both sides as multiples of unit, with an area between both bounds where that is possible."""
     high, wide = round(height / unit) * unit, round(width / unit) * unit
     if high * wide > most:

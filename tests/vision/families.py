@@ -152,20 +152,26 @@ def qwen3_vl_moe() -> torch.nn.Module:
     return transformers.Qwen3VLMoeForConditionalGeneration(config)
 
 
-def qwen3_5() -> torch.nn.Module:
+def qwen3_5_moe() -> torch.nn.Module:
+    """The same before a mixture of experts."""
+    return qwen3_5("Qwen3_5Moe", **MOE, shared_expert_intermediate_size=48)
+
+
+def qwen3_5(name: str = "Qwen3_5", **more: Any) -> torch.nn.Module:
     """No rows are added; most layers of the language model keep states, and a part of each head turns."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
     text = {
         **TEXT,
         **{"head_dim": 32, "rope_parameters": {**turn, "partial_rotary_factor": 0.5}, "full_attention_interval": 2},
         **{"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2},
-        "linear_num_value_heads": 4,
+        **{"linear_num_value_heads": 4, **more},
     }
-    config = transformers.Qwen3_5Config(
+    config = getattr(transformers, f"{name}Config")(
         text_config=text, vision_config=TOWER, tie_word_embeddings=False, **qwen_ids()
     )
-    config.architectures = ["Qwen3_5ForConditionalGeneration"]
-    return transformers.Qwen3_5ForConditionalGeneration(config)
+    config.architectures = [f"{name}ForConditionalGeneration"]
+    made: torch.nn.Module = getattr(transformers, config.architectures[0])(config)
+    return made
 
 
 def qwen2_5_vl() -> torch.nn.Module:
@@ -239,15 +245,30 @@ GLM_SETTINGS: Given = {
 }
 
 
-def glm4v() -> torch.nn.Module:
+def glm4v_moe() -> torch.nn.Module:
+    """The same tower before a mixture of experts."""
+    experts = {
+        **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "n_shared_experts": 1},
+        **{"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1},
+    }
+    return glm4v("Glm4vMoe", **experts)
+
+
+def glm46v() -> torch.nn.Module:
+    """The same model under another name."""
+    return glm4v("Glm46V", model_type="glm4v_text")
+
+
+def glm4v(name: str = "Glm4v", **more: Any) -> torch.nn.Module:
     """Learned places of 5 x 5 patches, fitted to each image by cubics; half of each head of the text turns."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5}
     find = library(GLM_MARKS).token_to_id
-    config = transformers.Glm4vConfig(
-        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16},
+    kind = "glm4v_moe_vision" if "n_group" in more else "glm4v_vision"
+    config = getattr(transformers, f"{name}Config")(
+        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16, **more},
         vision_config={
             **{"hidden_size": 48, "intermediate_size": 80, "depth": 2, "num_heads": 2, "out_hidden_size": 64},
-            **{"image_size": 40, "patch_size": 8},
+            **{"image_size": 40, "patch_size": 8, "model_type": kind},
         },
         tie_word_embeddings=False,
         image_token_id=find(GLM_MARKS[0]),
@@ -257,8 +278,9 @@ def glm4v() -> torch.nn.Module:
         video_start_token_id=find(GLM_MARKS[6]),
         video_end_token_id=find(GLM_MARKS[7]),
     )
-    config.architectures = ["Glm4vForConditionalGeneration"]
-    return transformers.Glm4vForConditionalGeneration(config)
+    config.architectures = [f"{name}ForConditionalGeneration"]
+    made: torch.nn.Module = getattr(transformers, config.architectures[0])(config)
+    return made
 
 
 def glm_processed(images: Sequence[Image.Image], settings: Given) -> Given:
@@ -391,6 +413,11 @@ def _qwen(name: str, judge: Callable[[], torch.nn.Module], settings: Given) -> F
     return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts, "mm_token_type_ids")
 
 
+def _glm(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
+    written = f"<|begin_of_image|>{GLM_MARKS[0]}<|end_of_image|>"
+    return Family(name, judge, GLM_MARKS, written, GLM_SETTINGS, glm_processed, glm_texts, "mm_token_type_ids")
+
+
 def _gemma(name: str, judge: Callable[[], torch.nn.Module], pool: str) -> Family:
     process, texts, mark = gemma3_processed, gemma3_texts, GEMMA_MARKS[3]
     return Family(name, judge, GEMMA_MARKS, mark, GEMMA_SETTINGS, process, texts, "token_type_ids", pool)
@@ -405,6 +432,7 @@ _ALL = (
     _qwen("qwen3-vl", qwen3_vl, QWEN3_SETTINGS),
     _qwen("qwen3-vl-moe", qwen3_vl_moe, QWEN3_SETTINGS),
     _qwen("qwen3.5", qwen3_5, QWEN3_SETTINGS),
+    _qwen("qwen3.5-moe", qwen3_5_moe, QWEN3_SETTINGS),
     _qwen("qwen2.5-vl", qwen2_5_vl, QWEN2_SETTINGS),
     _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
     _gemma("gemma3", gemma3, ""),
@@ -413,10 +441,9 @@ _ALL = (
         *("paddleocr-vl", paddleocr_vl, PADDLE_MARKS, f"<|IMAGE_START|>{PADDLE_MARKS[0]}<|IMAGE_END|>"),
         *(PADDLE_SETTINGS, paddle_processed, paddle_texts, "mm_token_type_ids"),
     ),
-    Family(
-        *("glm-4v", glm4v, GLM_MARKS, f"<|begin_of_image|>{GLM_MARKS[0]}<|end_of_image|>"),
-        *(GLM_SETTINGS, glm_processed, glm_texts, "mm_token_type_ids"),
-    ),
+    _glm("glm-4v", glm4v),
+    _glm("glm-4.5v", glm4v_moe),
+    _glm("glm-4.6v", glm46v),
     _pixtral("mistral3", mistral3, 16),
     _pixtral("pixtral", pixtral, 8),
 )

@@ -19,6 +19,7 @@ from twostroke.assembly.settings.option_values import (
     parse_count,
     parse_device,
     parse_hosts,
+    parse_keep_alive,
     parse_mode,
     parse_names,
     parse_origins,
@@ -342,6 +343,42 @@ CLUSTER_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+MODELS_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "models",
+        "FILE",
+        parse_text,
+        "Serve the models that this TOML file names, each with options of its own.",
+        "none",
+    ),
+    Option(
+        "models_dir",
+        "FOLDER",
+        parse_text,
+        "Serve each GGUF file and each model folder in this folder, loaded when a request asks for it.",
+        "none",
+    ),
+    Option(
+        "store",
+        "",
+        parse_switch,
+        "Serve every model that is on this machine (`twostroke list`), loaded when a request asks for it.",
+        "off",
+        switch=True,
+    ),
+    Option(
+        "keep_alive",
+        "TIME",
+        parse_keep_alive,
+        "How long a model stays loaded after its last request: 5m, 0 (it leaves at once), -1 (until another one needs "
+        "its memory).",
+        "5m; -1 for models that are loaded at the start",
+    ),
+    Option("max_loaded", "COUNT", parse_count, "Most models that are loaded at a time.", "as many as fit in memory"),
+    Option("load_wait", "TIME", parse_seconds, "Longest wait of a request for its model to be loaded.", "300s"),
+)
+
 BY_NAME: dict[str, Option] = {
-    option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS
+    option.name: option
+    for option in ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS + MODELS_OPTIONS
 }

@@ -56,7 +56,8 @@ def serve_built(
         listener = listener or sockets.enter_context(listening(built.resolved))
         tell, watch = watching(built.parts.door, line)
         try:
-            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+            more = {} if built.make_app is None else {"make_app": built.make_app}
+            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener, **more)
         finally:
             finish_undisturbed()  # nothing is left but to close what is open
 

@@ -65,8 +65,8 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     act = activation(own, "hidden_act", "")
     tower = Tower("blocks.", depth, heads, Feed(wide, width, act), norm, ("norm1", "norm2"), turn)
     patches = Patches(patch, wide, "patch_embed.proj", frames)
-    names = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-    feed = Feed(width, own.integer("intermediate_size", 1, 1 << 20), act, False, *names.values())
+    inner = own.integer("intermediate_size", 1, 1 << 20)
+    feed = Feed(width, inner, act, gate="gate_proj", up="up_proj", down="down_proj")
 
     def program(t: Tracer) -> tuple[Value, ...]:
         with t.layer(PREFIX):

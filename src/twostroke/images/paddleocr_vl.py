@@ -1,4 +1,4 @@
-"""Tiles of PaddleOCR-VL: as those of Qwen, where narrow images are enlarged first."""
+"""Tiles of PaddleOCR-VL, which are like those of Qwen. Narrow images are enlarged first."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ class Tower:
 
 
 def by_channel(t: Tracer, joined: Value, width: int) -> Value:
-    """Joined rows of so many elements each, with the same element of all of them next to each other: as a convolution
-    that merges patches reads them."""
+    """Joined rows of so many elements each, with the same element of all of them next to each other. A convolution that
+    merges patches reads them so."""
     group = joined.width // width
     order = tuple(float(part * width + column) for column in range(width) for part in range(group))
     return take_columns(joined, t.constant("by_channel", order))

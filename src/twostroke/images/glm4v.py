@@ -1,4 +1,4 @@
-"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged first; areas count for two frames."""
+"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged; areas count for two frames."""
 
 from __future__ import annotations
 

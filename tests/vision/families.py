@@ -14,6 +14,8 @@ from msgspec import Struct
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
+from transformers.models.paddleocr_vl.image_processing_pil_paddleocr_vl import PaddleOCRVLImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -150,20 +152,26 @@ def qwen3_vl_moe() -> torch.nn.Module:
     return transformers.Qwen3VLMoeForConditionalGeneration(config)
 
 
-def qwen3_5() -> torch.nn.Module:
+def qwen3_5_moe() -> torch.nn.Module:
+    """The same before a mixture of experts."""
+    return qwen3_5("Qwen3_5Moe", **MOE, shared_expert_intermediate_size=48)
+
+
+def qwen3_5(name: str = "Qwen3_5", **more: Any) -> torch.nn.Module:
     """No rows are added; most layers of the language model keep states, and a part of each head turns."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
     text = {
         **TEXT,
         **{"head_dim": 32, "rope_parameters": {**turn, "partial_rotary_factor": 0.5}, "full_attention_interval": 2},
         **{"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2},
-        "linear_num_value_heads": 4,
+        **{"linear_num_value_heads": 4, **more},
     }
-    config = transformers.Qwen3_5Config(
+    config = getattr(transformers, f"{name}Config")(
         text_config=text, vision_config=TOWER, tie_word_embeddings=False, **qwen_ids()
     )
-    config.architectures = ["Qwen3_5ForConditionalGeneration"]
-    return transformers.Qwen3_5ForConditionalGeneration(config)
+    config.architectures = [f"{name}ForConditionalGeneration"]
+    made: torch.nn.Module = getattr(transformers, config.architectures[0])(config)
+    return made
 
 
 def qwen2_5_vl() -> torch.nn.Module:
@@ -189,6 +197,102 @@ def qwen2_vl() -> torch.nn.Module:
     )
     config.architectures = ["Qwen2VLForConditionalGeneration"]
     return transformers.Qwen2VLForConditionalGeneration(config)
+
+
+PADDLE_MARKS = ("<|IMAGE_PLACEHOLDER|>", "<|end|>", "<|start|>", "<|IMAGE_START|>", "<|IMAGE_END|>", "<|VIDEO|>")
+PADDLE_SETTINGS: Given = {
+    **{"size": {"shortest_edge": 4 * 16 * 16, "longest_edge": 20 * 16 * 16}, "patch_size": 8, "merge_size": 2},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "temporal_patch_size": 1},
+}
+
+
+def paddleocr_vl() -> torch.nn.Module:
+    """Learned places of 5 x 5 patches, fitted to each image."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    find = library(PADDLE_MARKS).token_to_id
+    config = transformers.PaddleOCRVLConfig(
+        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"image_size": 40, "patch_size": 8},
+        },
+        tie_word_embeddings=False,
+        image_token_id=find(PADDLE_MARKS[0]),
+        vision_start_token_id=find(PADDLE_MARKS[3]),
+        vision_end_token_id=find(PADDLE_MARKS[4]),
+        video_token_id=find(PADDLE_MARKS[5]),
+    )
+    config.architectures = ["PaddleOCRVLForConditionalGeneration"]
+    return transformers.PaddleOCRVLForConditionalGeneration(config)
+
+
+def paddle_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """Patches of all images in reading order, and the grid of each."""
+    found = PaddleOCRVLImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
+
+
+def paddle_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = given["image_grid_thw"].prod(-1) // 4
+    return [f"<|IMAGE_START|>{PADDLE_MARKS[0] * int(count)}<|IMAGE_END|>" for count in counts]
+
+
+GLM_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|begin_of_image|>", "<|end_of_image|>", "<|V|>", "<|v|>", "<|/v|>")
+GLM_SETTINGS: Given = {
+    **{"size": {"shortest_edge": 8 * 16 * 16, "longest_edge": 41 * 16 * 16}, "patch_size": 8, "merge_size": 2},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7], "temporal_patch_size": 2},
+}
+
+
+def glm4v_moe() -> torch.nn.Module:
+    """The same tower before a mixture of experts."""
+    experts = {
+        **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "n_shared_experts": 1},
+        **{"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1},
+    }
+    return glm4v("Glm4vMoe", **experts)
+
+
+def glm46v() -> torch.nn.Module:
+    """The same model under another name."""
+    return glm4v("Glm46V", model_type="glm4v_text")
+
+
+def glm4v(name: str = "Glm4v", **more: Any) -> torch.nn.Module:
+    """Learned places of 5 x 5 patches, fitted to each image by cubics; half of each head of the text turns."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5}
+    find = library(GLM_MARKS).token_to_id
+    kind = "glm4v_moe_vision" if "n_group" in more else "glm4v_vision"
+    config = getattr(transformers, f"{name}Config")(
+        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16, **more},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "depth": 2, "num_heads": 2, "out_hidden_size": 64},
+            **{"image_size": 40, "patch_size": 8, "model_type": kind},
+        },
+        tie_word_embeddings=False,
+        image_token_id=find(GLM_MARKS[0]),
+        image_start_token_id=find(GLM_MARKS[3]),
+        image_end_token_id=find(GLM_MARKS[4]),
+        video_token_id=find(GLM_MARKS[5]),
+        video_start_token_id=find(GLM_MARKS[6]),
+        video_end_token_id=find(GLM_MARKS[7]),
+    )
+    config.architectures = [f"{name}ForConditionalGeneration"]
+    made: torch.nn.Module = getattr(transformers, config.architectures[0])(config)
+    return made
+
+
+def glm_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """Patches of all images, and the grid of each."""
+    found = Glm4vImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "image_grid_thw")}
+
+
+def glm_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = given["image_grid_thw"].prod(-1) // 4
+    return [f"<|begin_of_image|>{GLM_MARKS[0] * int(count)}<|end_of_image|>" for count in counts]
 
 
 PIXTRAL_MARKS = ("[IMG]", "<|end|>", "<|start|>", "[IMG_BREAK]", "[IMG_END]")
@@ -309,6 +413,11 @@ def _qwen(name: str, judge: Callable[[], torch.nn.Module], settings: Given) -> F
     return Family(name, judge, QWEN_MARKS, WRITTEN, settings, qwen_processed, qwen_texts, "mm_token_type_ids")
 
 
+def _glm(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
+    written = f"<|begin_of_image|>{GLM_MARKS[0]}<|end_of_image|>"
+    return Family(name, judge, GLM_MARKS, written, GLM_SETTINGS, glm_processed, glm_texts, "mm_token_type_ids")
+
+
 def _gemma(name: str, judge: Callable[[], torch.nn.Module], pool: str) -> Family:
     process, texts, mark = gemma3_processed, gemma3_texts, GEMMA_MARKS[3]
     return Family(name, judge, GEMMA_MARKS, mark, GEMMA_SETTINGS, process, texts, "token_type_ids", pool)
@@ -323,10 +432,18 @@ _ALL = (
     _qwen("qwen3-vl", qwen3_vl, QWEN3_SETTINGS),
     _qwen("qwen3-vl-moe", qwen3_vl_moe, QWEN3_SETTINGS),
     _qwen("qwen3.5", qwen3_5, QWEN3_SETTINGS),
+    _qwen("qwen3.5-moe", qwen3_5_moe, QWEN3_SETTINGS),
     _qwen("qwen2.5-vl", qwen2_5_vl, QWEN2_SETTINGS),
     _qwen("qwen2-vl", qwen2_vl, QWEN2_SETTINGS),
     _gemma("gemma3", gemma3, ""),
     _gemma("gemma3-wide", gemma3_wide, "280KB"),
+    Family(
+        *("paddleocr-vl", paddleocr_vl, PADDLE_MARKS, f"<|IMAGE_START|>{PADDLE_MARKS[0]}<|IMAGE_END|>"),
+        *(PADDLE_SETTINGS, paddle_processed, paddle_texts, "mm_token_type_ids"),
+    ),
+    _glm("glm-4v", glm4v),
+    _glm("glm-4.5v", glm4v_moe),
+    _glm("glm-4.6v", glm46v),
     _pixtral("mistral3", mistral3, 16),
     _pixtral("pixtral", pixtral, 8),
 )

@@ -91,8 +91,11 @@ def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
         return
     tile = opened.tile(size)
     pixels = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
-    if law.ndim == 2:  # rows of pixels: patches in the order of image rows
-        rows = PatchLayout(structs.replace(opened.encoder.sight, windows=None), opened.values).patches(tile)
+    layout = PatchLayout(structs.replace(opened.encoder.sight, windows=None), opened.values)
+    if len(law) == len(layout.patches(tile)) > 1:  # patches
+        rows, order = layout.patches(tile), layout.order(tile.lines, tile.columns)
+        if law.ndim == 4:  # in reading order
+            law = law[order.lines * layout.grid(tile)[1] + order.columns].reshape(len(law), -1)
         assert rows.shape == law.shape and np.abs(rows - law).max() < 1e-5
     made = np.stack([opened.values[pixels[..., channel], channel] for channel in range(3)])
     if law.ndim == 4:

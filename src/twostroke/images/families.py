@@ -14,7 +14,8 @@ from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20
-FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in ("gemma3", "idefics3", "pixtral", "qwen_vl")}
+NAMES = ("gemma3", "glm4v", "idefics3", "paddleocr_vl", "pixtral", "qwen_vl")
+FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels; files that ask for them are refused."""
 

@@ -33,12 +33,13 @@ def _home(name: str) -> LazyModule:
 
 
 _IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
-_GEMMA3 = _home("gemma3")
+_GEMMA3, _PADDLE, _GLM4V = map(_home, ("gemma3", "paddleocr_vl", "glm4v"))
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
     **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
     **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
-    "gemma3": _GEMMA3,
+    **{"gemma3": _GEMMA3, "paddleocr_vl": _PADDLE},
+    **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
 }
 """Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""

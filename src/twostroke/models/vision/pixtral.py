@@ -7,14 +7,13 @@ from __future__ import annotations
 from twostroke.models.common.blocks.attend import AttentionNames, Heads
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
-from twostroke.models.common.blocks.tower import Patches, Tower, turn_by_turns
+from twostroke.models.common.blocks.tower import Patches, Tower, by_channel, turn_by_turns
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.places import theta_of
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
-from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activate import activate
@@ -67,7 +66,6 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     between = Norm(text.number("rms_norm_eps", 1e-12, 0.1, default=1e-5))
     biased = fields.boolean("multimodal_projector_bias", not merges)
     act = activation(fields, "projector_hidden_act", "gelu")
-    order = tuple(float(part * wide + column) for column in range(wide) for part in range(merge**2))
 
     def program(t: Tracer) -> tuple[Value, ...]:
         with t.layer("model.vision_tower."):
@@ -76,7 +74,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
             if merges:
                 joined = join_rows(between(t, "norm", x), t.logit_rows, merge**2)
                 matrix = t.matrix("connector", {"patch_merger.merging_layer": wide}, joined.width)
-                rows = linear(take_columns(joined, t.constant("by_channel", order)), matrix)
+                rows = linear(by_channel(t, joined, wide), matrix)
             else:
                 rows = gather_rows(x, t.logit_rows)
             middle = activate(linear(rows, t.matrix("connector", {"linear_1": width}, wide, bias=biased)), act)

@@ -40,7 +40,7 @@ def beside(name: str) -> str:
 
 
 PREFERRED = ("F16", "BF16", "F32", "Q8_0")
-"""Of encoders of images that differ by their format alone, the first of these is taken."""
+"""The first of these is taken among encoders of images that differ by their format alone."""
 
 
 def projectors_for(model: str, names: Iterable[str]) -> list[str]:

@@ -13,6 +13,7 @@ from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ROW_NUMBERS, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
 from twostroke.ops.rows.activate import activate
@@ -117,6 +118,14 @@ class Tower:
         turned = rope(both, self.turn, ROW_NUMBERS).flat()
         q, k = turned.columns(0, shape.query), turned.columns(shape.query, shape.kv)
         return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
+
+
+def by_channel(t: Tracer, joined: Value, width: int) -> Value:
+    """Joined rows of so many elements each, with the same element of all of them next to each other. A convolution that
+    merges patches reads them so."""
+    group = joined.width // width
+    order = tuple(float(part * width + column) for column in range(width) for part in range(group))
+    return take_columns(joined, t.constant("by_channel", order))
 
 
 def mean_rows(x: Value, rows: Indices, group: int) -> Value:

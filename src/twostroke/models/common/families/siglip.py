@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.attend import AttentionNames, Heads
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
-from twostroke.models.common.blocks.tower import Patches, Tower, with_table
+from twostroke.models.common.blocks.tower import Patches, Tower, with_given_places, with_table
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD, Rope, Value
 from twostroke.types.spec.fields import Fields
 
 MOST_PIXELS = 4096
+TABLE = "embeddings.position_embedding"
+"""The learned places, without ".weight"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Siglip:
-    """side, patch: the sides of a tile and of a patch, in pixels."""
+    """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
+    patch. fitted: whether the learned places are fitted to each tile and given before each step."""
 
     side: int
     patch: int
@@ -28,6 +31,8 @@ class Siglip:
     eps: float
     heads: Heads
     feed: Feed
+    turn: Rope | None = None
+    fitted: bool = False
 
     @property
     def grid(self) -> int:
@@ -37,9 +42,10 @@ class Siglip:
     def __call__(self, t: Tracer) -> Value:
         """The rows of all patches after the last norm."""
         norm = Norm(self.eps, NormKind.LAYER)
-        patches = Patches(self.patch, self.width, "embeddings.patch_embedding")
-        x = with_table(t, patches(t), "embeddings.position_embedding", self.grid**2)
-        return norm(t, "post_layernorm", Tower("encoder.layers.", self.layers, self.heads, self.feed, norm)(t, x))
+        x = Patches(self.patch, self.width, "embeddings.patch_embedding")(t)
+        x = with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
+        tower = Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)
+        return norm(t, "post_layernorm", tower(t, x))
 
 
 def read_siglip(own: Fields, silent: Mapping[str, object]) -> Siglip:

@@ -54,7 +54,6 @@ from twostroke.server.errors import (
     other_task,
     problem_of,
     unknown_request,
-    unknown_response,
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
@@ -66,6 +65,7 @@ from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
 from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
 from twostroke.server.telemetry.history_metrics import HistoryCollector
@@ -97,6 +97,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
+    if parts.stored is not None:
+        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive)
     gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
     return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
@@ -105,8 +107,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
         *_task_routes(parts),
-        Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
-        Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
+        *stored_routes(parts),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
@@ -141,7 +142,6 @@ def _task_routes(parts: ServerParts) -> list[Route]:
     served: list[tuple[str, Task, Any, Any, Any]] = [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
-        ("/v1/responses", Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
         ("/v1/messages", Task.GENERATE, messages_call, MessagesShape, MessagesRequest),
         ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
         ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
@@ -150,8 +150,11 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         *ollama.answering_paths(),
     ]
     return [
-        Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
-        for path, task, read, shape, kind in served
+        *(
+            Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
+            for path, task, read, shape, kind in served
+        ),
+        Route("/v1/responses", _for(Task.GENERATE, parts, _responses(parts)), methods=["POST"]),
     ]
 
 
@@ -161,6 +164,23 @@ def _generate(
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
+    prepare = _prepared(parts, read, answer, kind)
+
+    async def endpoint(request: Request) -> Response:
+        async with reading(request, parts.limits, parts.bodies) as body:
+            return await prepare(body, client_of(request.scope))
+
+    return endpoint
+
+
+def _prepared(
+    parts: ServerParts,
+    read: Callable[[bytes, ServerParts], Call | Response],
+    answer: Callable[[Call, ServerParts], Response],
+    kind: type[msgspec.Struct],
+) -> Prepare:
+    """What makes the answer of a body, which is read in a worker thread."""
+
     def checked(body: bytes) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
         try:
@@ -169,12 +189,16 @@ def _generate(
         except StreamRefused as refused:
             return failed_stream(refused, parts)
 
-    async def endpoint(request: Request) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
-            found = await parts.lanes.run(len(body), checked, body)
-        return found if isinstance(found, Response) else answer(salted(found, client_of(request.scope)), parts)
+    async def prepare(body: bytes, client: str) -> Response:
+        found = await parts.lanes.run(len(body), checked, body)
+        return found if isinstance(found, Response) else answer(salted(found, client), parts)
 
-    return endpoint
+    return prepare
+
+
+def _responses(parts: ServerParts) -> Endpoint:
+    shape = _answer(ResponsesShape, Task.GENERATE)
+    return responses_endpoint(parts, _prepared(parts, responses_call, shape, ResponsesRequest))
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
@@ -229,10 +253,6 @@ def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:
         raise HttpProblem(other_task(parts.served_name, parts.task, task))
 
     return endpoint if parts.task is task else refuse
-
-
-async def _no_response(request: Request) -> Response:
-    raise HttpProblem(unknown_response(request.path_params["name"]))
 
 
 def _models(parts: ServerParts) -> Endpoint:

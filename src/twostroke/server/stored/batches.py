@@ -196,7 +196,7 @@ class StoredBatches:
         try:
             data = await self._files.content(client, batch.input_file_id)
         except HttpProblem:
-            lines, errors = [], [LineError("file_not_found", "The input file is gone.")]
+            lines, errors = list[BatchLine](), [LineError("file_not_found", "The input file is gone.")]
         else:
             lines, errors = await asyncio.to_thread(read_lines, data, batch.endpoint)
         if errors:

@@ -51,7 +51,7 @@ class AskedBatch(msgspec.Struct):
     metadata: dict[str, str] | None = None
 
 
-class Counts(msgspec.Struct):
+class LineCounts(msgspec.Struct):
     """Lines of a batch."""
 
     total: int = 0
@@ -80,7 +80,7 @@ class Batch(msgspec.Struct):
     expired_at: int | None = None
     cancelling_at: int | None = None
     cancelled_at: int | None = None
-    request_counts: Counts = msgspec.field(default_factory=Counts)
+    request_counts: LineCounts = msgspec.field(default_factory=LineCounts)
     metadata: dict[str, str] | None = None
 
 
@@ -267,7 +267,7 @@ class StoredBatches:
             batch.output_file_id = await self._file(client, f"{batch.id}_output.jsonl", good)
         if bad and batch.error_file_id is None:
             batch.error_file_id = await self._file(client, f"{batch.id}_error.jsonl", bad)
-        batch.request_counts = Counts(len(lines), len(good), len(bad))
+        batch.request_counts = LineCounts(len(lines), len(good), len(bad))
         batch.status = ended
         setattr(batch, f"{ended}_at", int(self._wall_clock()))
         await self._keep(client, batch)

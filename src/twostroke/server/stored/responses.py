@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class ResponseRecord(msgspec.Struct):
-    """response: as it is shown. items: the input of this request. before: all items of the responses before it."""
+    """response: what is shown. items: the input of this request. before: all items of the responses before it."""
 
     response: Json
     items: list[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -65,6 +65,7 @@ from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.stored.responses import PATH as RESPONSES_PATH
 from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
 from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
@@ -82,12 +83,25 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
+    return guarded(open_app(parts), parts)
+
+
+def open_app(parts: ServerParts) -> Starlette:
+    """All routes of one model, with nothing in front of them. Call once for a ServerParts, like create_app."""
+    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
+    app = routed([*routes_of(parts), *live_routes(parts), *page_routes()])
+    if parts.stored is not None:
+        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive)
+    return app
+
+
+def routed(routes: Sequence[Route]) -> Starlette:
+    """Routes, with errors in the form of each API."""
     app = Starlette(
-        routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
+        routes=routes,
         exception_handlers={
             TwostrokeError: _on_error,
             HttpProblem: _on_error,
@@ -97,8 +111,11 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
-    if parts.stored is not None:
-        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive)
+    return app
+
+
+def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
+    """The app behind the gate, one form of paths, the boundary, and CORS."""
     gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
     return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
@@ -139,22 +156,31 @@ def _ollama_routes(parts: ServerParts) -> list[Route]:
 
 def _task_routes(parts: ServerParts) -> list[Route]:
     """The paths that run the model, each for one task."""
-    served: list[tuple[str, Task, Any, Any, Any]] = [
+    made = {
+        path: _for(task, parts, _generate(parts, read, _answer(shape, task), kind))
+        for path, task, read, shape, kind in _answering()
+    }
+    made[RESPONSES_PATH] = _for(Task.GENERATE, parts, _responses(parts))  # what is kept of them
+    return [Route(path, endpoint, methods=["POST"]) for path, endpoint in made.items()]
+
+
+def answering_tasks() -> Mapping[str, Task]:
+    """The paths that run the model -> the task of each."""
+    return {path: task for path, task, *_ in _answering()}
+
+
+def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
+    """Path, task, reader of the body, shape of the answer, kind of the body."""
+    return [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
+        (RESPONSES_PATH, Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
         ("/v1/messages", Task.GENERATE, messages_call, MessagesShape, MessagesRequest),
         ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
         ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
         *llama.ANSWERING,
         *ollama.answering_paths(),
-    ]
-    return [
-        *(
-            Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
-            for path, task, read, shape, kind in served
-        ),
-        Route("/v1/responses", _for(Task.GENERATE, parts, _responses(parts)), methods=["POST"]),
     ]
 
 

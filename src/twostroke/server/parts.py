@@ -95,6 +95,8 @@ class ServerParts:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
     eyes: what opens images in messages; None for a model that reads none. stored: the work that is kept; None for none.
+    loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the
+    server runs.
     """
 
     engine: AsyncEngine
@@ -134,6 +136,8 @@ class ServerParts:
     other_names: tuple[str, ...] = ()
     card: ModelCard = field(default_factory=ModelCard)
     stored: StoredWork | None = None
+    loading: Callable[[], str] = str
+    stays: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -67,8 +67,8 @@ class FleetStream:
 
     @property
     def may_split(self) -> bool:
-        """May two replicas compute its prompt and its output? Scores need every row of the prompt again."""
-        return not (self.stays_whole or self.request.steered) and self.request.params.prompt_logprobs is None
+        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again."""
+        return not (self.stays_whole or self.request.steered or self.request.wants_rows)
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
         """It is at `member` from now on."""

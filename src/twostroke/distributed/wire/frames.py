@@ -62,7 +62,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
     bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
-    request.
+    request. adapters: their names, by slot.
     """
 
     name: str
@@ -78,6 +78,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     role: ReplicaRole = "both"
     page_bytes: int = 0
     objectives: LatencyObjectives = NO_OBJECTIVES
+    adapters: tuple[str, ...] = ()
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -167,10 +168,11 @@ class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """Log probabilities of a stream's next prompt tokens."""
+    """Log probabilities of a stream's next prompt tokens. rows_sum: for a pooled prompt, as in PromptEvent."""
 
     number: int
     logprobs: tuple[TokenLogprob, ...]
+    rows_sum: bytes = b""
 
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):

@@ -16,6 +16,7 @@ from twostroke.engine.scheduler.limits.cache_limiters import cache_limiters
 from twostroke.engine.scheduler.limits.heavy_masks import without_late_masks
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
+from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.misses import MissReasons
 from twostroke.engine.scheduler.parking import Parking
 from twostroke.engine.scheduler.places import Places
@@ -44,6 +45,7 @@ class Scheduler:
         self._policy = policy or ArrivalPolicy()
         self.limiters = budgets_of(limits) + self._policy.limiters + cache_limiters(cache, limits)
         self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
+        self._spans = WholeSpans(limits.max_step_tokens, cache.chunk_tokens)
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
@@ -214,6 +216,7 @@ class Scheduler:
         wanted = num_tokens = self._images.limit(sequence, len(sequence.known) - sequence.computed, step)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
+        num_tokens = self._spans.limit(sequence, num_tokens, step)
         if num_tokens < wanted:
             step.full = True
         return num_tokens

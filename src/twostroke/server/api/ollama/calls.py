@@ -136,7 +136,7 @@ def _answer(
         return _within(_with_context(call, request, parts), options)
 
     call = made(messages) if request.truncate is False else _fitting(messages, made, notes)
-    return _finished(replace(call, warnings=notes.texts), request, options)
+    return _finished(replace(call, warnings=notes.texts), request, options, parts)
 
 
 def _fitting(
@@ -208,12 +208,12 @@ def _raw_answer(request: OllamaGenerate, name: str, parts: ServerParts) -> Call:
         **{"n_predict": -1, **options.fields},
     )
     call = call_of_completion(checked_completion(completion, parts.limits.json_depth), parts, PREFIX)
-    return _finished(_within(call, options), request, options)
+    return _finished(_within(call, options), request, options, parts)
 
 
-def _finished(call: Call, request: AnswerRequest, options: ReadOptions) -> Call:
+def _finished(call: Call, request: AnswerRequest, options: ReadOptions, parts: ServerParts) -> Call:
     ignored = [*options.ignored]
-    if request.keep_alive is not None:
+    if request.keep_alive is not None and parts.stays:
         ignored.append("keep_alive")  # the one model of this server stays
     if request.shift:
         ignored.append("shift")

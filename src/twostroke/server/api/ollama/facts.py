@@ -91,6 +91,20 @@ def _listed(name: str, parts: ServerParts) -> dict[str, Any]:
     }
 
 
+def bare(name: str) -> dict[str, Any]:
+    """A model of which nothing has been read yet."""
+    details = {"parent_model": "", "format": "", "family": "", "families": [], "parameter_size": ""}
+    return {
+        "name": shown_name(name),
+        "model": shown_name(name),
+        "modified_at": stamp(0),
+        "size": 0,
+        "digest": "0" * 64,
+        "details": {**details, "quantization_level": "", "context_length": 0, "embedding_length": 0},
+        "capabilities": [],
+    }
+
+
 def _details(parts: ServerParts) -> dict[str, Any]:
     card = parts.card
     family = card.family or "unknown"

@@ -58,6 +58,7 @@ NOT_GENERATING = {
     "/detokenize",
     "/apply-template",
     "/infill",  # refused by a model without tokens for it, as the fake one is
+    *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests
     *("/embedding", "/embeddings", "/rerank", "/reranking", "/v1/reranking"),
     "/api/embed",
     "/api/embeddings",

@@ -27,8 +27,10 @@ from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
-from twostroke.server.parts import Limits, ServerParts
+from twostroke.server.parts import Limits, ServerParts, new_hex_id
 from twostroke.server.process.crash_notes import CrashNotes
+from twostroke.server.stored.records import Bounds
+from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
@@ -131,9 +133,19 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         fields=FieldCheck(strict=resolved["strict_fields"]),
         client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
         special_texts=read_special_tokens(folder).texts,
+        stored=stored_work(resolved),
         **overload_parts(resolved, wait_s),
         **own,
     )
+
+
+def stored_work(resolved: Resolved) -> StoredWork | None:
+    """What keeps responses, files and batches; None where nothing is kept. Raises ConfigError."""
+    folder = resolved["stored_work"]
+    if folder is None:
+        return None
+    bounds = Bounds(max_bytes=resolved["stored_bytes"], age_s=resolved["stored_age"])
+    return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
 
 
 def overload_parts(resolved: Resolved, wait_s: Callable[[int, int], float]) -> dict[str, Any]:

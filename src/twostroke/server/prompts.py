@@ -302,6 +302,7 @@ def _call(
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
         progress=bool(request.return_progress),
+        timings=bool(request.timings_per_token),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
         model=asked_model(request.model, parts),

@@ -9,12 +9,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from msgspec import Struct
@@ -149,16 +149,20 @@ def make_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     drain = Drain(parts.door, parts.drain_s, parts.door.clock)
-    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch)
+    resume = None if parts.stored is None else parts.stored.resume
+    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch, resume)
     return Server(config, hooks, drain, parts.closing)
 
 
 class ServerHooks(Struct, frozen=True):
-    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end."""
+    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end.
+    resume: goes on with stored work.
+    """
 
     announce: Callable[[], None]
     engine_alive: Callable[[], bool]
     watch: Watch
+    resume: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 class Server(uvicorn.Server):
@@ -206,6 +210,8 @@ class Server(uvicorn.Server):
         """Listen, then announce."""
         await super().startup(sockets=sockets)
         if self.started:
+            if self._hooks.resume is not None:
+                await self._hooks.resume()
             self._hooks.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

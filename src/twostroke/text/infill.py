@@ -41,7 +41,9 @@ REPOSITORY = "twostroke"
 class Known(Protocol):
     """What is needed of a tokenizer."""
 
-    special_texts: Mapping[str, str]
+    @property
+    def special_texts(self) -> Mapping[str, str]:
+        """Tokens by their roles, as bos_token."""
 
     def id_of(self, token: str) -> int | None:
         """The id of a token, or None."""

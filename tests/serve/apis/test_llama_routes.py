@@ -139,3 +139,16 @@ def test_slots_refuse_where_none_is_free() -> None:
     with serving(fake_parts(engine)) as live:
         assert [each["is_processing"] for each in live.get("/slots").json] == [True] * 3
         assert live.get("/slots?fail_on_no_slot=1").status == 503
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_timings_of_openais_answers_where_they_are_asked_for(live: Live, path: str) -> None:
+    asked: Any = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {"prompt": "hi"}
+    body = {"model": MODEL, **asked}
+    assert "timings" not in live.post(path, body).json
+    whole = live.post(path, {**body, "timings_per_token": True})
+    assert whole.json["timings"]["predicted_n"] == 12 and "x-twostroke-ignored-fields" not in whole.headers
+    events = live.post(path, {**body, "timings_per_token": True, "stream": True}).events
+    timed = [event for event in events if event != "[DONE]" and "timings" in event]
+    assert len(timed) == 1 and timed[0]["choices"][0]["finish_reason"] == "stop"
+    assert timed[0]["timings"]["predicted_n"] == 12

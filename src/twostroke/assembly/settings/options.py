@@ -309,6 +309,16 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "what follows.",
         "drop",
     ),
+    Option(
+        "stored_work",
+        "FOLDER",
+        parse_text,
+        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
+        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "none: nothing is kept",
+    ),
+    Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),
+    Option("stored_age", "TIME", parse_seconds, "Stored work that is older is removed.", "30 days"),
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 

@@ -26,7 +26,7 @@ _CLOSE = 0.82
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 HINTS = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options "
-    "cache_prompt id_slot slot_id request_id guided_decoding_backend timings_per_token".split()
+    "cache_prompt id_slot slot_id request_id guided_decoding_backend".split()
 )
 """Known fields that do not change the answer; they are not named."""
 _MEANT = {

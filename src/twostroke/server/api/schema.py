@@ -75,6 +75,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
+    timings_per_token: bool | None = None  # llama.cpp's: `timings` at the end of an answer
     parse_special: bool | None = None  # control tokens in texts: false for chats, true for prompts (SECURITY.md)
     # llama.cpp's (other_engines.py)
     n_predict: int | None = None

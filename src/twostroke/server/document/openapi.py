@@ -19,6 +19,7 @@ from twostroke.server.api.tokens import DetokenizeRequest, TokenizeRequest
 from twostroke.server.document.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
 from twostroke.server.document.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.document.openapi_ollama import ollama_paths
+from twostroke.server.document.openapi_stored import stored_paths
 from twostroke.server.live.routes import MAX_FRAMES
 from twostroke.server.parts import ServerParts
 from twostroke.types.pooling import Task
@@ -83,7 +84,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths |= _engine_paths() | _adapter_paths()
     for path in (path for own in _BY_TASK.values() for path in own if path not in served):
         paths[path] = {"post": _refused("Another task than the model's.")}
-    paths |= _responses_paths(parts)
+    paths |= stored_paths(_REF, _named(parts))
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     of_ollama, their_schemas = ollama_paths(parts.task, _REF)
     paths |= of_ollama
@@ -146,19 +147,6 @@ def _adapter_paths() -> dict[str, Any]:
             "post": made | {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
         }
     return paths
-
-
-def _responses_paths(parts: ServerParts) -> dict[str, Any]:
-    """What a server that keeps no answers has to say of them."""
-    absent = {
-        "summary": "Answers are not kept: 404.",
-        "responses": _errors("Error", (401, 403, 404, 405, 500)),
-        **_named(parts),
-    }
-    return {
-        "/v1/responses/{name}": {"get": absent, "delete": absent},
-        "/v1/responses/{name}/input_items": {"get": absent},
-    }
 
 
 def _refused(summary: str) -> dict[str, Any]:

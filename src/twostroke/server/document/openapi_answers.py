@@ -139,6 +139,7 @@ _RESPONSES_FIELDS = {
     "input": {"anyOf": [{"type": "string", "minLength": 1}, _ITEMS], "description": "Also calls and their outputs."},
     "truncation": maybe(_const("disabled")),
     "background": {"enum": [False, None]},
+    "previous_response_id": _NULL,
     "top_logprobs": _between(0, 20, "integer"),
     "max_output_tokens": maybe({"type": "integer", "minimum": 1}),
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required", None]}, object_of(type=TEXT, name=TEXT)]},

@@ -49,7 +49,7 @@ def ollama_generate(body: bytes, parts: ServerParts) -> Call | None:
     if request.raw or request.suffix or parts.template is None:
         return _raw_answer(request, name, parts)
     system = [{"role": "system", "content": request.system}] if request.system else []
-    content = _seen(request.images or [], request.prompt, "images", parts)
+    content = _seen(request.images or [], request.prompt or "", "images", parts)
     return _answer(request, name, [*system, {"role": "user", "content": content}], [], parts)
 
 

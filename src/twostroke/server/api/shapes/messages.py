@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twostroke.server.api.messages_request import caches_all
 from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.errors import Problem, messages_problem
@@ -82,10 +83,12 @@ class MessagesShape(TurnShape):
         return {"stop_reason": reason, "stop_sequence": None}
 
     def _usage(self, counts: Counts) -> dict[str, Any]:
-        """input_tokens leaves out what was read from the cache."""
+        """input_tokens leaves out what was read from the cache, and what a mark has had written into it."""
+        computed = self._call.num_prompt_tokens - counts.cached
+        written = computed if caches_all(self._call.asked) else 0
         return {
-            "input_tokens": self._call.num_prompt_tokens - counts.cached,
-            "cache_creation_input_tokens": 0,
+            "input_tokens": computed - written,
+            "cache_creation_input_tokens": written,
             "cache_read_input_tokens": counts.cached,
             "output_tokens": counts.completion,
         }

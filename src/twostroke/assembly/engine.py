@@ -251,10 +251,11 @@ def build_heart(
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
-    group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
-    loaded = load(folder, found.part, resolved, found.machine, progress, report)
+    group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
+    with ranks.beginning_close(found.places, found.machine):
+        loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
-    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
+    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"]), device)
     closing.callback(place.close)
     settler = placing.settler_on(device, loaded.weights, found.machine)
     closing.callback(settler.close)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_CACHE, Resolved, Resolver
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -29,6 +29,7 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
     resolver.pick("images", "off", "the model describes no encoder of images")
     resolver.pick("image_cache", IMAGE_CACHE, "default")
+    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
     return spec, None
 
 

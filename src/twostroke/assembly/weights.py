@@ -56,7 +56,7 @@ def load(
         whole = load(folder, shared, resolved, machine, progress, report)
         return structs.replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
     format_for = format_choice(resolved["weights"])
-    packer = NativePacker(resolved["cpu_level"], resolved["threads"])
+    packer = NativePacker(resolved["cpu_level"], resolved["threads"], resolved["cpus"])
     try:
         with Checkpoint.open(folder) as checkpoint:
             if resolved["weights"] == STORED:

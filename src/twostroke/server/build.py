@@ -100,6 +100,7 @@ def build_server(
     )
     shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "device", "kv_tokens")
     facts = {name: resolved[name] for name in (*shown, "kv_memory", "context")} | {"room": room_sentence(resolved)}
+    facts["threads_reason"] = resolved.reason_of("threads")
     return BuiltServer(parts, resolved, facts, heart.close)
 
 

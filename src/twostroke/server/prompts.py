@@ -31,10 +31,10 @@ from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
-from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
+from twostroke.text.params_in_tokens import in_tokens
 from twostroke.text.pictures import WithPictures
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
@@ -46,6 +46,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
+from twostroke.types.sampler_fields import FIELD_NAMES
 from twostroke.types.sampling_params import SamplingParams
 
 _T = TypeVar("_T")
@@ -70,6 +71,7 @@ _PLAIN_FIELDS = (
     "use_beam_search",
     "length_penalty",
     "early_stopping",
+    *FIELD_NAMES,
 )
 
 
@@ -352,7 +354,7 @@ def _params(
         if error.param == "grammar":
             error.param = form.field  # as the client wrote it
         raise
-    return without_words(params, parts.tokenizer.encode_rendered)
+    return in_tokens(params, parts.tokenizer)
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:

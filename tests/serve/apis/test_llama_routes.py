@@ -31,10 +31,10 @@ def test_a_stream_ends_with_the_counts(live: Live) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"dry_multiplier": 0.8}, "dry_multiplier"),
-        ({"xtc_probability": 0.5}, "xtc_probability"),
-        ({"mirostat": 2}, "mirostat"),
-        ({"samplers": ["top_k"]}, "samplers"),
+        ({"dry_multiplier": -0.8}, "dry_multiplier"),
+        ({"xtc_probability": 1.5}, "xtc_probability"),
+        ({"mirostat": 1}, "mirostat"),
+        ({"samplers": ["infill"]}, "samplers"),
         ({"n_probs": 6}, "n_probs"),
         ({"prompt": ["a", "b"]}, "prompt"),
     ],

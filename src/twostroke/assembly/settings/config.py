@@ -24,6 +24,7 @@ from twostroke.types.speculate import NO_WAYS
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 IMAGE_CACHE = 256 << 20
+IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
@@ -52,6 +53,10 @@ class Resolved(Struct, frozen=True):
 
     def __getitem__(self, name: str) -> Any:
         return next(setting.value for setting in self.settings if setting.name == name)
+
+    def reason_of(self, name: str) -> str:
+        """Why a setting has its value."""
+        return next(setting.reason for setting in self.settings if setting.name == name)
 
 
 def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
@@ -165,7 +170,8 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             fix="Lower the first or raise the second.",
         )
     _resolve_guesses(resolver, spec)
-    resolver.pick("threads", machine.cores, "cores this process may use")
+    threads = resolver.pick("threads", machine.cores, machine.placing.reason)
+    resolver.put("cpus", *machine.placing.kept_on(threads))
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
     resolver.pick("cache_limit", None, "half of what the disk would have free without the cache")

@@ -12,6 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twostroke.assembly.machine.cgroup import group_cores, group_memory
+from twostroke.assembly.machine.core_choice import (
+    CoreChoice,
+    choose_cores,
+    close_cpus,
+    fast_choice,
+    plain_choice,
+    share_choice,
+)
+from twostroke.assembly.machine.topology import Topology, read_topology
+from twostroke.system import here
 
 PREFIX = "TWOSTROKE_"
 
@@ -20,7 +30,8 @@ PREFIX = "TWOSTROKE_"
 class Machine:
     """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words.
 
-    shared_bytes: what it and its children may use together; None where that is `available_bytes` too.
+    shared_bytes: what it and its children may use together; None where that is `available_bytes` too. placing: why
+    there are as many `cores`, and on which hardware threads they are. topology: None where the system describes none.
     """
 
     cores: int
@@ -29,15 +40,26 @@ class Machine:
     huge_pages: bool = False
     memory_source: str = ""
     shared_bytes: int | None = None
+    placing: CoreChoice = plain_choice(1)
+    topology: Topology | None = None
 
-    def share(self, count: int) -> Machine:
-        """What one of `count` processes on this machine has. A limit on addresses holds for each process alone."""
+    def share(self, count: int, place: int = 0) -> Machine:
+        """What the process number `place` of `count` on this machine has. A limit on addresses holds for each process
+        alone."""
         shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
         source = self.memory_source
         if shared // count < self.available_bytes:
             source = f"one of {count} ranks' share {source}".strip()
         room = min(shared // count, self.available_bytes)
-        return replace(self, cores=max(1, self.cores // count), available_bytes=room, memory_source=source)
+        placing = share_choice(self.topology, replace(self.placing, threads=self.cores), place, count)
+        return replace(
+            self, cores=placing.threads, placing=placing, available_bytes=room, memory_source=source
+        )
+
+
+    def places(self, count: int) -> list[tuple[int, ...]]:
+        """The hardware threads on which each of `count` processes runs; none for any."""
+        return [close_cpus(self.topology, place, count) for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +82,10 @@ def read_machine() -> Machine:
     """
     together = min(_shared_limits())
     available_bytes, source = min([together, *_own_limits()])
-    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source, together[0])
+    topology, placing = _processors()
+    return Machine(
+        placing.threads, available_bytes, _cache_folder(), _huge_pages(), source, together[0], placing, topology
+    )
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -127,10 +152,13 @@ def others_share(before: Moment | None, after: Moment | None) -> float:
     return min(1.0, max(0.0, others_s / ((after.at_s - before.at_s) * after.cores)))
 
 
-def _usable_cores() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = group_cores()
-    return cores if quota is None else min(cores, max(1, int(quota)))
+def _processors() -> tuple[Topology | None, CoreChoice]:
+    allowed, quota = here.allowed_cpus(), group_cores()
+    topology = read_topology(allowed, quota)
+    if topology is not None:
+        return topology, choose_cores(topology)
+    fast = here.performance_cores()
+    return None, plain_choice(os.cpu_count() or 1) if fast is None else fast_choice(fast)
 
 
 def _shared_limits() -> Iterator[tuple[int, str]]:
@@ -188,6 +216,13 @@ def settle_home() -> None:
 def _cache_folder() -> Path:
     settle_home()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "twostroke"
+
+
+def config_folder() -> Path:
+    """The folder of what this user has chosen, which no program can make again. XDG names it; else it is ~/.config."""
+    settle_home()
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base) / "twostroke"
 
 

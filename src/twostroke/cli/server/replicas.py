@@ -17,7 +17,7 @@ RESERVE = 0.9
 
 def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
     """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
-    from twostroke.assembly.settings.env import process_environment
+    from twostroke.assembly.settings.env import process_environment, read_machine
     from twostroke.distributed.cluster.keeper import LocalKeeper
 
     words = words_of(shared_here(model, engine_options(options), count))
@@ -35,7 +35,7 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
             raise EngineStopped("No replica could start.", why="Their messages above say why.", fix="Start them again.")
 
     environment = process_environment() | {"TWOSTROKE_CLUSTER_SECRET": secret}
-    keeper = LocalKeeper(count, replica, environment, say)
+    keeper = LocalKeeper(count, replica, environment, say, places=read_machine().places(count))
     keeper.start()
     try:
         serve_front(model, server_options(options), keeper.addresses, secret, as_json, verbose, check)

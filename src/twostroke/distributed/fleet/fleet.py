@@ -218,7 +218,7 @@ class ReplicaFleet:
             if (stream := self._of(member, each.number)) is None:
                 continue
             if isinstance(each, WireToken):
-                stream.take(each.token_id, now)
+                stream.take(each, now)
                 events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
             elif isinstance(each, WireStart):
                 stream.start(each, now)
@@ -305,7 +305,8 @@ class ReplicaFleet:
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
         source = None if placed.source is None else placed.source.where
         promised = not stream.to_be_held and len(self._members) > 1
-        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
+        sent = wire_request(request, self._now, stream.memory)
+        work = Assignment(stream.number, sent, told, source, beams, ahead, promised)
         self.outbox.append((member.name, work))
         stream.decode_replica = placed.decode_replica
         if placed.decode_replica is not None:

@@ -159,11 +159,12 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
-    """One output token of a stream."""
+    """One output token of a stream. memory: what its samplers know after it; another replica needs that to go on."""
 
     number: int
     token_id: int
     logprob: TokenLogprob | None = None
+    memory: tuple[float, ...] = ()
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):

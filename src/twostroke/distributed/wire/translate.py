@@ -11,9 +11,9 @@ from twostroke.types.grammar import TokenMask
 from twostroke.types.request import Request
 
 
-def wire_request(request: Request, now: float) -> Request:
-    """The request as an Assignment carries it to another process."""
-    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now))
+def wire_request(request: Request, now: float, memory: tuple[float, ...] = ()) -> Request:
+    """The request as an Assignment carries it to another process. memory: what its samplers know after its output."""
+    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now), resumed_memory=memory)
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
@@ -32,7 +32,7 @@ def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WireProm
     if number is None:
         return None
     if isinstance(event, TokenEvent):
-        return WireToken(number, event.token_id, event.logprob)
+        return WireToken(number, event.token_id, event.logprob, event.memory)
     if isinstance(event, PromptEvent):
         return WirePrompt(number, event.logprobs, event.rows_sum)
     return WireEnd(number, event)

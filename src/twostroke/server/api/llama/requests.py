@@ -14,18 +14,11 @@ from twostroke.types.errors import InvalidRequest
 
 MAX_PROBS = 5
 OFF: dict[str, tuple[Any, ...]] = {
-    "mirostat": (0,),
-    "typical_p": (1, 1.0),
-    "dynatemp_range": (0, 0.0),
-    "dry_multiplier": (0, 0.0),
-    "xtc_probability": (0, 0.0),
-    "top_n_sigma": (-1, -1.0, 0, 0.0),
     "n_indent": (0,),
     "t_max_predict_ms": (0, -1),
     "lora": ([],),
     "post_sampling_probs": (False,),
     "response_fields": ([],),
-    "samplers": (),
 }
 """Fields that would change the answer in a way that is not computed here, with the values that change nothing."""
 
@@ -37,18 +30,11 @@ class LlamaCompletion(GenerationRequest, kw_only=True):
     prompt: str | list[str | int | list[int]]
     n_probs: int | None = None
     return_tokens: bool | None = None
-    mirostat: Any = None
-    typical_p: Any = None
-    dynatemp_range: Any = None
-    dry_multiplier: Any = None
-    xtc_probability: Any = None
-    top_n_sigma: Any = None
     n_indent: Any = None
     t_max_predict_ms: Any = None
     lora: Any = None
     post_sampling_probs: Any = None
     response_fields: Any = None
-    samplers: Any = None
 
 
 def llama_completion(body: bytes, parts: ServerParts) -> Call:

@@ -18,7 +18,8 @@ from tempfile import mkdtemp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / "csrc/generic/machine" / f"{name}.cpp" for name in ("pool", "context", "level")]
+SOURCES = [ROOT / "csrc" / f"{name}.cpp" for name in ("generic/machine/pool", "generic/machine/context")]
+SOURCES += [ROOT / "csrc/generic/machine/level.cpp", ROOT / "csrc/system/linux.cpp"]
 DRIVER = ROOT / "tests/native/pool.cpp"
 FLAGS = ["-std=c++17", "-O1", "-g", "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
 SANITIZED = ["-fsanitize=thread", "-DTS_TEST_DELAYS"]

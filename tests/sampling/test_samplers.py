@@ -16,7 +16,7 @@ from twostroke.ops.attention.token_weights import weigh
 from twostroke.runner.sampling.chain import chosen, links_of
 from twostroke.runner.sampling.choose import choose
 from twostroke.runner.sampling.random_draw import coin, draw
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.runner.sampling.sampler import sample
 from twostroke.runner.sampling.samplers.adaptive_p import AdaptiveP
 from twostroke.runner.sampling.samplers.dry import Dry
@@ -51,8 +51,8 @@ def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     return raised / raised.sum()
 
 
-def row_of(logits: np.ndarray, seed: int = 1, position: int = 0, memory: tuple[float, ...] = ()) -> Row:
-    return Row(weigh, logits, seed, position, memory)
+def row_of(logits: np.ndarray, seed: int = 1, position: int = 0, memory: tuple[float, ...] = ()) -> SamplerRow:
+    return SamplerRow(weigh, logits, seed, position, memory)
 
 
 def test_typical_keeps_the_tokens_nearest_to_the_entropy() -> None:

@@ -52,6 +52,7 @@ class ByteTokenizer:
 
     special_ids = frozenset({END_ID})
     vocab_size = VOCAB
+    special_texts: Mapping[str, str] = {}
 
     def rows_bytes(self, num_rows: int) -> list[bytes]:
         return [self.token_bytes(token_id) for token_id in range(num_rows)]

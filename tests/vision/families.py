@@ -79,7 +79,8 @@ TEMPLATE = (
 def library(marks: tuple[str, ...]) -> Tokenizer:
     """Bytes and the marks."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+    words = {letter: place for place, letter in enumerate([*letters, "qz"])}
+    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge: files of GGUF must have some
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in marks])
@@ -263,14 +264,18 @@ def gemma3_wide() -> torch.nn.Module:
     return gemma3(100)
 
 
-def gemma3(window: int = 12) -> torch.nn.Module:
+def gemma3_sliding() -> torch.nn.Module:
+    """As files of GGUF have it: of six layers the last one has no window."""
+    return gemma3(12, ["sliding_attention"] * 4)
+
+
+def gemma3(window: int = 12, kinds: Sequence[str] = ("sliding_attention", "full_attention") * 2) -> torch.nn.Module:
     """A window that is shorter than an image; every second layer sees everything."""
     find = library(GEMMA_MARKS).token_to_id
-    kinds = ["sliding_attention", "full_attention"] * 2
     config = transformers.Gemma3Config(
         text_config={
             **TEXT,
-            **{"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": window, "layer_types": kinds},
+            **{"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": window, "layer_types": list(kinds)},
         },
         vision_config={
             **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},

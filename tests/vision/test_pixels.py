@@ -18,7 +18,7 @@ from PIL import Image
 
 from tests.vision.folders import SIDE, picture, processed, processor_settings
 from twostroke.images.decoder import ImageDecoder, ImageLimits
-from twostroke.images.families import read_processor
+from twostroke.images.families import read_processor, read_settings
 from twostroke.images.idefics3 import read
 from twostroke.images.parts import bmp_of
 from twostroke.images.processor import Cut, Tiling
@@ -179,4 +179,4 @@ def test_a_file_that_is_too_large_is_not_sent(decoder: ImageDecoder) -> None:
 def test_settings_that_cannot_be_kept_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**processor_settings(), **settings}))
     with pytest.raises(ModelError, match=next(iter(settings))):
-        read_processor("idefics3", TILING, tmp_path)
+        read_processor("idefics3", TILING, read_settings(tmp_path))

@@ -16,7 +16,7 @@ from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
 from twostroke.images.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
-from twostroke.images.families import read_processor
+from twostroke.images.families import read_processor, read_settings
 from twostroke.images.idefics3 import read
 from twostroke.images.parts import AskedImage
 from twostroke.images.processor import Processor, Tiling
@@ -63,7 +63,7 @@ class Opened:
         self.encoder = found_encoder(folder)
         sight = self.encoder.sight
         tiling = Tiling(sight.patching, sight.side, sight.most_rows(ROWS))
-        self.processor: Processor = read_processor(sight.family, tiling, folder)
+        self.processor: Processor = read_processor(sight.family, tiling, read_settings(folder))
         self.eyes = Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
         self.values = np.array(self.processor.values, np.float32)
 

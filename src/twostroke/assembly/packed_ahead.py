@@ -15,7 +15,7 @@ from twostroke.weights.packed.cache import NO_CACHE
 def pack_ahead(model: str, options: Mapping[str, Any], progress: Progress | None, report: Report) -> Path | None:
     """The file of packed weights, written and named; None where nothing is kept on the disk.
 
-    options: the options of an engine. Variables of the environment count too, so the next start by default finds the file.
+    options: the options of an engine. Variables of the environment count too, so that the next start finds the file.
     Raises TwostrokeError.
     """
     found = find_model(model, options)

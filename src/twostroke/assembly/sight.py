@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
+from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
@@ -32,7 +33,7 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues, pieces_of
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
-from twostroke.types.images import Spans
+from twostroke.types.images import SpanLayers
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
@@ -45,11 +46,11 @@ NOT_ALONE = "images are encoded where one process computes the model on its proc
 
 
 class SightPlan(Struct, frozen=True, eq=False):
-    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: of a tile. stored:
-    the names of its tensors in the checkpoint."""
+    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
+    tile. stored: the names of its tensors in the language model's checkpoint."""
 
     encoder: SightEncoder
-    folder: Path
+    files: SightFiles
     processor: Processor
     most_rows: int
     stored: tuple[str, ...]
@@ -70,14 +71,14 @@ class SightPlan(Struct, frozen=True, eq=False):
     def eyes(self) -> Eyes:
         """What opens images for prompts."""
         sight = self.encoder.sight
-        together = sight.spans is not Spans.NONE
+        together = sight.spans is not SpanLayers.NONE
         return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder, together)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
         encoder, sight, table = self.encoder, self.encoder.sight, None
         with closing(NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])) as packer:
-            with Checkpoint.open(self.folder) as checkpoint:
+            with self.files.open() as checkpoint:
                 weights = load_weights(checkpoint, encoder.model, format_choice(settings["weights"]), packer)
                 if sight.learned is not None:
                     table = read_table(with_prefix(checkpoint, encoder.model), sight.learned)
@@ -94,8 +95,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
-    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of them may
-    not be full."""
+    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of
+    them may not be full."""
     patches = sight.most_patches(rows)
     windows = sight.windows.most(rows) if sight.windows else 1
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
@@ -132,7 +133,9 @@ def find_sight(
     elif asked != "off" and spec.task is Task.GENERATE:
         most = resolver.asked_value("image_tokens") or IMAGE_TOKENS
         step_tokens = resolver.resolved()["max_step_tokens"]
-        found, why = _plan(folder, config, spec, most, step_tokens, wanted=asked == "on")
+        wanted = asked == "on" or resolver.asked_value("mmproj") is not None
+        found, why = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, step_tokens, wanted=wanted)
+    resolver.pick("mmproj", None, "the encoder lies in the model's folder" if found is None else found.files.name)
     word = resolver.pick("images", "off" if found is None else "on", why)
     resolver.pick("image_cache", IMAGE_CACHE, "default")
     resolver.pick("image_tokens", IMAGE_TOKENS, "default")
@@ -142,42 +145,44 @@ def find_sight(
         return spec, None
     sight = found.encoder.sight
     how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
-    return with_given_rows(replace(spec, read_elsewhere=found.stored), how), found
+    return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
 
 
 def _plan(
-    folder: Path, config: Mapping[str, Any], spec: Model, asked_rows: int, step_tokens: int, *, wanted: bool
+    find: Callable[[], SightFiles | None], spec: Model, asked_rows: int, step_tokens: int, *, wanted: bool
 ) -> tuple[SightPlan | None, str]:
-    """The plan, or None and why. asked_rows: the most image rows of a tile. step_tokens: the most rows of a step.
+    """The plan, or None and why. find: finds the encoder's files. asked_rows: the most image rows of a tile.
+    step_tokens: the most rows of a step.
     wanted: what keeps it from reading images is raised."""
     try:
-        encoder = read_encoder(config, spec)
-        stored = () if encoder is None else _stored_names(folder, encoder)
-        if encoder is None or not stored:
+        files = find()
+        encoder = None if files is None else read_encoder(files.config, spec)
+        stored = () if files is None or encoder is None else _stored_names(files, encoder)
+        if files is None or encoder is None or not stored:
             return None, NO_ENCODER
         if not has_pillow():
             return None, NO_PILLOW
         sight = encoder.sight
         rows = sight.most_rows(asked_rows)
-        if sight.spans is not Spans.NONE and step_tokens < rows:
+        if sight.spans is not SpanLayers.NONE and step_tokens < rows:
             raise ConfigError(
                 f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
                 why="In this model the rows of an image see each other, so they are computed in one step.",
                 fix=f"Give at least --max-step-tokens {rows}, or --images off.",
             )
-        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), folder)
+        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
     except (ConfigError, ModelError) as error:
         if wanted:
             raise
         return None, f"{error.what[:1].lower()}{error.what[1:].removesuffix('.')}"
-    return SightPlan(encoder, folder, processor, rows, stored), "the model has an encoder of images"
+    return SightPlan(encoder, files, processor, rows, stored), "the model has an encoder of images"
 
 
-def _stored_names(folder: Path, encoder: SightEncoder) -> tuple[str, ...]:
+def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
     """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
     wanted |= {encoder.sight.learned.tensor} if encoder.sight.learned else set()
-    with Checkpoint.open(folder) as checkpoint:
+    with files.open() as checkpoint:
         if not wanted <= with_prefix(checkpoint, encoder.model).names:
             return ()
         renamed = program_names(checkpoint.names, encoder.model)

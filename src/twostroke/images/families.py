@@ -19,10 +19,14 @@ UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_ax
 """Settings that would change pixels; files that ask for them are refused."""
 
 
-def read_processor(family: str, tiling: Tiling, folder: Path) -> Processor:
-    """The processor of a model's folder. Raises CorruptModel, UnsupportedModel."""
-    values = {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
-    fields = Fields(values, SETTINGS)
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """The settings of the processor in a model's folder; none where it has no such file."""
+    return {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
+
+
+def read_processor(family: str, tiling: Tiling, settings: Mapping[str, Any]) -> Processor:
+    """The processor that settings describe. Raises CorruptModel, UnsupportedModel."""
+    fields = Fields(settings, SETTINGS)
     for name in UNREAD:
         if fields.values.get(name):
             raise UnsupportedModel(

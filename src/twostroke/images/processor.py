@@ -71,7 +71,8 @@ class Processor(Protocol):
         """What is made of an image of this size. low: with few tiles or few rows."""
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """What stands in the prompt for an image. lines: of each tile the lines of image rows, and the rows of each."""
+        """What stands in the prompt for an image. lines: the lines of image rows of each tile, and the
+        rows of a line."""
 
 
 class Colors(Struct, frozen=True):

@@ -13,7 +13,7 @@ from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.images import ImageTile
 
 
-class Order(Struct, frozen=True, eq=False):
+class PatchOrder(Struct, frozen=True, eq=False):
     """lines, columns (patches,): where each patch of a step lies in its tile, in the order of the step. back: the group
     of patches in the step that makes each image row. windows: how many patches each window has, in order; none where
     no layer has windows.
@@ -51,7 +51,7 @@ class PatchLayout:
             found[:, channel] = self._values[:, channel][bytes_of[:, channel]]
         return found.reshape(len(found), -1)
 
-    def _order(self, lines: int, columns: int) -> Order:
+    def _order(self, lines: int, columns: int) -> PatchOrder:
         """The patches of one image row are neighbours; where there are windows, so are the image rows of a window."""
         merge, windows = self._sight.patching.merge, self._sight.windows
         numbers = np.arange(lines * columns, dtype=np.int32).reshape(lines, columns)
@@ -67,7 +67,7 @@ class PatchLayout:
         own_line, own_column = np.divmod(groups, np.int32(columns))
         line = (own_line[:, None] * merge + inner // merge).reshape(-1).astype(np.int32)
         column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
-        return Order(line, column, np.argsort(groups).astype(np.int32), tuple(lengths))
+        return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths))
 
     def places(self, tile: ImageTile) -> F32Array:
         """The learned places of a tile's patches (patches, width). Raises ValueError without a table."""

@@ -127,6 +127,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
         Route("/props", _constant(partial(llama.props, parts)), methods=["GET"]),
+        Route("/slots", _slots(parts), methods=["GET"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
         *adapter_routes(parts),
@@ -227,6 +228,13 @@ def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any
 def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
         return _json(make())
+
+    return endpoint
+
+
+def _slots(parts: ServerParts) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return _json(llama.slots(request.query_params, parts))
 
     return endpoint
 

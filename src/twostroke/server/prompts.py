@@ -14,6 +14,7 @@ from msgspec import structs
 
 from twostroke.server.api.changed.room import within_room
 from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.infill import infilled
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
@@ -227,13 +228,13 @@ def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: s
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
     asked_model(request.model, parts)
-    given = _split_prompts(request.prompt)
+    notes = Notes()
+    given = infilled(request, parts, notes) if request.suffix else _split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
     lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
-    notes = Notes()
     notes.add_all(asked.not_held)
     params = [
         within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)

@@ -26,6 +26,7 @@ from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, P
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
 from twostroke.server.socket_file import UNIX, path_of
+from twostroke.system import here
 from twostroke.types.errors import ConfigError, EngineStopped
 
 log = logging.getLogger("twostroke.server")
@@ -232,15 +233,8 @@ def signals_to(server: Server) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    for kind in kinds:
-        loop.add_signal_handler(kind, server.handle_exit, kind, None)
-    try:
+    with here.signals_to(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM)):
         yield
-    finally:
-        for kind in kinds:
-            loop.remove_signal_handler(kind)
 
 
 def bind(host: str, port: int) -> socket.socket:

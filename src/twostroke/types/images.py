@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 
-class Spans(enum.Enum):
+class SpanLayers(enum.Enum):
     """Layers of a language model in which the rows of an image see each other in both directions. WINDOWED: those with
     a window."""
 

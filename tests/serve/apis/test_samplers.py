@@ -1,4 +1,4 @@
-"""Samplers by llama.cpp's names on every route: they reach the engine, change the answer, and repeat the same bits."""
+"""Samplers by llama.cpp's names on every route: they reach the engine and change the answer, the same way each time."""
 
 from __future__ import annotations
 

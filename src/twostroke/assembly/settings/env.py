@@ -140,7 +140,7 @@ def read_moment() -> Moment | None:
         return None
     user, nice, system, _, _, interrupts, soft_interrupts = (int(field) for field in fields[1:8])
     stolen = int(fields[8]) if len(fields) > 8 else 0
-    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
+    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / here.clock_ticks()
     return Moment(time.perf_counter(), busy_s, time.process_time(), os.cpu_count() or 1)
 
 
@@ -163,11 +163,7 @@ def _processors() -> tuple[Topology | None, CoreChoice]:
 
 def _shared_limits() -> Iterator[tuple[int, str]]:
     """Bytes that this process and its children may still take, by each limit, with the limit in words."""
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for line in _read_text(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    yield available, "of the machine's memory"
+    yield here.memory_bytes(), "of the machine's memory"
     group = group_memory()
     if group is not None:
         yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
@@ -178,18 +174,13 @@ def _own_limits() -> Iterator[tuple[int, str]]:
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
-        used = int(used_pages) * os.sysconf("SC_PAGE_SIZE") if used_pages.isdigit() else 0
+        used = int(used_pages) * here.page_bytes() if used_pages.isdigit() else 0
         yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
 
 
 def address_space_bytes() -> int | None:
     """The limit on this process's addresses (`ulimit -v`); None for none."""
-    try:
-        import resource
-    except ImportError:  # not on this system
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft
+    return here.address_space_bytes()
 
 
 def _huge_pages() -> bool:
@@ -202,12 +193,12 @@ def settle_home() -> None:
     passwd entry has. Without it the name "~" would be taken as it stands, for a folder below the present one."""
     if os.path.expanduser("~") != "~":
         return
-    own = Path(tempfile.gettempdir()) / f"twostroke-home-{os.getuid()}"
+    own = Path(tempfile.gettempdir()) / f"twostroke-home-{here.user_number()}"
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
     try:
         found = own.lstat()
-        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        mine = stat.S_ISDIR(found.st_mode) and here.is_own(found)
     except OSError:
         mine = False
     os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")

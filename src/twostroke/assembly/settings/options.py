@@ -130,6 +130,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
     Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
+    Option("mmproj", "FILE", str, "GGUF file of the encoder of images.", "the one next to the model's GGUF file"),
     Option("image_tokens", "COUNT", parse_count, "Most image rows of an image whose size decides.", "4096"),
     Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),

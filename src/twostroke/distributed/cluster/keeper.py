@@ -111,8 +111,8 @@ class LocalKeeper:
         command = self._command(kept.name, descriptor)
         try:
             with here.beginning_on(kept.cpus):
-                kept.process = subprocess.Popen(
-                    command, env=self._environment, pass_fds=(descriptor,), stdout=sys.stderr
+                kept.process = here.start_child(
+                    command, (descriptor,), env=self._environment, stdout=sys.stderr
                 )
         except OSError as error:  # no memory, no process left
             self._say(f"{kept.name} cannot be started: {error}")

@@ -35,12 +35,13 @@ class ModelState(enum.StrEnum):
 
 
 class LoadingRules(Struct, frozen=True):
-    """most_loaded: models at a time. most_load_s: a load that takes longer hangs, and is ended. load_wait_s: the
-    longest wait of a request for its model. max_wait_s: a model that is in use keeps its memory from another one no longer
-    than this. turn_loads: a model stays at least so many times the seconds of its load, where another one wants its memory.
-    tries: loads that may fail before it counts as failed. failed_s: how long it counts as failed. delay_s,
-    most_delay_s: the wait before a process is started again, which doubles. steady_s: it begins anew where the process
-    ran longer than this.
+    """most_loaded: models at a time. most_load_s: a load that takes longer hangs, and is ended.
+
+    load_wait_s: the longest wait of a request for its model. max_wait_s: a model that is in use keeps its memory from
+    another one no longer than this. turn_loads: a model stays at least so many times the seconds of its load, where
+    another one wants its memory. tries: loads that may fail before it counts as failed. failed_s: how long it counts as
+    failed. delay_s, most_delay_s: the wait before a process is started again, which doubles. steady_s: it begins anew
+    where the process ran longer than this.
     """
 
     most_loaded: float = math.inf

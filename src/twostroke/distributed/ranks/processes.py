@@ -40,14 +40,8 @@ class LocalMembers:
                 fds = (other.fileno(), self.descriptor)
                 words = [*command, "--line-fd", str(fds[0]), "--memory-fd", str(fds[1])]
                 with here.beginning_on(cpus):
-                    started = subprocess.Popen(
-                        words,
-                        env=environment,
-                        pass_fds=fds,
-                        stdin=subprocess.DEVNULL,
-                        stdout=sys.stderr,
-                        start_new_session=True,
-                    )
+                    streams = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
+                    started = here.start_child(words, fds, own_session=True, env=environment, **streams)
             self.processes.append(started)
             lines.append(RankLine(own))
         return lines
@@ -80,9 +74,7 @@ class LocalMembers:
 
 def shared_memory(num_bytes: int) -> int:
     """The descriptor of memory that children may inherit. Untouched, it takes none."""
-    descriptor = os.memfd_create("twostroke-ranks", 0)
-    os.ftruncate(descriptor, num_bytes)
-    return descriptor
+    return here.memory_file("twostroke-ranks", num_bytes)
 
 
 def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:

@@ -7,12 +7,12 @@ import enum
 from msgspec import Struct
 
 from twostroke.ops.program.values import Rope
-from twostroke.types.images import Patching, Spans
+from twostroke.types.images import Patching, SpanLayers
 
 
 class Between(enum.Enum):
     """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
-    BILINEAR, BICUBIC: of pixels that are squares. GRID: the first lines and columns as they are."""
+    BILINEAR, BICUBIC: places are the middles of squares. GRID: the first lines and columns as they are."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()
@@ -87,7 +87,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     text_turns: TextTurns | None = None
     scaled: bool = True
     added: tuple[int, ...] = ()
-    spans: Spans = Spans.NONE
+    spans: SpanLayers = SpanLayers.NONE
 
     def most_rows(self, asked: int) -> int:
         """The most image rows of a tile. asked: the same where an image decides its size."""

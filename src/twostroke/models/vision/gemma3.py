@@ -16,7 +16,7 @@ from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
-from twostroke.types.images import Patching, Spans
+from twostroke.types.images import Patching, SpanLayers
 from twostroke.types.spec.fields import Fields
 
 SILENT = {
@@ -49,7 +49,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
         patching=Patching(tower.patch, merge),
         side=tower.side,
         scaled=False,
-        spans=Spans.ALL,
+        spans=SpanLayers.ALL,
     )
     norm = Norm(tower.eps, plus=1.0)
 

@@ -20,21 +20,21 @@ from twostroke.ops.program.substitute import Substitution
 from twostroke.ops.program.values import POSITIONS, ROW_MARKS, ROW_NUMBERS, TOKEN_IDS, RowTurns, Value
 from twostroke.ops.rows.replace_rows import ReplaceRows
 from twostroke.ops.rows.scale import Scale
-from twostroke.types.images import Spans
+from twostroke.types.images import SpanLayers
 
 AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
 class GivenRows(Struct, frozen=True):
     """How rows come into a program. scaled: whether the factor of the embedding is theirs too. added: layers after
-    which further given rows are added to the marked rows. axes: by the number of pairs of a head, which of a row's
-    three places turns each; None where positions do. spans: layers in which rows of a span see each other.
+    which further given rows are added to the marked rows. axes: which of a row's three places turns each pair, for
+    heads with so many pairs; None where positions do. spans: layers in which rows of a span see each other.
     """
 
     scaled: bool = True
     added: tuple[int, ...] = ()
     axes: AxesOfPairs | None = None
-    spans: Spans = Spans.NONE
+    spans: SpanLayers = SpanLayers.NONE
 
 
 REPLACED = GivenRows()
@@ -49,7 +49,7 @@ def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
         for layer in how.added:
             program = _added(program, layer, model.num_layers)
         program = program if how.axes is None else _turned(program, how.axes)
-        program = program if how.spans is Spans.NONE else _seeing(program, how.spans)
+        program = program if how.spans is SpanLayers.NONE else _seeing(program, how.spans)
         check(program)
         return program
 
@@ -88,10 +88,10 @@ def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program
     return Program.of(calls, later.value(program.logits), (*program.given, given), program.kept)
 
 
-def _seeing(program: Program, spans: Spans) -> Program:
+def _seeing(program: Program, spans: SpanLayers) -> Program:
     """Attention in which rows of a span see each other."""
     calls = [
-        with_spans(call) if isinstance(call, Attention) and (call.window or spans is Spans.ALL) else call
+        with_spans(call) if isinstance(call, Attention) and (call.window or spans is SpanLayers.ALL) else call
         for call in program.calls
     ]
     return Program.of(tuple(calls), program.logits, program.given, program.kept)

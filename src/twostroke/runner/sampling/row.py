@@ -1,7 +1,7 @@
 """The tokens of one row that may still be chosen, with what samplers need to know of them.
 
-All of it is a function of the logits: weights are whole numbers (ADR 17), and every other number is made of them by
-steps that are rounded once, so that it is the same on every machine.
+All of it is a function of the logits. Weights are whole numbers (ADR 17). Every other number is made of them by steps
+that are rounded once, so that it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _LEAST_EXPONENT = -60.0
 _HALF = np.uint64(22)
 
 
-class Row:
-    """ids: by rising id. logits: theirs, after what the request changes. temperature: what their weights are made with.
+class SamplerRow:
+    """ids: the token ids, rising. logits: their logits after what the request changes. temperature: what their weights
+    are made with.
 
     memory: what the request's samplers know after the tokens before; empty at the first. scored: see `score`.
     """
@@ -51,7 +52,7 @@ class Row:
 
     @property
     def weights(self) -> WeightArray:
-        """Of each token; the likeliest has BEST_WEIGHT."""
+        """The weight of each token; the likeliest has BEST_WEIGHT."""
         if self._weights is None:
             self._weights = self._weigh(self.logits, self.temperature)
         return self._weights

@@ -246,8 +246,6 @@ def checked_completion(request: CompletionRequest, depth_limit: int) -> Completi
     if request.n is None:
         request.n = 1
     require_tokens(request.max_tokens, 0, "max_tokens", "Send n_predict: -1 for all that the context has room for.")
-    if request.suffix:
-        raise InvalidRequest("suffix is not supported.", param="suffix", fix="Leave it out.")
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_COMPLETION_LOGPROBS:
         raise InvalidRequest(
             f"logprobs must be between 0 and {MAX_COMPLETION_LOGPROBS}, not {request.logprobs}.", param="logprobs"

@@ -244,8 +244,15 @@ ANSWERS: dict[str, Any] = {
         usage=_READ_USAGE,
     ),
     "TokenCount": object_of(input_tokens=COUNT),
-    "Tokens": object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),
-    "Detokenized": object_of(prompt=TEXT),
+    "Tokens": {
+        "anyOf": [
+            object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),
+            object_of(tokens=list_of({})),
+        ]
+    },
+    "LlamaVectors": list_of(object_of(index=COUNT, embedding=list_of(list_of({"type": "number"})))),
+    "Slots": list_of(object_of(id=COUNT, n_ctx=COUNT, is_processing={"type": "boolean"})),
+    "Detokenized": object_of(prompt=TEXT, content=TEXT),
     "Rendered": object_of(prompt=TEXT),
     "Props": object_of(
         default_generation_settings=OBJECT, total_slots=COUNT, model_path=TEXT, chat_template=TEXT, build_info=TEXT

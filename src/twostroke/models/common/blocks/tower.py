@@ -133,7 +133,7 @@ def merged(
 ) -> Value:
     """Groups of neighbouring rows as rows of the language model: joined, and two products with an activation between.
 
-    names: of the two products, with biases.
+    names: those of the two products, which have biases.
     """
     return two_products(t, join_rows(x, t.logit_rows, group), width, names, activation)
 

@@ -19,7 +19,7 @@ MOST_PIXELS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Siglip:
-    """side, patch: of a tile and of a patch in pixels."""
+    """side, patch: the sides of a tile and of a patch, in pixels."""
 
     side: int
     patch: int

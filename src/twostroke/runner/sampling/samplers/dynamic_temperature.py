@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
@@ -23,8 +23,8 @@ class DynamicTemperature(Struct, frozen=True):
         least, most = max(0.0, params.temperature - apart), params.temperature + apart
         return cls(least, most, params.dynatemp_exponent) if apart > 0.0 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         if len(row) < 2:
             return
         row.warm(1.0)

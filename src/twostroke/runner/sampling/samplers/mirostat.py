@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampler_fields import MIROSTAT_2
 from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import powers
@@ -30,8 +30,8 @@ class Mirostat(Struct, frozen=True):
         """None where it is off."""
         return cls(params.mirostat_tau, params.mirostat_eta) if params.mirostat == MIROSTAT_2 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         limit = self._limit(row)
         if limit >= _MOST_SURPRISE:
             return
@@ -39,9 +39,9 @@ class Mirostat(Struct, frozen=True):
         kept[largest(row.logits, 1)] = True
         row.keep(kept)
 
-    def remember(self, row: Row, place: int) -> tuple[float, ...]:
-        """See RememberingLink."""
+    def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
+        """See RememberingSampler."""
         return (self._limit(row) - self.rate * (row.surprise(place) - self.target),)
 
-    def _limit(self, row: Row) -> float:
+    def _limit(self, row: SamplerRow) -> float:
         return row.memory[0] if row.memory else 2.0 * self.target

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 _FIXED, _HALF = 1 << 16, 12
@@ -25,8 +25,8 @@ class TopNSigma(Struct, frozen=True):
         """None where it is off."""
         return cls(params.top_n_sigma) if params.top_n_sigma > 0.0 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         if len(row) > 1:
             apart = np.minimum(float(row.logits.max()) - row.logits.astype(np.float64), _MOST_APART)
             row.keep(apart <= self.deviations * deviation(apart))

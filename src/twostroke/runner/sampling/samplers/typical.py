@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest, share_below
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 _FIRST_LOOK = 512
@@ -23,8 +23,8 @@ class Typical(Struct, frozen=True):
         """None where it is off."""
         return cls(params.typical_p) if params.typical_p < 1.0 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link. The surprise of a token is the expected one plus the distance of its exponent from the mean."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink. A surprise differs from the expected one as its exponent differs from the mean."""
         exponents = row.exponents()
         nearness = -np.abs(exponents - row.mean_exponent(exponents))
         enough = share_below(self.typical_p, row.total)

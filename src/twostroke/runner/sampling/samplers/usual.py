@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest, share_of, top_candidates
-from twostroke.runner.sampling.row import BEST_WEIGHT, Row
+from twostroke.runner.sampling.row import BEST_WEIGHT, SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 
@@ -15,8 +15,8 @@ class Temperature(Struct, frozen=True):
 
     temperature: float
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         row.warm(self.temperature)
 
 
@@ -30,8 +30,8 @@ class TopK(Struct, frozen=True):
         """None where it is off."""
         return cls(params.top_k) if params.top_k else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         if self.top_k < len(row):
             row.keep(np.sort(largest(row.logits, self.top_k)))
 
@@ -46,8 +46,8 @@ class TopP(Struct, frozen=True):
         """None where it is off."""
         return cls(params.top_p) if params.top_p < 1.0 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         row.keep(np.sort(top_candidates(row.logits, row.weights, 0, self.top_p)))
 
 
@@ -61,6 +61,6 @@ class MinP(Struct, frozen=True):
         """None where it is off."""
         return cls(params.min_p) if params.min_p > 0.0 else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         row.keep(row.weights >= share_of(self.min_p, BEST_WEIGHT))

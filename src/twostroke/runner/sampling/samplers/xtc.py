@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.runner.sampling.choose import largest
-from twostroke.runner.sampling.row import Row
+from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 _MOST_THRESHOLD = 0.5
@@ -14,7 +14,7 @@ _MOST_THRESHOLD = 0.5
 
 
 class Xtc(Struct, frozen=True):
-    """probability: of a row in which it acts. threshold: the least probability of a likely token."""
+    """probability: how often it acts on a row. threshold: the least probability of a likely token."""
 
     probability: float
     threshold: float
@@ -25,8 +25,8 @@ class Xtc(Struct, frozen=True):
         acts = params.xtc_probability > 0.0 and params.xtc_threshold <= _MOST_THRESHOLD
         return cls(params.xtc_probability, params.xtc_threshold) if acts else None
 
-    def apply(self, row: Row) -> None:
-        """See Link."""
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
         if not row.is_rare(self.probability):
             return
         likely = np.flatnonzero(row.at_least(self.threshold) & (row.weights > 0))

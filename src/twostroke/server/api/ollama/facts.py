@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from twostroke.server.api.infill import infill_tokens
 from twostroke.server.api.ollama.names import served_name, shown_name
 from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.ollama.shapes import stamp
@@ -74,7 +75,8 @@ def capabilities(parts: ServerParts) -> list[str]:
         return ["embedding"] if parts.task is Task.EMBED else []
     tools = [] if parts.template is None else ["tools"]  # offered in words where the template shows none
     vision = [] if parts.eyes is None else ["vision"]
-    return ["completion", *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
+    insert = [] if infill_tokens(parts) is None else ["insert"]
+    return ["completion", *insert, *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
 
 
 def _listed(name: str, parts: ServerParts) -> dict[str, Any]:

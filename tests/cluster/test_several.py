@@ -10,12 +10,14 @@ from typing import Any
 
 import openai
 import pytest
+from click.testing import CliRunner
 
 from tests.adapters.random_lora import write_random_lora
 from tests.cluster.several import HELLO, Several, several
 from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
 from tests.serve.harness import serving, wait_until
 from twostroke.assets import spark_path
+from twostroke.cli.server.serve import command
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
@@ -202,6 +204,24 @@ def test_nothing_is_left_when_the_server_is_killed(folder: Path) -> None:
         made.process.kill()
         made.process.wait()
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), "its model ends with it")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("spark", "spark"), "Two models have the name"),
+        (("spark", "spark-draft", "--served-name", "x"), "about one model"),
+        (("spark", "spark-draft", "--supervise"), "for a server of one model"),
+        (("spark", "--keep-alive", "5m"), "for a server of several models"),
+        (("--models", "nowhere.toml"), "cannot be read"),
+        (("nowhere-a", "nowhere-b"), "nowhere"),
+    ],
+)
+def test_what_cannot_be_served_together(words: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(command, [*words, "--port", "0"])
+    assert found.exit_code in (2, 3)
+    assert said in found.output
+    assert "Traceback" not in found.output
 
 
 def test_two_of_the_command_line_with_room_for_one(folder: Path) -> None:

@@ -271,6 +271,25 @@ def test_a_crash_of_a_loaded_model_is_a_load_again() -> None:
     assert made.tick(71) == []
 
 
+def test_a_pinned_model_that_dies_is_loaded_again_without_a_request() -> None:
+    made = Loading(100, RULES)
+    made.add("a", 50, pinned=True)
+    loaded(made, "a", 0)
+    made.ended("a", 100, -9)
+    assert made.tick(101) == [Start("a")]
+
+
+def test_a_load_that_hangs_is_ended_and_who_waits_for_it_hears() -> None:
+    """Law 9."""
+    made = loading(60, rules=LoadingRules(load_wait_s=10, most_load_s=50))
+    assert ask(made, "a", 0) == [Start("a")]
+    (refused,) = made.tick(11)
+    assert isinstance(refused, Refuse)
+    assert (refused.code, refused.retry_after_s) == ("model_not_loaded", 10)
+    assert made.tick(49) == []
+    assert made.tick(51) == [Stop("a")]
+
+
 def test_the_wait_is_bounded() -> None:
     """Law 9."""
     made = loading(60, 60, rules=LoadingRules(load_wait_s=10, max_wait_s=1e9))

@@ -101,14 +101,14 @@ def build_replica(
         heart.explainer,
         exchange,
         stepper.flight,
-        partial(_why_not, spec.task, len(adapters)),
+        partial(why_not, spec.task, len(adapters)),
     )
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
     shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}
     return BuiltReplica(replica, heart, {"name": name, "model": found.name, "role": role, **shown})
 
 
-def _why_not(task: Task, num_adapters: int, request: Request) -> str:
+def why_not(task: Task, num_adapters: int, request: Request) -> str:
     """Why this replica cannot compute a request; empty where it can."""
     if (request.pooling is None) is not (task is Task.GENERATE):
         return f"This replica is for the task {task}."

@@ -67,7 +67,7 @@ def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextMa
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
 
-    settings, names = built.resolved, built.parts.names
+    settings, names = built.resolved, tuple(built.facts.get("models", built.parts.names))
     model = settings["model"] if any(each.name == "model" for each in settings.settings) else ""
     pid = os.getppid() if supervised else os.getpid()
     return recorded(read_machine().cache_folder / SERVERS, pid, url, str(model), names)

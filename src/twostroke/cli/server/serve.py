@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twostroke.server.process.supervise import Supervisor
     from twostroke.server.process.worker import Line
 
-MODELS_NAMES = frozenset(option.name for option in MODELS_OPTIONS)
+MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
 
@@ -59,6 +59,12 @@ def command(
                 )
             serve_several(models_named, options, as_json, verbose)
             return
+        if wrong := next((name for name in MODELS_NAMES if options[name] is not None), None):
+            raise ConfigError(
+                f"--{wrong.replace('_', '-')} is for a server of several models.",
+                why="The one model of a server is loaded as long as it runs.",
+                fix="Leave it out, or name more models.",
+            )
         model = models_named[0] if models_named else "spark"
         options = {name: value for name, value in options.items() if name not in MODELS_NAMES}
         if replicas is not None:

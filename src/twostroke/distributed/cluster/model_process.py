@@ -73,6 +73,12 @@ class ModelProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
 
+    def kill(self) -> None:
+        """End it without asking."""
+        self._begun.wait()
+        if self._process is not None:
+            self._process.kill()
+
     def close(self) -> None:
         """End it: asked first, then without asking. Closing twice is harmless."""
         self.drain()

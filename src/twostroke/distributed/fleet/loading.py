@@ -35,14 +35,17 @@ class ModelState(enum.StrEnum):
 
 
 class LoadingRules(Struct, frozen=True):
-    """most_loaded: models at a time. load_wait_s: the longest wait of a request for its model. max_wait_s: a model that
-    is in use keeps its memory from another one no longer than this. turn_loads: a model stays at least so many times
-    the seconds of its load, where another one wants its memory. tries: loads that may fail before it counts as failed.
-    failed_s: how long it counts as failed. delay_s, most_delay_s, steady_s: the wait before a process is started again
-    doubles, and begins anew where it ran longer than steady_s.
+    """most_loaded: models at a time. most_load_s: a load that takes longer hangs, and is ended.
+
+    load_wait_s: the longest wait of a request for its model. max_wait_s: a model that is in use keeps its memory from
+    another one no longer than this. turn_loads: a model stays at least so many times the seconds of its load, where
+    another one wants its memory. tries: loads that may fail before it counts as failed. failed_s: how long it counts as
+    failed. delay_s, most_delay_s: the wait before a process is started again, which doubles. steady_s: it begins anew
+    where the process ran longer than this.
     """
 
     most_loaded: float = math.inf
+    most_load_s: float = 3600.0
     load_wait_s: float = 300.0
     max_wait_s: float = 30.0
     turn_loads: float = 3.0
@@ -212,6 +215,7 @@ class Loading:
             doubled = min(self.rules.most_delay_s, 2 * model.delay_s)
             model.delay_s = self.rules.delay_s if steady or not model.delay_s else doubled
             model.retry_at_s = now + model.delay_s
+            model.wished = model.wished or model.pinned
         if before is ModelState.LOADING:
             self._load_failed(model, code, why, now)
         self._mark_waiting(model, now)
@@ -245,16 +249,24 @@ class Loading:
         for model in self:
             if model.state is ModelState.FAILED and now >= model.retry_at_s:
                 self._forgive(model)
-            if not model.waits or model.has_process:
+            if not model.waits:
                 continue
-            if model.state is ModelState.FAILED:
+            if model.has_process:
+                yield from self._waited_too_long(model, now)
+            elif model.state is ModelState.FAILED:
                 yield self._refused(model, model.failed_code, model.why, model.retry_at_s - now)
             elif (why := self._never_fits(model)) is not None:
                 model.failed_code, model.why = "insufficient_memory", why
                 yield self._refused(model, model.failed_code, why, None)
-            elif model.waits_since_s is not None and now - model.waits_since_s > self.rules.load_wait_s:
-                why = f"It could not be loaded within {self.rules.load_wait_s:g} s: other models are in use."
-                yield self._refused(model, "overloaded", why, self.rules.load_wait_s)
+            else:
+                yield from self._waited_too_long(model, now)
+
+    def _waited_too_long(self, model: LoadedModel, now: float) -> Iterator[Refuse]:
+        """What runs in a process that is about to end is not refused: it has a replica."""
+        if model.waits_since_s is not None and now - model.waits_since_s > self.rules.load_wait_s:
+            busy = "its load goes on" if model.state is ModelState.LOADING else "other models are in use"
+            why = f"It was not there within {self.rules.load_wait_s:g} s: {busy}."
+            yield self._refused(model, "model_not_loaded", why, self.rules.load_wait_s)
 
     def _refused(self, model: LoadedModel, code: str, why: str, retry_after_s: float | None) -> Refuse:
         """The requests are ended by who carries this out: they count no longer."""
@@ -276,7 +288,8 @@ class Loading:
 
     def _times_over(self, now: float) -> Iterator[Stop]:
         for model in self:
-            if now >= model.leaves_at_s:
+            hangs = model.state is ModelState.LOADING and now - model.begun_s > self.rules.most_load_s
+            if hangs or now >= model.leaves_at_s:
                 yield self._stopped(model)
 
     def _stopped(self, model: LoadedModel) -> Stop:

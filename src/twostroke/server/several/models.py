@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from twostroke.assembly.settings.env import read_machine
-from twostroke.distributed.cluster.model_process import ProcessEnd, ProcessReport
+from twostroke.distributed.cluster.model_process import ModelProcess, ProcessEnd, ProcessReport
 from twostroke.distributed.fleet.loading import Action, Loading, LoadingRules, ModelState, Refuse, Start
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.server.api.model_list import plain_name
 from twostroke.server.parts import ServerParts
 from twostroke.server.several.group import Launch, ModelGroup
 from twostroke.server.several.source import ModelSource
-from twostroke.types.errors import ModelUnavailable, TwostrokeError
+from twostroke.types.errors import ModelUnavailable, OutOfMemory, TwostrokeError
 from twostroke.types.not_loaded import not_loaded
 from twostroke.types.pooling import Task
 
 log = logging.getLogger("twostroke.server")
-LOOK_S = 0.1
+LOOK_S, RETRY_S, HANGS_S = 0.1, 30.0, 10.0
 KEPT_FREE_SHARE = 0.1
 """This share of the memory that was available before any model was loaded is left for everything else."""
 
@@ -107,9 +107,9 @@ class Models:
             except TwostrokeError as error:
                 group.problem = str(error)
                 self._launch.say(f"{group.name} cannot be served: {error}")
-                raise ModelUnavailable(
-                    f"The model {group.name!r} cannot be served: {error}", code="model_failed", retry_after_s=30.0
-                ) from None
+                code = "insufficient_memory" if isinstance(error, OutOfMemory) else "model_failed"
+                why = f"The model {group.name!r} cannot be served: {error}"
+                raise ModelUnavailable(why, code=code, retry_after_s=RETRY_S) from None
 
     # Loading and unloading.
 
@@ -201,7 +201,22 @@ class Models:
         else:
             self._launch.say(f"{group.name} leaves")
             group.drain()
+            self._end_soon(group, group.process)
         self._changed.set()
+
+    def _end_soon(self, group: ModelGroup, process: ModelProcess | None) -> None:
+        if self._loop is not None and process is not None:
+            self._loop.call_later(HANGS_S, self._end_hanging, group, process)
+
+    def _end_hanging(self, group: ModelGroup, process: ModelProcess) -> None:
+        """A process that was asked to end and has nothing to do does not keep its memory."""
+        if group.process is not process:
+            return
+        if any(member.streams for member in group.stepper.fleet.members):
+            self._end_soon(group, process)
+        else:
+            self._launch.say(f"{group.name} does not end when it is asked to, and is killed")
+            process.kill()
 
     def _heard_in_thread(self, group: ModelGroup, news: ProcessReport | ProcessEnd) -> None:
         loop = self._loop

@@ -43,8 +43,9 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
     },
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
-        "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/ranks/processes.py",
-        "text/grammar/guard.py", "images/decoder.py", "system/posix.py", "system/windows.py",
+        "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/cluster/model_process.py",
+        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoder.py", "system/posix.py",
+        "system/windows.py",
     },
 }  # fmt: skip
 

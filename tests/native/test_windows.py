@@ -1,6 +1,6 @@
 """The kernels for Windows under Wine, against those of this machine: every kernel over odd sizes, bit for bit.
 
-Skipped, with the reason, where Wine is missing or starts nothing. Without it tests/packaging/test_wheels.py compiles them.
+Skipped, with the reason, where Wine is missing or starts nothing; tests/packaging/test_wheels.py compiles them anyway.
 """
 
 from __future__ import annotations

@@ -51,6 +51,11 @@ class ByteTokenizer:
     """One token a byte; 256 ends."""
 
     special_ids = frozenset({END_ID})
+    vocab_size = VOCAB
+    special_texts: Mapping[str, str] = {}
+
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        return [self.token_bytes(token_id) for token_id in range(num_rows)]
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         return list(text.encode())
@@ -128,13 +133,18 @@ class Turnstile(asyncio.Event):
 
 
 class FakeReader:
-    """Pieces of a generator, which a task asks for one after the other."""
+    """Pieces of a generator, which a task asks for one after the other. None is asked for while the request rests.
+
+    told: takes down each time that the request shall rest or go on, as long as it runs.
+    """
 
     def __init__(
-        self, deltas: AsyncGenerator[Delta, None], wake: Callable[[], None], park: Callable[[bool], None]
+        self, deltas: AsyncGenerator[Delta, None], wake: Callable[[], None], told: Callable[[bool], None]
     ) -> None:
-        self.done, self.park = False, park
-        self._deltas, self._wake = deltas, wake
+        self.done = False
+        self._deltas, self._wake, self._told = deltas, wake, told
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
         self._mail: deque[Delta] = deque()
         self._ended: Exception | bool = False
         self._task = asyncio.create_task(self._run())
@@ -150,6 +160,16 @@ class FakeReader:
     def rest(self) -> None:
         """Nobody counts how long it was away."""
 
+    def park(self, parked: bool) -> None:
+        """Rest, or go on. The real engine does not know a request that has ended either."""
+        if self._ended:
+            return
+        self._told(parked)
+        if parked:
+            self._goes_on.clear()
+        else:
+            self._goes_on.set()
+
     def close(self) -> None:
         self._task.cancel()
 
@@ -159,6 +179,7 @@ class FakeReader:
                 async for delta in self._deltas:
                     self._mail.append(delta)
                     self._wake()
+                    await self._goes_on.wait()
             self._ended = True
         except Exception as error:
             self._ended = error

@@ -279,3 +279,31 @@ def test_broken_templates_are_the_models_fault(tmp_path: Path, value: Any) -> No
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": value}))
     with pytest.raises(CorruptModel):
         ChatTemplate.from_folder(tmp_path)
+
+
+ASKED = [{"role": "user", "content": "When?"}]
+UNDESCRIBED = {"type": "object", "properties": {"day": {"type": "string"}, "hours": {"type": "array"}}}
+BELL = {"type": "function", "function": {"name": "bell", "parameters": UNDESCRIBED}}
+FUNCTIONS = "{{ 'Functions: ' + functions + ' on ' + datetime }}{% for m in messages %}{{ m.content }}{% endfor %}"
+DESCRIPTIONS = (
+    "{% for t in tools %}{{ t.function.description + ':' }}"
+    "{% for key, own in t.function.parameters.properties.items() %}"
+    "{{ key + ' ' + own.description }}{% if own.type == 'array' %}{{ own['items'].description + '!' }}{% endif %}"
+    "{% endfor %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"
+)
+
+
+def test_a_template_that_takes_the_tools_as_a_text_gets_it() -> None:
+    template = ChatTemplate({"default": FUNCTIONS}, {})
+    text = template.render(ASKED, tools=[BELL])
+    assert '"name": "bell"' in text and '"day"' in text and text.endswith("When?")
+    assert template.render(ASKED).startswith("Functions: [] on 20")
+    assert template.render(ASKED, variables={"functions": "none", "datetime": "now"}) == "Functions: none on nowWhen?"
+    optional = ChatTemplate({"default": "{% if functions is defined %}F{% endif %}{{ messages[0].content }}"}, {})
+    assert optional.render(ASKED, tools=[BELL]) == "When?"
+
+
+def test_a_template_that_looks_into_fields_of_a_schema_finds_them_empty() -> None:
+    template = ChatTemplate({"default": DESCRIPTIONS}, {})
+    assert template.render(ASKED, tools=[BELL]) == ":day hours !When?"
+    assert template.render(ASKED) == "When?"

@@ -20,6 +20,9 @@ class Repo:
     commits: dict[str, dict[str, bytes]]
     refs: dict[str, str]
     gated: bool = False
+    card: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
+    """Who sends it may have the files of a gated repository."""
 
 
 @dataclass
@@ -85,6 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/api/models/"):
             publisher, model, *rest = path.removeprefix("/api/models/").split("/")
             return self._api(f"{publisher}/{model}", rest)
+        if path.count("/") < 5:
+            return self._send(404, b"{}")
         publisher, model, resolve, revision, *file = path.strip("/").split("/")
         repo, commit = self._find(f"{publisher}/{model}", revision)
         if repo is not None and commit is not None and resolve == "resolve":
@@ -108,16 +113,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         files = repo.commits[commit]
         if kind == "revision":
-            siblings = [{"rfilename": name} for name in files]
-            answer: Any = {"_id": "1", "id": repo_id, "modelId": repo_id, "sha": commit, "siblings": siblings,
-                           "private": False, "tags": [], "downloads": 0, "likes": 0}  # fmt: skip
+            siblings = [_sibling(name, content) for name, content in files.items()]
+            repo_facts = {"gated": "manual" if repo.gated else False, "cardData": repo.card}
+            answer: Any = {**repo_facts, "_id": "1", "id": repo_id, "modelId": repo_id, "sha": commit,
+                           "siblings": siblings, "private": False, "tags": [], "downloads": 0, "likes": 0}  # fmt: skip
         else:
             answer = [{"type": "file", "path": name, "size": len(content), "oid": _etag(content)}
                       for name, content in files.items()]  # fmt: skip
         self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _file(self, repo: Repo, commit: str, name: str) -> None:
-        if repo.gated:
+        if repo.gated and (not repo.token or self.headers.get("authorization") != f"Bearer {repo.token}"):
             return self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"})
         content = repo.commits[commit].get(name)
         if content is None:
@@ -135,8 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted and not self.state.ignores_ranges and self.command == "GET":
             self.state.ranges.append(f"{name} {wanted}")
             first = int(wanted.removeprefix("bytes=").partition("-")[0])
-            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
-            content, status = content[first:], 206
+            last = wanted.rpartition("-")[2]
+            end = min(len(content), int(last) + 1) if last else len(content)
+            headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
+            content, status = content[first:end], 206
         self._send(status, content, headers, self._cut(name))
 
     def _cut(self, name: str) -> int | None:
@@ -159,6 +167,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 self.close_connection = True
                 self.connection.close()
+
+
+def _sibling(name: str, content: bytes) -> dict[str, Any]:
+    lfs = {"size": len(content), "sha256": _etag(content), "pointerSize": 134}
+    return {"rfilename": name, "size": len(content), "blobId": _etag(content)[:40], "lfs": lfs}
 
 
 def _etag(content: bytes) -> str:

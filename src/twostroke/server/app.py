@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,12 +82,22 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
+    return guarded(open_app(parts), parts)
+
+
+def open_app(parts: ServerParts) -> Starlette:
+    """All routes of one model, with nothing in front of them. Call once for a ServerParts, like create_app."""
+    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
+    return routed([*routes_of(parts), *live_routes(parts), *page_routes()])
+
+
+def routed(routes: Sequence[Route]) -> Starlette:
+    """Routes, with errors in the form of each API."""
     app = Starlette(
-        routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
+        routes=routes,
         exception_handlers={
             TwostrokeError: _on_error,
             HttpProblem: _on_error,
@@ -97,6 +107,11 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
+    return app
+
+
+def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
+    """The app behind the gate, one form of paths, the boundary, and CORS."""
     gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
     return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
@@ -112,6 +127,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
         Route("/props", _constant(partial(llama.props, parts)), methods=["GET"]),
+        Route("/slots", _slots(parts), methods=["GET"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
         *adapter_routes(parts),
@@ -137,7 +153,20 @@ def _ollama_routes(parts: ServerParts) -> list[Route]:
 
 def _task_routes(parts: ServerParts) -> list[Route]:
     """The paths that run the model, each for one task."""
-    served: list[tuple[str, Task, Any, Any, Any]] = [
+    return [
+        Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
+        for path, task, read, shape, kind in _answering()
+    ]
+
+
+def answering_tasks() -> Mapping[str, Task]:
+    """The paths that run the model -> the task of each."""
+    return {path: task for path, task, *_ in _answering()}
+
+
+def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
+    """Path, task, reader of the body, shape of the answer, kind of the body."""
+    return [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
         ("/v1/responses", Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
@@ -147,10 +176,6 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
         *llama.ANSWERING,
         *ollama.answering_paths(),
-    ]
-    return [
-        Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
-        for path, task, read, shape, kind in served
     ]
 
 
@@ -203,6 +228,13 @@ def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any
 def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
         return _json(make())
+
+    return endpoint
+
+
+def _slots(parts: ServerParts) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return _json(llama.slots(request.query_params, parts))
 
     return endpoint
 

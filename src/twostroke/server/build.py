@@ -80,7 +80,7 @@ def build_server(
         template=heart.template,
         context_tokens=resolved["context"],
         defaults=heart.sampling_defaults,
-        fingerprint=_fingerprint(resolved),
+        fingerprint=resolved_fingerprint(resolved),
         quarantine=quarantine,
         metrics=metrics,
         explain=heart.explainer.explain,
@@ -120,29 +120,36 @@ def _forecast(found: assemble.Found) -> Forecast:
 
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
-    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     if own.get("template") is not None:
         asked = (resolved["tool_format"], resolved["reasoning_format"])
         own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
     return ServerParts(
         served_name=resolved["served_name"],
         other_names=resolved["other_names"],
-        reach=Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
-        api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
-        door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
-        bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
         client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
-        drain_s=resolved["drain"],
         special_texts=read_special_tokens(folder).texts,
+        **overload_parts(resolved, wait_s),
         **own,
     )
 
 
-def _fingerprint(resolved: Resolved) -> str:
+def overload_parts(resolved: Resolved, wait_s: Callable[[int, int], float]) -> dict[str, Any]:
+    """The fields of ServerParts that say who may ask, and how much of everything at a time. wait_s: see Door."""
+    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    return {
+        "reach": Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
+        "api_key": resolved["api_key"],
+        "limits": Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
+        "door": Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
+        "bodies": BodyBudget(resolved["body_memory"]),
+        "drain_s": resolved["drain"],
+    }
+
+
+def resolved_fingerprint(resolved: Resolved) -> str:
     """Same fingerprint, same bits: build, model, formats and kernels."""
     names = ("model", "revision", "weights", "kv_format", "key_factors", "cpu_level", "device")
     words = [__version__, *(str(resolved[name]) for name in names)]

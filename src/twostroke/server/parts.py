@@ -93,7 +93,8 @@ class ServerParts:
     its end. adapters: names next to served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
-    eyes: what opens images in messages; None for a model that reads none.
+    eyes: what opens images in messages; None for a model that reads none. loading: how far the model's load is, in
+    words; empty while it takes requests. stays: it is loaded as long as the server runs.
     """
 
     engine: AsyncEngine
@@ -132,6 +133,8 @@ class ServerParts:
     reach: Reach = field(default_factory=Reach)
     other_names: tuple[str, ...] = ()
     card: ModelCard = field(default_factory=ModelCard)
+    loading: Callable[[], str] = str
+    stays: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import cast
 
 import uvicorn
 from msgspec import Struct
+from starlette.types import ASGIApp
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
@@ -36,6 +37,7 @@ KEEP_ALIVE_S = 30
 SWITCH_S = 0.0005
 Announce = Callable[[str], None]
 Watch = Callable[[], bool]
+MakeApp = Callable[[ServerParts], ASGIApp]
 
 
 def no_watch() -> bool:
@@ -50,17 +52,19 @@ def run(
     announce: Announce,
     watch: Watch = no_watch,
     listener: socket.socket | None = None,
+    make_app: MakeApp = create_app,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
 
-    listener: bound and listening already, to host and port; else they are bound here.
+    listener: bound and listening already, to host and port; else they are bound here. make_app: makes the app of parts
+    once it is known who may reach them.
 
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
     the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
     check_address(host, parts.api_key)
     with listener or bind(host, port) as bound, short_turns():
-        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch))
+        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch, make_app))
 
 
 @contextmanager
@@ -87,14 +91,20 @@ def check_address(host: str, api_key: str | None) -> None:
         )
 
 
-async def serve(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> None:
+async def serve(
+    parts: ServerParts,
+    listener: socket.socket,
+    announce: Announce,
+    watch: Watch = no_watch,
+    make_app: MakeApp = create_app,
+) -> None:
     """Start the engine, serve on a bound socket until a signal or `watch` ends it, stop the engine.
 
     watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
     ended by itself, or where requests did not finish in the time for draining.
     """
     await parts.engine.start()
-    server = make_server(parts, listener, announce, watch)
+    server = make_server(parts, listener, announce, watch, make_app)
     with signals_to(server):
         try:
             await server.serve(sockets=[listener])
@@ -113,14 +123,20 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
             await server.last_words()
 
 
-def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
+def make_server(
+    parts: ServerParts,
+    listener: socket.socket,
+    announce: Announce,
+    watch: Watch = no_watch,
+    make_app: MakeApp = create_app,
+) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
     limits = parts.limits
     patience = Patience(
         limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.engine.gauges().waiting > 0
     )
     config = uvicorn.Config(
-        create_app(parts),
+        make_app(parts),
         http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, patience=patience)),
         ws="none",
         lifespan="off",

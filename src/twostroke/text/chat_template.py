@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from jinja2 import meta
 from jinja2.exceptions import SecurityError
 
 from twostroke.text.history.abilities import Abilities, tried
+from twostroke.text.history.completed import OTHER_VALUES, OtherValues, completed
 from twostroke.text.history.fit import LAST_RESORT, Fit
 from twostroke.text.history.repair import Messages
 from twostroke.text.messages import normalized
@@ -59,6 +61,8 @@ class ChatTemplate:
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
+        needed = {name: self._values_needed(name) for name in self._templates}
+        self._other_values = {name: values for name, values in needed.items() if values is not None}
         self._fits = {name: Fit(partial(self._probe, name)) for name in self._templates}
 
     @classmethod
@@ -99,24 +103,25 @@ class ChatTemplate:
         self._check_variables(name, extra)
         notes = Notes() if notes is None else notes
         made = self._roles(name, normalized(messages, notes, self._fits[name].joint))
-        given = {**extra, "tools": list(tools) if tools else None, "documents": list(documents) if documents else None}
-        names = {
-            **self._special_texts,
-            **{key: _with_texts(value, each_text) for key, value in given.items()},
-            "add_generation_prompt": add_generation_prompt,
-        }
 
-        def text_of(conversation: Messages) -> str:
+        def text_of(conversation: Messages, offered: Sequence[Mapping[str, Any]] | None) -> str:
+            given = {**self._values(name, offered), **extra, "documents": list(documents) if documents else None}
             shown = _with_texts(conversation, each_text)
             if pictures is not None and self._fits[name].sees(pictures.written):
                 shown = pictures.as_parts(shown, self._fits[name].joint)
-            return self._rendered(name, {**names, "messages": shown})
+            names = {key: _with_texts(value, each_text) for key, value in given.items()}
+            opens = {"add_generation_prompt": add_generation_prompt}
+            return self._rendered(name, {**self._special_texts, **names, **opens, "messages": shown})
 
+        fitted = self._fits[name].fitted(made, notes)
         try:
-            return text_of(self._fits[name].fitted(made, notes))
+            return text_of(fitted, tools)
         except TemplateRefusal as refusal:
+            whole = completed(tools or ())
+            with suppress(InvalidRequest):
+                return text_of(fitted, whole)
             try:
-                text = text_of(self._fits[name].plainest(made))
+                text = text_of(self._fits[name].plainest(made), whole)
             except InvalidRequest:
                 raise refusal from None
         notes.add(LAST_RESORT)
@@ -133,9 +138,29 @@ class ChatTemplate:
         """What the template itself makes of messages in its own shape, without a repair. Raises InvalidRequest."""
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         shaped = self._fits[name].dressed([dict(message) for message in messages])
-        asked = {"messages": shaped, "tools": list(tools) if tools else None}
-        given = {**asked, "documents": None, "add_generation_prompt": add_generation_prompt}
-        return self._rendered(name, {**self._special_texts, **dict(variables or {}), **given})
+        given = {"messages": shaped, "documents": None, "add_generation_prompt": add_generation_prompt}
+        values = {**self._special_texts, **dict(variables or {}), **given}
+        try:
+            return self._rendered(name, {**values, **self._values(name, tools)})
+        except TemplateRefusal:
+            if not tools:
+                raise
+        return self._rendered(name, {**values, **self._values(name, completed(tools))})
+
+    def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+        """The offered tools under each name that the template takes them by."""
+        made = self._other_values[name](tools) if name in self._other_values else {}
+        return {"tools": list(tools) if tools else None, **made}
+
+    def _values_needed(self, name: str) -> OtherValues | None:
+        """Values without which the template fails, None where it needs none or takes no question at all."""
+        asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
+        for values in (None, *OTHER_VALUES):
+            given = {"tools": None, **(values(None) if values else {})}
+            with suppress(InvalidRequest):
+                if self._rendered(name, {**self._special_texts, **asked, **given}):
+                    return values
+        return None
 
     def _roles(self, name: str, messages: Messages) -> Messages:
         """Developer messages are system messages for templates that do not know them."""
@@ -144,8 +169,8 @@ class ChatTemplate:
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
 
     def _probe(self, name: str, messages: Messages) -> str:
-        given = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
-        return self._rendered(name, {**self._special_texts, **given})
+        given = {"messages": messages, "documents": None, "add_generation_prompt": True}
+        return self._rendered(name, {**self._special_texts, **self._values(name, None), **given})
 
     def _rendered(self, name: str, names: dict[str, Any]) -> str:
         try:

@@ -120,6 +120,7 @@ def test_an_answer_that_fits_the_kernels_buffer_is_not_kept_for_a_reader_that_ha
 def test_where_others_wait_a_reader_that_has_stopped_gives_its_place_and_goes_on_later(waiting: int) -> None:
     engine = FakeEngine("a" * 900)
     engine.waiting = waiting
+    engine.gate = gate = Turnstile(30_000)  # more pieces than the buffers of two sockets hold, and no whole answer
     with serving(patient(engine, stalled_s=3600.0, crowded_s=0.1)) as live, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", live.port))
@@ -129,6 +130,7 @@ def test_where_others_wait_a_reader_that_has_stopped_gives_its_place_and_goes_on
             wait_until(lambda: engine.parked[:2] == [True, True], "the request rests, and is told so again")
         else:
             wait_until(lambda: engine.peak == 64, "the request running")
+        gate.let(live.loop, 64 * 900)
         taken = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     assert taken.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and engine.closed_early == 0
     assert engine.parked[-1:] == ([False] if waiting else [])

@@ -66,3 +66,20 @@ def template(calls: str, thinks: bool = True) -> ChatTemplate:
         calls = calls.replace(word, meaning)
     text = _HEAD + _TURNS.replace("CALLS", calls).replace("THOUGHT", _THOUGHT if thinks else "")
     return ChatTemplate({"default": text}, {})
+
+_CALL = (
+    "{% for c in m.tool_calls or [] %}<act>{{ {'do': c.function.name, 'with': c.function.arguments} | tojson }}"
+    "</act>{% endfor %}"
+)
+_EACH = "{% for m in messages %}<|turn|>{{ m.role }}<|says|>{{ m.content or '' }}" + _CALL + "<|end_of_t|>{% endfor %}"
+OPENINGS = {
+    "begins like a call": (
+        _EACH + "{% if add_generation_prompt %}<|turn|>assistant<|says|><add>{% endif %}"
+    ),
+    "is always written": _EACH + "<|turn|>assistant<|says|>",
+    "stands after more words": (
+        _EACH + "<|turn|>system<|says|>Now act: <act>{...}</act><|end_of_t|>"
+        "{% if add_generation_prompt %}<|turn|>assistant<|says|>{% endif %}"
+    ),
+}
+"""How the opening of an answer can stand in a template; a call is `<act>{...}</act>`."""

@@ -6,13 +6,15 @@ import re
 
 import pytest
 
+from tests.text.talk.templates import OPENINGS
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ends import turn_end_ids
 
 TOKENS = {
     text: place
     for place, text in enumerate(
-        ["</s>", "<|im_end|>", "<|end|>", "<|call|>", "<end_of_turn>", "<|END_RESPONSE|>", "<|EOT|>", "<|message|>"]
+        ["</s>", "<|im_end|>", "<|end|>", "<|call|>", "<end_of_turn>", "<|END_RESPONSE|>", "<|EOT|>", "<|message|>",
+         "<|end_of_t|>", "<|turn|>", "<|says|>"]
     )
 }
 
@@ -64,3 +66,9 @@ def test_a_token_between_a_thought_and_its_answer_is_no_end() -> None:
 
 def test_a_model_without_a_template_has_none() -> None:
     assert turn_end_ids(None, Marks("</s>")) == frozenset()
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+def test_the_opening_of_the_next_answer_holds_no_end(name: str) -> None:
+    vocabulary = Marks("<|end_of_t|>", "<|turn|>", "<|says|>")
+    assert turn_end_ids(ChatTemplate({"default": OPENINGS[name]}, {}), vocabulary) == {TOKENS["<|end_of_t|>"]}

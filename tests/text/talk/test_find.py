@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.text.talk.reading import read, valued, written
-from tests.text.talk.templates import CALLS, UNREADABLE, template
+from tests.text.talk.templates import CALLS, OPENINGS, UNREADABLE, template
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.ask import asked_format, lines_of
 from twostroke.text.talk.catalog import FORMATS
@@ -114,3 +114,12 @@ def test_a_user_may_name_the_formats() -> None:
 def test_people_can_read_what_was_found(name: str) -> None:
     said = dict(lines_of(FORMATS[name]))
     assert said["format"] == name and "NAME" in said["call"] and set(said) >= {"found", "thought", "ends"}
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+def test_a_turn_is_found_however_the_opening_stands(name: str) -> None:
+    """A prompt and a turn may begin a mark alike, and a template may write more after every conversation."""
+    form = find_format(ChatTemplate({"default": OPENINGS[name]}, {}), Words("<|end_of_t|>", "<|turn|>", "<|says|>"))
+    assert form.name == "derived"
+    (call,) = form.calls
+    assert (call.open.strip(), call.close.strip()) == ("<act>", "</act>") and not call.begin and not call.end

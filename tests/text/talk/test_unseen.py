@@ -136,6 +136,14 @@ CASES = (
          '="city">Oslo'
          '</parameter>\n<parameter name="days">4</parameter>\n</invoke>\n<invoke name="ping">\n</invoke>\n'
          "</minimax:tool_call>", "See:", "Hm.", (weather(city="Oslo", days=4), ping()), "<think>\n"),
+    Case("minicpm5", '<think>\nWhere?\n</think>\n\n<function name="weather"><param name="city">Oslo & Bergen</param>'
+         '<param name="tags">[\'x\', "y"]</param><param name="metric">True</param></function>\n'
+         '<function name="run_in_terminal"><param name="command"><![CDATA[cat <<X\n</param>]]></param></function>',
+         thought="Where?",
+         calls=(weather(city="Oslo & Bergen", tags=["x", "y"], metric=True), run("cat <<X\n</param>"))),
+    Case("minicpm5", "A <function> has a name.", "A <function> has a name."),
+    Case("command_r", 'Hm.\nAction:\n```json\n[\n    {\n        "tool_name": "ping",\n        "parameters": {}\n    }\n'
+         "]```\n", "Hm.", calls=(ping(),)),
     Case("dsml", f'\n\n<{D}tool_calls>\n<{D}invoke name="weather">\n<{D}parameter name="city" string="true">5'
          f'</{D}parameter>\n<{D}parameter name="days" string="false">5</{D}parameter>\n</{D}invoke>\n</{D}tool_calls>',
          calls=(weather(city="5", days=5),)),

@@ -213,6 +213,13 @@ def _cache_folder() -> Path:
     return Path(base) / "twostroke"
 
 
+def config_folder() -> Path:
+    """The folder of what this user has chosen, which no program can make again. XDG names it; else it is ~/.config."""
+    settle_home()
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base) / "twostroke"
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text()

@@ -42,7 +42,7 @@ _MEANT = {
 }
 """What other servers call a field, and what it is called here, where it is not near in letters."""
 _ELSEWHERE = frozenset(
-    "top_a top_n_sigma typical_p tfs_z mirostat mirostat_tau mirostat_eta n_keep n_probs n_discard min_keep "
+    "top_a tfs_z n_keep n_probs n_discard min_keep "
     "length_penalty early_stopping prompt_template return_token_ids return_tokens_as_token_ids".split()
 )
 """Fields of other servers that are near to one of ours in letters and not in meaning."""

@@ -13,6 +13,7 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
 from twostroke.server.api.history.items import chat_messages
 from twostroke.server.api.model_list import asked_model
+from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
@@ -21,6 +22,7 @@ from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
+from twostroke.types.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
 
@@ -44,7 +46,7 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 
 @body_kind
-class ResponsesRequest(msgspec.Struct, kw_only=True):
+class ResponsesRequest(AskedSamplers, kw_only=True):
     """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
 
     model: str | None = None
@@ -93,7 +95,7 @@ NOT_SUPPORTED = (
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
     "chat_template_kwargs parallel_tool_calls parse_special"
-).split()
+).split() + list(FIELD_NAMES)
 
 
 def responses_call(body: bytes, parts: ServerParts) -> Call:

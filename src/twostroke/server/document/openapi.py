@@ -9,7 +9,8 @@ import msgspec
 
 from twostroke.server.adapters import LoadRequest, UnloadRequest
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
-from twostroke.server.api.llama.requests import LlamaCompletion
+from twostroke.server.api.llama.requests import LlamaCompletion, LlamaInfill
+from twostroke.server.api.llama.retrieval import LlamaEmbedding
 from twostroke.server.api.messages_request import CountRequest, MessagesRequest
 from twostroke.server.api.responses_request import ResponsesRequest
 from twostroke.server.api.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
@@ -29,12 +30,17 @@ _GENERATING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/responses": (ResponsesRequest, "Response", "Answer a conversation, in items.", True),
     "/v1/messages": (MessagesRequest, "Message", "Answer a conversation, in Anthropic's form.", True),
     "/completion": (LlamaCompletion, "LlamaAnswer", "Continue a text, in llama.cpp's form.", True),
+    "/completions": (LlamaCompletion, "LlamaAnswer", "The same.", True),
+    "/infill": (LlamaInfill, "LlamaAnswer", "Write what stands between two texts, in llama.cpp's form.", True),
 }
 _EMBEDDING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/embeddings": (EmbeddingRequest, "Embeddings", "Make vectors of texts.", False),
+    "/embedding": (LlamaEmbedding, "LlamaVectors", "Make vectors of texts, in llama.cpp's form.", False),
+    "/embeddings": (LlamaEmbedding, "LlamaVectors", "The same.", False),
 }
 _RERANKING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/rerank": (RerankRequest, "Ranks", "Rank documents for a query.", False),
+    **{path: (RerankRequest, "Ranks", "The same.", False) for path in ("/rerank", "/reranking", "/v1/reranking")},
     "/v1/score": (ScoreRequest, "Scores", "Score pairs of texts.", False),
 }
 _BY_TASK = {Task.GENERATE: _GENERATING, Task.EMBED: _EMBEDDING, Task.RERANK: _RERANKING}
@@ -47,6 +53,7 @@ _REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
 _GETS = {
     "/v1/models": ("ModelList", "The models served."),
     "/props": ("Props", "What a request that says nothing gets, in llama.cpp's form."),
+    "/slots": ("Slots", "The places for sequences that run at once, in llama.cpp's form."),
     "/tokenizer_info": ("TokenizerInfo", "Special tokens."),
     "/health": ("Health", "200 while requests are taken."),
     "/ready": ("Health", "The same."),

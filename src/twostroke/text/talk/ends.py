@@ -6,15 +6,18 @@ the vocabulary has `<|call|>` or `<|calls|>`, as it ends each message of a turn 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Protocol
 
 from twostroke.types.errors import InvalidRequest
 
-ANSWER, THOUGHT, NEXT = "zqanswerqz", "zqthoughtqz", "zqnextqz"
+QUESTION, ANSWER, THOUGHT, NEXT = "zqaskqz", "zqanswerqz", "zqthoughtqz", "zqnextqz"
 """Words that no template holds."""
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
+MARK = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
+_END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
 MESSAGE_END, OTHER_ENDS = "<|end|>", ("<|call|>", "<|calls|>")
 
 
@@ -37,6 +40,26 @@ class EndTokens(Protocol):
         """The id of a token as written in the vocabulary, or None."""
 
 
+def ends_of_turns(texts: Iterable[str]) -> list[str]:
+    """Those special tokens whose names say that a turn ends there."""
+    return [text for text in texts if any(word in text.lower() for word in _END_WORDS)]
+
+
+def always_after(question: str, answered: str, answer: str) -> str:
+    """What a template writes at the end of every conversation, whether or not the opening of an answer is asked for.
+
+    question, answer: what follows a question and an answer, where no opening was asked for. answered: what stands
+    between a question and its answer. Returns the opening, or text of other messages; "" for an end of a turn alone.
+    """
+    shared = commonprefix([question[::-1], answer[::-1]])[::-1]
+    found = MARK.search(shared)
+    always = shared[found.start() :] if found else ""
+    if answered.startswith(always) and answered.strip() != always.strip():
+        return ""  # the header of the answer follows: it ends a message
+    opens = len(MARK.findall(commonprefix([answered, always]))) > 1
+    return always if opens or MARK.sub("", always).strip() else ""
+
+
 def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset[int]:
     """The special tokens that end a turn; empty where the template writes none, or cannot be rendered.
 
@@ -45,13 +68,22 @@ def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset
     """
     if template is None:
         return frozenset()
-    last = _special(_turn(template, {"content": ANSWER}), vocabulary)
+    last = _special(_without_opening(template, _turn(template, {"content": ANSWER})), vocabulary)
     going_on = _special(_turn(template, {"content": ANSWER}, NEXT), vocabulary)
     if not last or last[-1] in _between(template, vocabulary):
         return frozenset()
     many = any(vocabulary.id_of(text) is not None for text in OTHER_ENDS)
     found = {*last[-1:], *commonprefix([last, going_on])[-1:]}
     return frozenset(found - {vocabulary.id_of(MESSAGE_END)} if many else found)
+
+
+def _without_opening(template: Rendering, turn: str) -> str:
+    """The turn without what the template writes after every conversation; with the end of a turn in that."""
+    question = _turn(template, None).rpartition(QUESTION)[2]
+    answered, _, after = turn.rpartition(QUESTION)[2].partition(ANSWER)
+    always = always_after(question, answered, after)
+    first = MARK.match(always)
+    return turn.removesuffix(always) + "".join(ends_of_turns([first[0]] if first else []))
 
 
 def _special(turn: str, vocabulary: EndTokens) -> list[int]:
@@ -67,13 +99,15 @@ def _between(template: Rendering, vocabulary: EndTokens) -> list[int]:
     return vocabulary.encode_rendered(after.partition(ANSWER)[0]) if thought else []
 
 
-def _turn(template: Rendering, answer: Mapping[str, Any], after: str = "") -> str:
+def _turn(template: Rendering, answer: Mapping[str, Any] | None, after: str = "") -> str:
     """A conversation of a question, this answer, and what the user says after it, "" where it is not rendered."""
-    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **answer}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
+    if answer is not None:
+        messages.append({"role": "assistant", **answer})
     if after:
         messages.append({"role": "user", "content": after})
     try:
         text = template.render(messages, add_generation_prompt=False)
     except InvalidRequest:
         return ""
-    return text if ANSWER in text else ""
+    return text if answer is None or ANSWER in text else ""

@@ -11,6 +11,8 @@ from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
 from twostroke.types.output import Delta, Timings
+from twostroke.types.sampler_fields import FIELD_NAMES, SAMPLERS
+from twostroke.types.sampling_params import SamplingParams
 
 
 def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> dict[str, Any]:
@@ -32,6 +34,12 @@ def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> d
         "predicted_per_token_ms": answer_s * 1e3 / counts.completion if counts.completion else 0.0,
         "predicted_per_second": counts.completion / answer_s if answer_s else 0.0,
     }
+
+
+def sampler_settings(params: SamplingParams) -> dict[str, Any]:
+    """The fields of all samplers, by llama.cpp's names."""
+    shown = {name: getattr(params, name) for name in FIELD_NAMES}
+    return {**shown, "samplers": SAMPLERS if params.samplers is None else params.samplers}
 
 
 class LlamaShape:
@@ -117,6 +125,7 @@ class LlamaShape:
                 "top_k": params.top_k,
                 "top_p": params.top_p,
                 "min_p": params.min_p,
+                **sampler_settings(params),
                 "repeat_penalty": params.repetition_penalty,
                 "presence_penalty": params.presence_penalty,
                 "frequency_penalty": params.frequency_penalty,

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import structs
 
 from twostroke.text.talk.catalog import COMMON, FORMATS, THOUGHTS
+from twostroke.text.talk.ends import ends_of_turns
 from twostroke.text.talk.format import Format, ThoughtMarks
 from twostroke.text.talk.learn.derive import derived
 from twostroke.text.talk.learn.described import described
@@ -17,7 +18,6 @@ from twostroke.text.talk.learn.round_trip import checked, fits, same_in_characte
 from twostroke.text.talk.write import written
 
 _LOG = logging.getLogger(__name__)
-_END_WORDS = ("eot", "eom", "eos", "im_end", "end_of_t", "end▁of▁sentence", "</s>", "|end|", "<turn|>")
 
 
 class TokenTexts(Protocol):
@@ -80,11 +80,6 @@ def _calls_of(form: Format, case: TurnCase) -> str:
     made = enumerate(zip(IDS, case.calls, strict=False))
     calls = [(name, given, form.ids.legal(own, name, place)) for place, (own, (name, given)) in made]
     return written(form, calls).strip()
-
-
-def ends_of_turns(texts: Iterable[str]) -> list[str]:
-    """Those special tokens whose names say that a turn ends there."""
-    return [text for text in texts if any(word in text.lower() for word in _END_WORDS)]
 
 
 def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from twostroke.text.talk.ends import MARK, always_after
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.made_once import made_once
 
@@ -16,6 +18,8 @@ ASK, TEXT, THOUGHT = "Qzask", "Qztext qzend", "Qzthought qzend"
 NAME, OTHER = "qz_first", "qz_second"
 IDS = ("Qz0Qz0Qz0", "Qz1Qz1Qz1")
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
+_BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
+"""The beginning of a mark."""
 
 
 class Renders(Protocol):
@@ -116,8 +120,29 @@ class TemplateProbe:
             full = self._text([_user(), given], False, tools=TOOLS if case.calls else None)
             if full is not None:
                 start = self._text([_user()], True, tools=TOOLS if case.calls else None) or ""
-                return full[len(commonprefix([full, start])) :]
+                turn = full[self._turn_begins(full, start) :]
+                for always in (self._always, MARK.sub("", self._always, count=1)):
+                    turn = turn.removesuffix(always)
+                return turn
         return None
+
+    def _turn_begins(self, full: str, start: str) -> int:
+        """Where the answer begins in the text of a conversation. start: the prompt, which its beginning may differ
+        from."""
+        place = len(commonprefix([full, start]))
+        opening = self.prompt.removeprefix(self._text([_user()], False) or "")
+        if opening != self.prompt and opening.strip() and opening not in full[:place]:
+            found = full.find(opening, full.find(ASK))
+            return found + len(opening) if found >= 0 else _marks_begin(full, place)
+        return _marks_begin(full, place)
+
+    @made_once
+    def _always(self) -> str:
+        """What the template writes after every conversation."""
+        question = self._text([_user()], False) or ""
+        text = self._text([_user(), {"role": "assistant", "content": TEXT}], False) or ""
+        answered, _, after = text.rpartition(ASK)[2].partition(TEXT)
+        return always_after(question.rpartition(ASK)[2], answered, after)
 
     def drops_thought(self, opening: str, closing: str) -> bool:
         """True where the template takes a thought out of an earlier answer's text."""
@@ -141,6 +166,12 @@ class TemplateProbe:
             return self._template.written(messages, add_generation_prompt=opens, **more)
         except InvalidRequest:
             return None
+
+
+def _marks_begin(text: str, place: int) -> int:
+    """The place itself, or where the mark begins that goes on there: two marks may begin alike."""
+    found = _BEGUN.search(text[:place])
+    return found.start() if found and MARK.match(text, found.start()) and place < len(text) else place
 
 
 def _user() -> dict[str, Any]:

@@ -24,6 +24,7 @@ from twostroke.text.talk.typed_text import TEXT, as_json, types_of
 
 _ATTRIBUTES = re.compile(r"[^<>|\n]*")
 _TYPE = re.compile(r'(?:string|type)="([^"]*)"')
+_WRAPPED = re.compile(r"[<&\n]")
 _TEXTUAL = ("true", "string")
 
 
@@ -31,7 +32,8 @@ class TaggedNotation(Struct, frozen=True):
     """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
 
     lead: begins name_open, where a mark in front is forgotten at times. pad: a line end that is the form's. typed: the
-    key's tag says whether the value is a text; {type} in key_close stands for that.
+    key's tag says whether the value is a text; {type} in key_close stands for that. wraps: the marks around a
+    value that has a line end or a mark in it.
     """
 
     name_open: str
@@ -45,6 +47,7 @@ class TaggedNotation(Struct, frozen=True):
     between: str = ""
     lead: str = ""
     typed: str = ""
+    wraps: tuple[str, str] = ("", "")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -84,11 +87,15 @@ class TaggedNotation(Struct, frozen=True):
         """See Notation."""
         parts = [self.name_open, name, self.name_close.replace("{index}", "1")]
         for key, value in arguments.items():
-            written = value if isinstance(value, str) else dumped(value)
+            written = self._wrapped(value) if isinstance(value, str) else dumped(value)
             close = self.key_close.format(type=self._type_of(value)) if self.typed else self.key_close
             parts += [self.key_open, key, close, self.value_open, self.pad, written, self.pad, self.value_close]
             parts.append(self.between)
         return "".join([*parts, self.closing])
+
+    def _wrapped(self, text: str) -> str:
+        opening, closing = self.wraps
+        return f"{opening}{text}{closing}" if opening and _WRAPPED.search(text) else text
 
     def _type_of(self, value: Any) -> str:
         if self.typed == "string":
@@ -181,14 +188,21 @@ class _Arguments:
         return (yield from self._value(types, self._call if shown else None))
 
     def _value(self, types: frozenset[str], call: Calling | None) -> Reading[str]:
+        opening, closing = self._notation.wraps
+        if opening and (yield from self._stream.match(opening)):
+            mark = yield from self._bare(types, call, marks_of((closing,)))
+            return (yield from self._stream.until(self._ends, _nowhere)) if mark else mark
+        return (yield from self._bare(types, call, self._ends))
+
+    def _bare(self, types: frozenset[str], call: Calling | None, ends: Marks) -> Reading[str]:
         parts: list[str] = []
         if types != TEXT or call is None:
-            mark = yield from self._stream.until(self._ends, parts.append)
+            mark = yield from self._stream.until(ends, parts.append)
             if mark and call is not None:
                 call.argue(as_json("".join(parts), types))
             return mark
         call.argue('"')
-        mark = yield from self._stream.until(self._ends, lambda text: call.argue(inner(text)))
+        mark = yield from self._stream.until(ends, lambda text: call.argue(inner(text)))
         if mark:
             call.argue('"')
         return mark

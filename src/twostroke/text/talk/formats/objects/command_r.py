@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
 from twostroke.text.talk.notations.object import ObjectNotation
 
@@ -12,9 +14,10 @@ _CALLS = CallForm(
     end="\n```",
     listed=True,
 )
+_ON_LINES = replace(_CALLS, begin="\nAction:\n```json\n", end="```\n")
 FORMAT = Format(
     "command_r",
-    calls=(_CALLS,),
+    calls=(_CALLS, _ON_LINES),
     silent=("directly-answer", "directly_answer"),
     ends=("<|END_OF_TURN_TOKEN|>",),
     result=ResultForm("system", "<results>\n", "\n</results>"),
@@ -25,5 +28,10 @@ EXAMPLES = (
     Example(
         'Action: ```json\n[\n    {\n        "tool_name": "hours",\n        "parameters": {"day": "Mon"}\n    }\n]```',
         calls=(("hours", '{"day": "Mon"}'),),
+    ),
+    Example(
+        'I look.\nAction:\n```json\n[\n    {\n        "tool_name": "bell",\n        "parameters": {}\n    }\n]```\n',
+        "I look.",
+        calls=(("bell", "{}"),),
     ),
 )

@@ -18,7 +18,7 @@ FORMAT = Format(
     "kimi_k3",
     calls=(CallForm(_NOTATION, begin="<|open|>tools<|sep|>", end="<|close|>tools<|sep|>"),),
     thought=ThoughtMarks("<|open|>think<|sep|>", "<|close|>think<|sep|>", anywhere=True),
-    wraps=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    wraps=("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
     answers=(("<|open|>response<|sep|>", "<|close|>response<|sep|>"),),
     vocabulary=("<|open|>", "<|sep|>", "<|close|>"),
     parts=("<|open|>", "<|sep|>", "<|close|>"),
@@ -33,4 +33,5 @@ EXAMPLES = (
         calls=(("shelf", '{"title": "12", "copies": 2}'),),
     ),
     Example("<|open|>response<|sep|>At nine.<|close|>response<|sep|>", "At nine."),
+    Example("<|open|>response<|sep|>At nine.<|close|>response<|sep|><|close|>message<|sep|>", "At nine."),
 )

@@ -1,0 +1,58 @@
+"""What some chat templates ask for and most clients leave out: fields of a tool's schema, values of variables.
+
+Each is given only to a template that fails without it, so that every other template renders what it always rendered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+Tools = Sequence[Mapping[str, Any]]
+OtherValues = Callable[[Tools | None], dict[str, Any]]
+"""Values of variables for the tools that a request offers, None for no tools."""
+_LISTS = ("anyOf", "oneOf", "allOf")
+
+
+def a_list_always(tools: Tools | None) -> dict[str, Any]:
+    """For templates that go through the tools without a look at whether there are any."""
+    return {"tools": list(tools or ())}
+
+
+def as_text(tools: Tools | None) -> dict[str, Any]:
+    """For Firefunction's template, which takes the functions as JSON, and today's date."""
+    functions = [tool.get("function", tool) for tool in tools or ()]
+    text = json.dumps(functions, indent=4, ensure_ascii=False)
+    return {"functions": text, "datetime": date.today().isoformat()}
+
+
+OTHER_VALUES: tuple[OtherValues, ...] = (a_list_always, as_text)
+"""In the order in which they are tried."""
+
+
+def completed(tools: Tools) -> list[dict[str, Any]]:
+    """The same tools with every field that a template may join to a text or look into."""
+    return [_tool(tool) for tool in tools]
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        return dict(tool)
+    made = {"description": "", **function, "parameters": _schema(function.get("parameters") or {"type": "object"})}
+    return {**tool, "function": made}
+
+
+def _schema(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {"description": "", **schema}
+    kinds = schema.get("type")
+    if kinds == "object":
+        made = {"required": [], "properties": {}, "additionalProperties": {}, **made}
+        made["properties"] = {key: _schema(own) for key, own in dict(made["properties"] or {}).items()}
+    elif kinds == "array":
+        made["items"] = _schema(schema.get("items") or {})
+    return made | {name: [_schema(each) for each in schema[name]] for name in _LISTS if schema.get(name)}

@@ -32,7 +32,7 @@ CALLS_OF_POSIX = {
 """Attributes of os, signal, mmap, socket and event loops that some systems lack."""
 OWNERS = {"os", "signal", "mmap", "socket", "loop", "asyncio.get_running_loop()"}
 NATIVE_HEADERS = re.compile(r"#\s*include <(sys/|linux/|mach/|windows|winsock|pthread|sched|unistd|fcntl|poll|time\.)")
-NATIVE_CALLS = re.compile(r"\b(syscall|pthread_\w+|sched_\w+|mmap|munmap|madvise|posix_memalign|getpid|clock_get\w+)\s*\(")
+NATIVE_CALLS = re.compile(r"\b(syscall|pthread_\w+|sched_\w+|mmap|madvise|posix_memalign|getpid|clock_get\w+)\s*\(")
 SYSTEM_MACROS = re.compile(r"\b(__linux__|__APPLE__|_WIN32|_WIN64|__MINGW32__|__unix__)\b")
 
 

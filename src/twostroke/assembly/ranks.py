@@ -6,7 +6,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.witness import Witness, WitnessedExecutor
 from twostroke.ops.program.model import Model
 from twostroke.runner.forward import Forward
-from twostroke.system import here
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.weights.checkpoint import Checkpoint
@@ -181,13 +180,6 @@ def start_ranks(
     started = start_group(places, str(folder), spec, resolved, own_pools(spec, plan), content, cpus)
     closing.callback(started.close)
     return started
-
-
-def beginning_close(places: RankPlaces | None, machine: Machine) -> AbstractContextManager[None]:
-    """Inside, the calling thread runs where the leader's share of the machine is: memory that it touches is close."""
-    if places is None or places.addresses:
-        return nullcontext()
-    return here.beginning_on(machine.places(places.division.count)[places.division.leader])
 
 
 def sound_with(sound: Callable[[], None], group: StartedGroup | None) -> Callable[[], None]:

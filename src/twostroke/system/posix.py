@@ -113,8 +113,8 @@ def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.
 def start_child(
     command: Sequence[str], descriptors: Sequence[int], *, own_session: bool = False, **options: Any
 ) -> subprocess.Popen[bytes]:
-    """A child process that inherits these descriptors under their numbers. options: of Popen. own_session: signals of
-    the terminal do not reach it."""
+    """A child process that inherits these descriptors under their numbers. options: further arguments of Popen.
+    own_session: signals of the terminal do not reach it."""
     return subprocess.Popen(command, pass_fds=tuple(descriptors), start_new_session=own_session, **options)
 
 

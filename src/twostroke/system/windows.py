@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import importlib
 import mmap
 import os
 import signal
@@ -54,6 +53,12 @@ def _kernel() -> Any:
     return ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
 
 
+def _handle(descriptor: int) -> int:
+    import msvcrt
+
+    return int(msvcrt.get_osfhandle(descriptor))  # type: ignore[attr-defined]
+
+
 def _memory() -> _MemoryStatus:
     status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
     _kernel().GlobalMemoryStatusEx(ctypes.byref(status))
@@ -83,7 +88,7 @@ def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
 def lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
     """Lock an open file until its last descriptor is closed. Raises BlockingIOError where another process has it and
     there is no wait, another OSError where the file system has no locks."""
-    handle = importlib.import_module("msvcrt").get_osfhandle(descriptor)
+    handle = _handle(descriptor)
     place = _Overlapped(offset=_FAR & 0xFFFFFFFF, offset_high=_FAR >> 32)
     flags = (0 if shared else 2) | (0 if wait else 1)
     if not _kernel().LockFileEx(ctypes.c_void_p(handle), flags, 0, 1, 0, ctypes.byref(place)):
@@ -216,7 +221,7 @@ def memory_file(name: str, num_bytes: int) -> int:
 
 def is_readable(pipe: Any, wait_s: float) -> bool:
     """Whether a pipe has something to read, or has ended, within so much time."""
-    handle = importlib.import_module("msvcrt").get_osfhandle(pipe.fileno())
+    handle = _handle(pipe.fileno())
     until, left = time.monotonic() + wait_s, ctypes.c_uint32()
     while True:
         found = _kernel().PeekNamedPipe(ctypes.c_void_p(handle), None, 0, None, ctypes.byref(left), None)

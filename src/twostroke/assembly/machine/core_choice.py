@@ -47,8 +47,8 @@ def choose_cores(topology: Topology) -> CoreChoice:
 
     The second thread of a core shares its arithmetic, and a slow core holds up each step that waits for it. A single
     core has all its hardware threads at work, because one of them alone cannot keep enough reads under way. Threads
-    are kept on their cores only where the choice leaves hardware threads out: under a quota below the number of cores
-    the system moves threads to where it has time for them.
+    are kept on their cores only where the choice leaves hardware threads out. Under a smaller quota the system moves
+    threads to where it has time for them.
     """
     cores = topology.performance_cores
     alone = len(cores) == 1
@@ -81,8 +81,8 @@ def share_choice(topology: Topology | None, whole: CoreChoice, place: int, count
 
 
 def close_cpus(topology: Topology | None, place: int, count: int) -> tuple[int, ...]:
-    """Where the process number `place` of `count` runs as a whole, so that its memory is close: all hardware threads of
-    its node; none given, so any, where the processes do not divide evenly among nodes."""
+    """The hardware threads on which the process number `place` of `count` runs as a whole: those of its memory node.
+    None, which means any, where the processes do not divide evenly among the nodes."""
     nodes = () if topology is None else topology.nodes
     if topology is None or len(nodes) < 2 or count % len(nodes):
         return ()

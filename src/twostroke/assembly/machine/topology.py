@@ -21,7 +21,8 @@ PERFORMANCE_SHARE = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """One hardware thread. core: the lowest number among the threads of its core. node: of memory. capacity: of 1024.
+    """One hardware thread. core: the lowest number among the threads of its core. node: the memory node that is close.
+    capacity: the speed, where 1024 is that of the quickest core.
     """
 
     number: int
@@ -33,7 +34,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The hardware threads that this process may use. quota: cores by its control groups, None for no limit."""
+    """The hardware threads that this process may use. quota: the cores that its control groups allow; None for all."""
 
     cpus: tuple[Cpu, ...]
     quota: float | None = None
@@ -70,8 +71,8 @@ class Topology:
 def read_topology(allowed: Iterable[int] | None, quota: float | None, root: Path = Path("/")) -> Topology | None:
     """The topology of the CPUs `allowed`, or of all that are online; None where the system names none.
 
-    quota: cores by the control groups. A file that is missing means what it means on a plain machine: one socket, one
-    node, cores of one thread and of full capacity.
+    quota: the cores that the control groups allow. A file that is missing means what it means on a plain machine: one
+    socket, one node, cores of one thread and of full capacity.
     """
     folder = root / "sys/devices/system/cpu"
     wanted = sorted(allowed if allowed is not None else _list(folder / "online"))

@@ -32,6 +32,7 @@ class Machine:
 
     shared_bytes: what it and its children may use together; None where that is `available_bytes` too. placing: why
     there are as many `cores`, and on which hardware threads they are. topology: None where the system describes none.
+    close: the hardware threads whose memory is this process's own, where it shares the machine; none for all.
     """
 
     cores: int
@@ -42,6 +43,7 @@ class Machine:
     shared_bytes: int | None = None
     placing: CoreChoice = plain_choice(1)
     topology: Topology | None = None
+    close: tuple[int, ...] = ()
 
     def share(self, count: int, place: int = 0) -> Machine:
         """What the process number `place` of `count` on this machine has. A limit on addresses holds for each process
@@ -52,8 +54,9 @@ class Machine:
             source = f"one of {count} ranks' share {source}".strip()
         room = min(shared // count, self.available_bytes)
         placing = share_choice(self.topology, replace(self.placing, threads=self.cores), place, count)
+        close = close_cpus(self.topology, place, count)
         return replace(
-            self, cores=placing.threads, placing=placing, available_bytes=room, memory_source=source
+            self, cores=placing.threads, placing=placing, available_bytes=room, memory_source=source, close=close
         )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from twostroke.system import here
 from twostroke.types.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
@@ -45,7 +46,7 @@ _DECODER = json_decoder(ServerRecord)
 def began_of(pid: int) -> str:
     """When a process of this user began; "" where none of that id runs."""
     with contextlib.suppress(OSError, IndexError):
-        if os.stat(f"/proc/{pid}").st_uid == os.getuid():
+        if os.stat(f"/proc/{pid}").st_uid == here.user_number():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             return "" if fields[0] == "Z" else fields[19]
     return ""

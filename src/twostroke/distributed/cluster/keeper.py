@@ -29,7 +29,7 @@ Command = Callable[[str, int], list[str]]
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """One replica. cpus: that it runs on; none for any. failed: it will not be started again."""
+    """One replica. cpus: the CPUs that it runs on; none for any. failed: it will not be started again."""
 
     name: str
     listener: socket.socket

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from twostroke.distributed.cluster.keeper import NOT_STARTED
+from twostroke.system import here
 from twostroke.types.decoders import json_decoder
 
 KILLED_AFTER_S = 10.0
@@ -94,7 +95,7 @@ class ModelProcess:
         listening = self._listener.fileno()
         words, passed = command(listening, writing), (listening, writing)
         try:
-            self._process = subprocess.Popen(words, env=environment, pass_fds=passed, stdout=sys.stderr)
+            self._process = here.start_child(words, passed, env=environment, stdout=sys.stderr)
         except OSError as error:  # no memory, no process left
             os.close(reading)
             self._ended(NOT_STARTED, f"Its process cannot be started: {error}.")

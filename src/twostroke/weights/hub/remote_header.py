@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from twostroke.system import here
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.container import parse_header
 from twostroke.weights.gguf.header import MAX_HEADER_BYTES, HeaderReader
@@ -38,14 +39,14 @@ def fetch_headers(offer: Offer, folder: Path) -> Path:
 
 
 def _write_header(path: Path, num_bytes: int, fetch: Fetch) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | here.file_flags(), 0o600)
     try:
         header = parse_header(_FetchingReader(descriptor, num_bytes, path.name, fetch))
         os.ftruncate(descriptor, num_bytes)
         for name in sorted(_SMALL & header.tensors.keys()):
             tensor = header.tensors[name]
             if tensor.num_bytes <= MOST_DIVISOR_BYTES:
-                os.pwrite(descriptor, fetch(tensor.offset, tensor.num_bytes), tensor.offset)
+                here.write_at(descriptor, fetch(tensor.offset, tensor.num_bytes), tensor.offset)
     finally:
         os.close(descriptor)
 
@@ -62,7 +63,7 @@ class _FetchingReader(HeaderReader):
         if self._have < end <= min(self.file_bytes, MAX_HEADER_BYTES):
             wanted = min(self.file_bytes, max(end, 2 * self._have, FIRST_BYTES))
             piece = self._fetch(self._have, wanted - self._have)
-            self._have += os.pwrite(self._file, piece, self._have)
+            self._have += here.write_at(self._file, piece, self._have)
         return super()._more(at, num_bytes)
 
 

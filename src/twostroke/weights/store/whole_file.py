@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from twostroke.system import here
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -31,10 +32,10 @@ def write_whole(path: Path, text: str) -> None:
 def one_writer(path: Path) -> Iterator[None]:
     """No other process changes the file meanwhile, so that of two changes at once none is lost. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | here.file_flags(), 0o600)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            here.lock(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -25,6 +25,7 @@ class Turn(Protocol):
 
     stream: TextStream
     text: Trimmed
+    says: Callable[[str], object]
     thinking: bool
     starts: tuple[str, ...]
     tools: Tools

@@ -30,8 +30,7 @@ Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), e
 High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
 from bit b q on.
 Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a multiple of g,
-those of super kinds a multiple of 256 in files. Where floats are rounded to a super kind, the last group may be
-shorter: its scale is followed by the multipliers and codes of its columns.
+those of super kinds a multiple of 256 in files. Of floats that are rounded to one, the last group may be shorter.
 Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum
 of its own, which begins with 0.
 
@@ -186,10 +185,8 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
 
 
 def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | None = None) -> U8Array:
-    """Rows of a matrix, or of whole panels of it -> packed bytes. Raises ValueError for what the kind cannot hold.
-
-    width: the matrix's columns, where the rows go on with zeros to the end of a group.
-    """
+    """Rows of a matrix, or of whole panels of it -> packed bytes. width: the matrix's columns, where the rows go on
+    with zeros to the end of a group. Raises ValueError for what the kind cannot hold."""
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
@@ -312,8 +309,7 @@ def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Packed bytes -> rows, with padded columns, of super kinds to the end of a group; multipliers as the kind lays
-    them out."""
+    """Packed bytes -> rows, with padded columns, of super kinds to the end of a group."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1

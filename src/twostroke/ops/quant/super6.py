@@ -1,7 +1,7 @@
 """float32 groups to codes of 6 bits with whole multipliers: the definition that native packing repeats bit for bit.
 
-The layout is that of SUPER6 (ops/stored_layout.py): a weight is (scale * m) * q, with q in [-32, 31], a whole m in
-[-128, 127] for each 16 columns and a float16 scale for each 256. All arithmetic is float32, without fused operations,
+The layout is that of SUPER6 (ops/stored_layout.py). A weight is (scale * m) * q, with q in [-32, 31]. 16 columns share
+a whole m in [-128, 127], and 256 share a float16 scale. All arithmetic is float32, without fused operations,
 sums from left to right:
 
     16 columns   e is their value of largest magnitude, the smallest on a tie, or 0 below 2^-100; y = w * (1 / e).

@@ -180,8 +180,8 @@ class WeightFormat(Struct, frozen=True):
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
     shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
-    are so. rotated: for kinds whose activations have one scale for a group, how many columns are multiplied together by
-    a Hadamard matrix before they are rounded, activations as well (ops/rotation.py); 0 for none.
+    are so. rotated: how many columns are multiplied together by a Hadamard matrix before they are rounded, activations
+    as well (ops/rotation.py); 0 for none. Activations of such kinds have one scale for a group.
     """
 
     kind: WeightKind

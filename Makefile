@@ -12,7 +12,7 @@ TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reo
 # Tests start the command some hundred times: compiled Python is kept between them, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test test-all test-daily lint docs site clean
+.PHONY: serve test test-all test-daily lint docs site wheels clean
 
 serve: $(VENV)/.runtime
 	$(BIN)/twostroke serve
@@ -36,6 +36,10 @@ lint: $(VENV)/.test
 # The pages as a site in build/site; every page of the site's menu must be there.
 site: $(VENV)/.site
 	$(BIN)/mkdocs build --quiet
+
+# Wheels of all systems in dist/, compiled here; nothing is uploaded.
+wheels: $(VENV)/.test
+	$(BIN)/python -m tools.wheels
 
 docs: $(VENV)/.test
 	$(BIN)/python tools/generate_docs.py

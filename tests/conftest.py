@@ -22,15 +22,19 @@ from tests.tiers import (
     FIXED_SEED,
     KEPT_CASES,
     KEPT_FAMILIES,
+    KEPT_OF_A_PROCESS_FILE,
+    KEPT_OF_AN_ENGINE_FILE,
     KEPT_PROCESSES,
     NATIVE_TESTS,
     PROCESS_TESTS,
     ROOT,
     TIER,
     WHOLE_GRIDS,
+    WORLD_TESTS,
     digest_of,
     examples,
     levels,
+    most_of_a_file,
     seed_of,
     thinned,
 )
@@ -53,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own.addoption("--quick", action="store_true", help="one level of kernels, some cases of each test, nothing slow")
     own.addoption("--daily", action="store_true", help="seeds of today's date, also for Hypothesis")
     own.addoption("--grid-seed", type=int, help=f"chooses cases, schedules and times (default: {FIXED_SEED})")
+    own.addoption("--thin-files", action="store_true", help="a few tests of each file whose tests take long")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
 
 
@@ -75,7 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     drawn.by_seed(TIER.seed) if option.daily else drawn.by_test_alone()
     if is_worker(config) or not (option.quick and runs_everything(config)):
         return
-    # Options go to the workers, so what is decided here holds there.
+    # Options go to the workers, so what is decided here holds there. A file that is asked for keeps its tests.
+    option.thin_files = True
     option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
 
 
@@ -93,7 +99,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     reporter.write_line(
         f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
-        f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families, chosen by "
+        f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families; of all files, those "
+        f"whose tests start processes have {KEPT_OF_A_PROCESS_FILE} tests, engines {KEPT_OF_AN_ENGINE_FILE}; chosen by "
         f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
     )
     if session.config.option.skip_native:
@@ -139,6 +146,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.skip_native:
         kept = [item for item in kept if not lies_in(item, NATIVE_TESTS)]
     kept = thin(kept)
+    if config.option.thin_files:
+        kept = thin_files(kept)
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
@@ -164,6 +173,18 @@ def thin(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if item not in left_out]
 
 
+def thin_files(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The items, without most tests of files where each test takes long."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    left: list[pytest.Item] = []
+    for file, tests in files.items():
+        most = most_of_a_file(folder_of(file))
+        left += tests if most is None else thinned(tests, file.relative_to(ROOT).as_posix(), most)
+    return left
+
+
 def family_of(item: pytest.Item) -> str | None:
     """The family that a test is about."""
     found = getattr(item, "callspec", None)
@@ -173,9 +194,12 @@ def family_of(item: pytest.Item) -> str | None:
 
 
 def place(item: pytest.Item) -> int:
-    """The order of a run; files and tests within keep theirs."""
-    folder = folder_of(item.path)[len("tests/") :]
-    return FIRST.index(folder) if folder in FIRST else len(FIRST)
+    """The order of a run; files and tests within keep theirs. Long files are no one's last."""
+    folder = folder_of(item.path)
+    name = folder[len("tests/") :]
+    if name in FIRST:
+        return FIRST.index(name)
+    return len(FIRST) + (folder not in PROCESS_TESTS + WORLD_TESTS)
 
 
 def lies_in(item: pytest.Item, folders: tuple[str, ...]) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from twostroke.assembly.settings.env import read_machine
 
 VARIABLE = "XDG_CACHE_HOME"
+CONFIG = "XDG_CONFIG_HOME"
 OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"
 RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
 """Names the folder that all processes of a run share: tiny checkpoints are made once for all of them."""
@@ -34,6 +35,7 @@ def enter() -> Path:
             kept.mkdir(parents=True, exist_ok=True)
             link.symlink_to(kept.resolve())
     os.environ[VARIABLE] = str(folder)
+    os.environ[CONFIG] = str(folder / "config")  # no alias of the user changes what a name means to a test
     if RUN_FOLDER not in os.environ:  # this process starts the others
         (folder / "of-run").mkdir()
         os.environ[RUN_FOLDER] = str(folder / "of-run")

@@ -32,6 +32,17 @@ KEPT_CASES = 3
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
+KEPT_OF_A_PROCESS_FILE = 2
+"""As many tests are left of a file of PROCESS_TESTS or WORLD_TESTS: a whole run has the others."""
+WORLD_TESTS = ("tests/cluster", "tests/fleet")
+"""Each test starts several servers, or simulates many replicas."""
+ENGINE_TESTS = (
+    *("tests/serve", "tests/page", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
+    *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize"),
+)
+"""Most tests start a server, a browser or an engine: some tenths of a second of processor time each."""
+KEPT_OF_AN_ENGINE_FILE = 4
+"""As many tests are left of a file of ENGINE_TESTS."""
 KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE = 12
@@ -89,6 +100,13 @@ def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Ca
         return list(cases)
     chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
     return [cases[index] for index in sorted(chosen)]
+
+
+def most_of_a_file(folder: str) -> int | None:
+    """How many tests of a file in `folder` a quick run has. None: all."""
+    if folder in PROCESS_TESTS + WORLD_TESTS:
+        return KEPT_OF_A_PROCESS_FILE
+    return KEPT_OF_AN_ENGINE_FILE if folder in ENGINE_TESTS else None
 
 
 def thinned_where(cases: Sequence[Case], fits: Callable[[Case], bool], name: str, most: int) -> list[Case]:

@@ -21,7 +21,7 @@ from twostroke.assembly.optional import chat_template, embedder, reranker
 from twostroke.cost.history.ledger import MAX_FINISHED
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.ops.program.model import Model
-from twostroke.text.bad_words import without_words
+from twostroke.text.params_in_tokens import in_tokens
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import BackendError, ConfigError, InvalidRequest
@@ -339,9 +339,9 @@ class LLM:
 
     def _prompt(self, prompt: TextOrTokens, params: SamplingParams, adapter: str | None = None) -> Prompt:
         if isinstance(prompt, Prompt):
-            return replace(prompt, params=without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
+            return replace(prompt, params=in_tokens(params, self.tokenizer), adapter=adapter)
         ids = self.prompt_tokens(prompt) if isinstance(prompt, str) else whole_numbers("prompt", prompt)
-        return Prompt(tuple(ids), without_words(params, self.tokenizer.encode_rendered), adapter=adapter)
+        return Prompt(tuple(ids), in_tokens(params, self.tokenizer), adapter=adapter)
 
 
 def _other_task(wanted: str, task: Task) -> InvalidRequest:

@@ -31,7 +31,7 @@ BENCH = [
     ["bench", *verb.split()]
     for verb in ("phases", "predict", "compare", "peers install", "peers list", "serve", "sweep")
 ]
-GROUPS = {"cache": ("list", "verify", "rm"), "cluster": ("up", "status")}
+GROUPS = {"cache": ("list", "verify", "rm", "gc"), "cluster": ("up", "status")}
 GROUPED = [[group, verb] for group, verbs in GROUPS.items() for verb in verbs]
 
 

@@ -266,7 +266,7 @@ def test_files_that_cannot_be_read(words: list[str], needles: list[str], tmp_pat
     ("words", "code", "needles"),
     [
         (["genrate", "hi"], 2, ["Did you mean 'generate'?"]),
-        (["run"], 2, ["Did you mean 'chat'?"]),
+        (["start"], 2, ["Did you mean 'serve'?"]),
         (["compare"], 2, ["Did you mean 'bench compare'?"]),
         (["bench", "swep"], 2, ["Did you mean 'sweep'?"]),
         (["bench", "peers", "instal", "vllm"], 2, ["Did you mean 'install'?"]),

@@ -34,6 +34,7 @@ def test_objectives_serve_more_in_time_and_keep_what_is_accepted(rate: str) -> N
     assert objectives["good"] >= 0.9 * objectives["completed"]
 
 
+@pytest.mark.slow
 def test_split_pools_keep_objectives_too() -> None:
     split = ("--replicas", "1", "--decoders", "1", "--rate", "6000")
     arrival, objectives = figures(*split), figures(*split, "--policy", "objectives")

@@ -31,8 +31,8 @@ HEAVY = (
 GGUF_START = """
 from twostroke import LLM, SamplingParams
 from twostroke.weights.gguf import container
-parse, parsed = container._parse, []
-container._parse = lambda reader: parsed.append(reader.place) or parse(reader)
+parse, parsed = container.parse_header, []
+container.parse_header = lambda reader: parsed.append(reader.place) or parse(reader)
 with LLM(sys.argv[1], cache=sys.argv[2], context=64, kv_memory="8MB") as llm:
     assert len(llm.generate([[3, 4, 5]], SamplingParams(max_tokens=2, temperature=0.0, ignore_eos=True))) == 1
 assert parsed == [sys.argv[1].rpartition("/")[2]], parsed

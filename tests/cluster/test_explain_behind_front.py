@@ -66,6 +66,7 @@ def test_an_unknown_request_is_not_found(running: Running) -> None:
     assert found.status_code == 404 and found.json()["error"]["code"] == "request_not_found"
 
 
+@pytest.mark.slow
 def test_after_a_kill_both_replicas_have_their_part(running: Running) -> None:
     """The replica that was killed is named in one sentence, the other one says what it did."""
     for _ in range(10):  # answers may be complete before the kill

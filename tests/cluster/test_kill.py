@@ -124,6 +124,7 @@ def test_a_replica_searches_beams_as_an_engine_without_replicas(running: Running
     assert [each.text for each in found.choices] == expected and set(expected) < set(words)
 
 
+@pytest.mark.slow
 def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
     expected = running.answer(ASKED[1])
     with ThreadPoolExecutor(1) as threads:

@@ -31,6 +31,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 SOURCE = Path(__file__).parents[2] / "src"
 PAGES, STREAMS, OUTPUT = 30, 4, 12
 WAIT_S, NEVER_S = 120.0, 1e9
+REMEMBERING: list[dict[str, Any]] = [{}, {"mirostat": 2, "mirostat_eta": 0.4}, {"adaptive_target": 0.2}]
+"""Samplers of a stream: its memory moves with it."""
 
 Answers = dict[str, list[Any]]
 
@@ -124,7 +126,8 @@ def requests(number: int) -> list[Request]:
     for index in range(STREAMS):
         dice = random.Random(f"{number} {index}")
         prompt = tuple(dice.randrange(3, 250) for _ in range(PAGES * PAGE_TOKENS + 5))
-        params = SamplingParams(temperature=1.0, logprobs=1, presence_penalty=0.5, seed=index)
+        own = REMEMBERING[index % len(REMEMBERING)]
+        params = SamplingParams(temperature=1.0, logprobs=1, presence_penalty=0.5, seed=index, **own)
         name = f"{number}/{index}"
         made.append(Request(name, name, prompt, params, index, OUTPUT, frozenset(), time.monotonic()))
     return made
@@ -185,6 +188,7 @@ def round_of(stepper: FrontStepper, number: int, found: list[Replica], victim: i
     return answers(stepper, number, killing(found[victim], after_s))
 
 
+@pytest.mark.slow
 def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
     compare([(0, NEVER_S), (0, 0.1), (1, 0.1)])
 

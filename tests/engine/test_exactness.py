@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
@@ -79,6 +80,15 @@ GRAMMARS = [
     Grammar.regex("([a-m]{2,9} ?){1,6}"),
     Grammar.json_schema({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 12}),
     Grammar.json_schema({"type": "object", "properties": {"ab": {"type": "string", "maxLength": 20}}}),
+]
+SAMPLERS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"typical_p": 0.8, "xtc_probability": 0.5, "xtc_threshold": 0.01},
+    {"top_n_sigma": 1.5, "dynatemp_range": 0.5},
+    {"dry_multiplier": 0.7, "dry_penalty_last_n": -1, "dry_allowed_length": 1},
+    {"mirostat": 2, "mirostat_tau": 4.0},
+    {"adaptive_target": 0.2, "typical_p": 0.95},
 ]
 _compilers: dict[int, GrammarCompiler] = {}
 
@@ -226,6 +236,7 @@ def random_requests(dice: random.Random, vocab: int) -> list[Request]:
             prompt_logprobs=dice.choice([None, None, 0, 2]),
             grammar=grammar,
             repetition_window=dice.choice([None, 8]),
+            **dice.choice(SAMPLERS),
             **({} if grammar else forbidden),
         )
         seed, size = dice.getrandbits(63), dice.randint(0, 40)

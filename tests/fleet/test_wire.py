@@ -67,6 +67,7 @@ FRAMES: list[Frame] = [
             WirePrompt(1, (LOGPROB,)),
             WireToken(1, 7, LOGPROB),
             WireToken(2, 8),
+            WireToken(2, 9, None, (6.5, -0.25)),
             WireEnd(1, FinishedEvent("r@1.1", FinishReason.STOP, 2.5, 20, 4, 16, 0, 1.5, 7, LOGPROB)),
         ),
     ),
@@ -75,9 +76,11 @@ FRAMES: list[Frame] = [
 
 def full_request() -> Request:
     params = SamplingParams(
-        temperature=0.5, logit_bias={3: 1.5}, stop=("a", "b"), logprobs=3, seed=2**63, bad_token_ids=((1, 2), (3,))
+        temperature=0.5, logit_bias={3: 1.5}, stop=("a", "b"), logprobs=3, seed=2**63, bad_token_ids=((1, 2), (3,)),
+        mirostat=2, samplers=None, dry_multiplier=0.5, dry_breaker_ids=(4, 5),
     )
-    return Request("r", "g", (1, 2, 3), params, 2**62, 9, frozenset({1, 2}), 5.0, "salt", 1, speculate="ngram")
+    made = Request("r", "g", (1, 2, 3), params, 2**62, 9, frozenset({1, 2}), 5.0, "salt", 1, speculate="ngram")
+    return replace(made, resumed_memory=(1.5,))
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)

@@ -39,12 +39,13 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
         "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
         "backends/cuda/library.py", "assembly/machine/heap.py", "text/sandbox.py", "weights/packed/writeback.py",
         "weights/packed/cold_file.py",
-        "text/grammar/library.py",
+        "text/grammar/library.py", "system/macos.py", "system/windows.py",
     },
     "subprocess": {
         "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
-        "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/ranks/processes.py",
-        "text/grammar/guard.py", "images/decoder.py",
+        "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/cluster/model_process.py",
+        "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoder.py", "system/posix.py",
+        "system/windows.py",
     },
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
 from tests import drawn, tiers
-from tests.conftest import thin
+from tests.conftest import thin, thin_files
 
 
 def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +102,22 @@ def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_th
     grid = [Item(folder, "test_grid", case) for folder in folders for case in range(40)]
     kept = Counter(item.path.parent.name for item in thin(grid))  # type: ignore[arg-type]
     assert kept == {"cli": tiers.KEPT_PROCESSES, "text": tiers.KEPT_CASES, "laws": 40}
+
+
+def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> None:
+    class Item:
+        def __init__(self, folder: str, file: int, test: int) -> None:
+            self.path = tiers.ROOT / folder / f"test_{file}.py"
+            self.nodeid = f"{folder}/test_{file}.py::test_{test}"
+
+    folders = {"cuda": 2, "fleet": 2, "serve": 4, "laws": 30, "text": 30}
+    items = [Item(f"tests/{folder}", file, test) for folder in folders for file in (1, 2) for test in range(30)]
+    kept = thin_files(items)  # type: ignore[arg-type]
+    assert Counter((item.path.parent.name, item.path.name) for item in kept) == {
+        (folder, f"test_{file}.py"): most for folder, most in folders.items() for file in (1, 2)
+    }
+    assert kept == [item for item in items if item in kept], "in their order"
+    assert kept == thin_files(items)  # type: ignore[arg-type]
 
 
 def test_any_change_of_a_source_or_of_the_seed_is_another_digest(

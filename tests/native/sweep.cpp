@@ -5,9 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32)
+#include <fcntl.h>
+#include <io.h>
+#endif
 
 #include "twostroke/abi.h"
 #include "twostroke/ops.h"
+#include "twostroke/system/system.h"
 
 static uint32_t state = 1;
 
@@ -25,10 +30,12 @@ static void must(int32_t status, const char* what) {
 }
 
 static void* room(int64_t bytes) {
-  void* memory = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64 + 64);
+  void* memory = twostroke::aligned_memory(64, (size_t)(bytes + 63) / 64 * 64 + 64);
   if (memory == NULL) fail("no memory");
   return memset(memory, 0, (size_t)(bytes + 63) / 64 * 64 + 64);
 }
+
+static void give_back(void* memory) { twostroke::free_aligned(memory); }
 
 static float* draws(int64_t count) {
   float* values = (float*)room(count * 4);
@@ -59,8 +66,8 @@ static void multiply(ts_context* three, ts_context* one, const char* name, Linea
     if (memcmp(part, whole, (size_t)(rows * width * 4)) != 0) fail(name);
   }
   say(name, whole, kRows * width * 4);
-  free(whole);
-  free(part);
+  give_back(whole);
+  give_back(part);
 }
 
 // Gate and up, then as much of the same bytes as make a matrix for the way down.
@@ -73,7 +80,7 @@ static void feed_forward(ts_context* three, const char* name, const ts_weight* w
   float *middle = (float*)room(kRows * half * 4), *out = draws(kRows * rows);
   must(ts_feed_forward(three, w, &down, x, w->columns, kRows, middle, half, out, rows), name);
   say(name, out, kRows * rows * 4);
-  free(middle), free(out);
+  give_back(middle), give_back(out);
 }
 
 // One weight matrix through linear, its kin and embed. bytes: of one panel. Integer kinds are not packed but drawn, so that every
@@ -92,7 +99,7 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
   } else {
     float* source = draws(rows * columns);
     must(ts_pack(three, source, 0, columns, 0, rows, kind, group, rows, columns, data, scales, 0), "pack");
-    free(source);
+    give_back(source);
   }
   const ts_weight w = {kind, group, rows, columns, data, scales, rows % 2 == 1 ? bias : NULL, 0, 0};
   const int how = snprintf(name, sizeof name, "kind%d groups%d group%d rows%d columns%d ", (int)kind, (int)groups, (int)group, (int)rows, (int)columns);
@@ -112,7 +119,7 @@ static void weights(ts_context* three, ts_context* one, int32_t kind, int32_t gr
   must(ts_embed(three, &w, ids, 3, table, columns), "embed");
   snprintf(name + how, sizeof name - how, "embed");
   say(name, table, 3 * columns * 4);
-  free(data), free(scales), free(x), free(bias), free(table);
+  give_back(data), give_back(scales), give_back(x), give_back(bias), give_back(table);
 }
 
 // NaN, infinities, zeros of both signs and numbers beyond exp's range, through softmax and silu.
@@ -151,7 +158,7 @@ static void extremes(ts_context* three, ts_context* one, int32_t kind, float wei
   char name[64];
   snprintf(name, sizeof name, "kind%d groups1 extreme %.0f %.0f linear", (int)kind, weight, activation);
   multiply(three, one, name, ts_linear, &w, x, rows);
-  free(source), free(x), free(data), free(scales);
+  give_back(source), give_back(x), give_back(data), give_back(scales);
 }
 
 // Rows of ggml's blocks; a bit that no byte has keeps scales finite. row_bytes: of 480 columns, or of 512 of the large blocks.
@@ -163,7 +170,7 @@ static void packed_blocks(int32_t type, int64_t columns, int64_t row_bytes, int3
   char name[64];
   snprintf(name, sizeof name, "kind%d type%d pack blocks", (int)kind, (int)type);
   say(name, data, 2 * panel_bytes);
-  free(raw), free(data);
+  give_back(raw), give_back(data);
 }
 
 static void packing(ts_context* three, int32_t kind, int32_t group) {
@@ -178,7 +185,7 @@ static void packing(ts_context* three, int32_t kind, int32_t group) {
   say(name, data, 192 * 256 * 4);
   snprintf(name, sizeof name, "kind%d group%d pack scales", (int)kind, (int)group);
   say(name, scales, 192 * groups * 2);
-  free(source), free(data), free(scales);
+  give_back(source), give_back(data), give_back(scales);
 }
 
 // A long chunk, a short one and a decoding row over scattered pages; each sequence alone must say the same.
@@ -213,7 +220,7 @@ static void attention(ts_context* three, ts_context* one, int32_t kind, int64_t 
     }
     say(name, out, 78 * wide * 4);
   }
-  free(layer.data), free(k), free(v), free(q), free(out), free(alone);
+  give_back(layer.data), give_back(k), give_back(v), give_back(q), give_back(out), give_back(alone);
 }
 
 // One call of an op that has no function of its own.
@@ -249,7 +256,7 @@ static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t la
   snprintf(name, sizeof name, "latent%d dim%d %d write", (int)kind, (int)latent, (int)turned);
   say(name, layer.data, page_bytes);
   const ts_latent_attention_args whole = {{out, heads * latent, 78, heads, latent}, {q, heads * latent, 78, heads, latent},
-                                          {behind, heads * turned, 78, heads, turned}, &layer, {starts, contexts, table, 3, 8}, 0.17};
+                                          {behind, heads * turned, 78, heads, turned}, &layer, {starts, contexts, table, 3, 8}, 0.17, 0};
   call(three, "latent_attention", &whole, sizeof whole);
   for (int s = 0; s < 3; ++s) {
     const int32_t own[2] = {0, starts[s + 1] - starts[s]};
@@ -262,7 +269,7 @@ static void latents(ts_context* three, ts_context* one, int32_t kind, int64_t la
   }
   snprintf(name, sizeof name, "latent%d dim%d %d attention", (int)kind, (int)latent, (int)turned);
   say(name, out, 78 * heads * latent * 4);
-  free(layer.data), free(rows), free(q), free(behind), free(out), free(alone);
+  give_back(layer.data), give_back(rows), give_back(q), give_back(behind), give_back(out), give_back(alone);
 }
 
 static void rows_of_floats(ts_context* three, int64_t columns) {
@@ -283,10 +290,13 @@ static void rows_of_floats(ts_context* three, int64_t columns) {
   must(ts_head_norm(three, x, columns, w, 1e-5f, tokens, 1, columns), "head_norm");
   snprintf(name, sizeof name, "columns%d head_norm", (int)columns);
   say(name, x, tokens * columns * 4);
-  free(x), free(w), free(out), free(cosines), free(sines);
+  give_back(x), give_back(w), give_back(out), give_back(cosines), give_back(sines);
 }
 
 int main() {
+#if defined(_WIN32)
+  _setmode(_fileno(stdout), _O_BINARY);  // else each byte 10 becomes two
+#endif
   ts_context *three = ts_context_create(3), *one = ts_context_create(1);
   if (three == NULL || one == NULL || ts_abi_version() != TS_ABI_VERSION) return 1;
   must(ts_context_read(three, TS_READ_ONE), "read");
@@ -340,7 +350,7 @@ int main() {
   float* read = draws(1 << 16);
   ts_limit_read(three, read, 1 << 18);
   if (ts_limit_rate(three, TS_W_F32, 10) <= 0 || ts_limit_rate(three, TS_W_INT8, 10) <= 0) return 1;
-  free(read);
+  give_back(read);
   ts_context_destroy(three);
   ts_context_destroy(one);
   return 0;

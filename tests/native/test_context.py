@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from twostroke.backends.cpu.context import NativeContext
+import numpy as np
 
+from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu.context import NativeContext
+from twostroke.system import here
+
+THREADS = Path("/proc/self/task")
 CLOSE: CodeType = NativeContext.close.__code__
 
 
@@ -66,3 +74,25 @@ def test_two_threads_that_close_at_once_free_it_once() -> None:
         assert freed == 1, place
         place += 1
     assert place > 10
+
+
+def test_a_pool_keeps_its_threads_on_the_cpus_that_it_was_given() -> None:
+    """Its own threads and a thread that calls; neither the program's main thread nor threads begun later."""
+    cpu = min(here.allowed_cpus() or {0})
+    before, known = here.allowed_cpus(), set(THREADS.iterdir())
+    with closing(CpuOps(None, 3, str(cpu))) as ops:
+        workers = set(THREADS.iterdir()) - known
+        assert [allowed(folder) for folder in workers] == [str(cpu)] * 2
+
+        def step() -> frozenset[int] | None:
+            ops.add(np.zeros((1, 64), np.float32), np.ones((1, 64), np.float32))
+            return here.allowed_cpus()
+
+        assert step() == before
+        with ThreadPoolExecutor(1) as caller:
+            assert caller.submit(step).result() == {cpu}
+    assert here.allowed_cpus() == before
+
+
+def allowed(folder: Path) -> str:
+    return next(line for line in (folder / "status").read_text().splitlines() if "Cpus_allowed_list" in line).split()[1]

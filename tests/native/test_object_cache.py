@@ -119,12 +119,16 @@ def test_a_cache_folder_that_cannot_be_made_is_replaced(tmp_path: Path, monkeypa
     assert build.shared_cache().folder == tmp_path / "build" / "objects"
 
 
-def test_sources_are_those_of_one_architecture() -> None:
-    folders = {
-        target: {path.relative_to(build.ROOT).parts[1] for path in build.sources(target)} for target in build.LEVELS
-    }
-    assert folders == {"x86_64": {"generic", "x86"}, "aarch64": {"generic", "arm"}}
-    everything = {path for target in build.LEVELS for path in build.sources(target)}
+@pytest.mark.parametrize("target", build.TRIPLES)
+def test_sources_are_those_of_one_architecture_and_of_one_system(target: str) -> None:
+    found = build.sources(target)
+    own = {"x86_64": "x86", "aarch64": "arm"}[build.architecture_of(target)]
+    assert {path.relative_to(build.ROOT).parts[1] for path in found} == {"generic", own, "system"}
+    assert [path.stem for path in found if path.parent.name == "system"] == [build.system_of(target)]
+
+
+def test_no_source_is_left_out() -> None:
+    everything = {path for target in build.TRIPLES for path in build.sources(target)}
     native = build.ROOT / "csrc"
     of_processors = (path for path in native.rglob("*.cpp") if "cuda" not in path.relative_to(native).parts)
     assert everything == set(of_processors)

@@ -18,7 +18,8 @@ from tempfile import mkdtemp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / "csrc/generic/machine" / f"{name}.cpp" for name in ("pool", "context", "level")]
+SOURCES = [ROOT / "csrc" / f"{name}.cpp" for name in ("generic/machine/pool", "generic/machine/context")]
+SOURCES += [ROOT / "csrc/generic/machine/level.cpp", ROOT / "csrc/system/linux.cpp"]
 DRIVER = ROOT / "tests/native/pool.cpp"
 FLAGS = ["-std=c++17", "-O1", "-g", "-DTS_LEVEL_GENERIC", "-I", str(ROOT / "csrc/include")]
 SANITIZED = ["-fsanitize=thread", "-DTS_TEST_DELAYS"]
@@ -88,6 +89,13 @@ def test_every_task_is_done_once(what: str, threads: int) -> None:
     """Jobs of all sizes in a row, jobs inside tasks, pools made and ended at once."""
     result = run(plain(), what, threads, 300 if what == "create" else 20_000)
     assert result.returncode == 0, result.stderr
+
+
+def test_many_more_threads_than_cores_do_every_task_once() -> None:
+    """Of 64 threads only as many take part in a job as there are cores, and any of them may be awake."""
+    for what, jobs in (("many", 5000), ("nested", 500), ("stopped", 500), ("create", 5)):
+        result = run(plain(), what, 64, jobs)
+        assert result.returncode == 0, (what, result.stderr)
 
 
 def test_short_jobs_beside_busy_loops(busy_cores: None) -> None:

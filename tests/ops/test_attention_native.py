@@ -14,7 +14,7 @@ import pytest
 
 from tests.ops.native import LEVELS, Answers
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops.attention import attention, kv_write
+from twostroke.ops.attention import attention, kv_write, span_attention
 from twostroke.ops.attention.kv_pages import quantize_rows, read_pages
 from twostroke.ops.operands import AttentionBatch, KVLayer, bf16_to_f32, new_kv_layer
 from twostroke.ops.program.values import ALL_AHEAD
@@ -396,3 +396,38 @@ def test_a_negative_reach_is_refused(ops):
         ops.attention(
             np.empty(q.shape, np.float32), q, layer, batch_of((40,), (20,), table), 0.25, 0, 0.0, None, None, -1
         )
+
+
+SPANS = ((60, 110), (200, 259))
+"""Positions of spans, in the third sequence and in the fourth; the second span ends with its sequence."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dim", "window"), itertools.product(KVKind, ((1, 1), (2, 3), (1, 8)), (16, 72), (0, 30, 100))
+)
+def test_rows_of_a_span_see_each_other(ops, kind, shape, dim, window):
+    """The reference; the bits of attention elsewhere; the same bits where the span's rows come in two steps."""
+    contexts, counts = (1, 40, 150, 259), (1, 1, 150, 70)
+    layer, table = filled_layer(kind, shape[0], dim, contexts)
+    batch, q = batch_of(contexts, counts, table), queries(sum(counts), shape[0] * shape[1], 2, dim, 98)
+    positions = np.concatenate([np.arange(e - c, e) for e, c in zip(contexts, counts, strict=True)])
+    owners = np.repeat(np.arange(4), counts)
+    ends = np.zeros(sum(counts), np.int32)
+    for owner, (first, end) in zip((2, 3), SPANS, strict=True):
+        ends[(owners == owner) & (positions >= first) & (positions < end)] = end
+    found, plain, expected = (np.empty(q.shape, np.float32) for _ in range(3))
+    ops.span_attention(found, q, layer, batch, ends, dim**-0.5, window)
+    ops.attention(plain, q, layer, batch, dim**-0.5, window)
+    if Answers.checked:
+        span_attention.reference(expected, q, layer, batch, ends, dim**-0.5, window)
+        assert near(ops, layer, found, expected)
+    last = ends == positions + 1
+    assert np.array_equal(found[(ends == 0) | last], plain[(ends == 0) | last])
+    assert np.abs(found - plain)[(ends > 0) & ~last].max(axis=(1, 2)).min() > 0
+    ops.span_attention(plain, q, layer, batch, np.zeros_like(ends), dim**-0.5, window)
+    assert np.array_equal(plain[ends == 0], found[ends == 0])
+    later = np.flatnonzero((owners == 2) & (positions >= 90) & (positions < 110))
+    half = AttentionBatch(np.array([0, 20], np.int32), np.array([110], np.int32), table[2:3].copy())
+    out = np.empty((20, *q.shape[1:]), np.float32)
+    ops.span_attention(out, np.ascontiguousarray(q[later]), layer, half, ends[later], dim**-0.5, window)
+    assert np.array_equal(out, found[later])

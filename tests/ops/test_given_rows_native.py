@@ -34,6 +34,9 @@ def test_marked_rows_are_the_given_ones(ops: CpuOps, shape: tuple[int, int]) -> 
     expected = np.empty(shape, np.float32)
     replace_rows.reference(expected, x, given, marks)
     assert np.array_equal(out, expected) and np.isfinite(out).all()
+    for added in (out, x.copy()):  # to another array, and over the rows themselves
+        ops.replace_rows(added, x if added is out else added, given, marks, 1)
+        assert np.array_equal(added, np.where(marks[:, None] != 0, x + given, x))
 
 
 @pytest.mark.parametrize(("shape", "group"), itertools.product(SHAPES[1:], (1, 2, 3)))

@@ -356,3 +356,34 @@ def test_screen_readers_hear_an_answer_once(chromium: webdriver.Chrome, spark: L
     heard: list[list[Any]] = chromium.execute_script("return window.heard")
     assert [name for name, _ in heard] == ["announcer"], heard
     assert heard[0][1].startswith("spark: ") and answers(chromium)[0][:40] in heard[0][1]
+
+
+TOOLS = '[{"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]'
+CALL = 'I look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "<b>Oslo</b>"}}\n</tool_call>'
+
+
+def test_a_call_is_a_card_and_its_result_goes_back(chromium: webdriver.Chrome, thinking: Scripted) -> None:
+    thinking.engine.answer = CALL
+    open_page(chromium, thinking.live)
+    set_value(chromium, "#setting-tools", TOOLS)
+    ask(chromium, "How is it in Oslo?", most=200)
+    assert answers(chromium) == ["I look."]
+    card = text_of(chromium, f"{LAST} .call")
+    assert "weather" in card and '"city": "<b>Oslo</b>"' in card
+    thinking.engine.answer = "It rains."
+    by(chromium, f"{LAST} .call textarea").send_keys("rain, 9 degrees")
+    press(chromium, f"{LAST} .calls button")
+    until(lambda: answers(chromium) == ["I look.", "It rains."], "the next answer")
+    wait_answer(chromium)
+    assert "rain, 9 degrees" in thinking.last_text and "weather" in thinking.last_text
+    assert thinking.last_text.count("How is it in Oslo?") == 1
+    chromium.refresh()
+    until(lambda: "rain, 9 degrees" in text_of(chromium, "#messages .call .result"), "the kept result")
+
+
+def test_tools_that_are_no_list_are_not_offered(chromium: webdriver.Chrome, script: Scripted) -> None:
+    open_page(chromium, script.live)
+    set_value(chromium, "#setting-tools", "[weather")
+    assert "no JSON list" in text_of(chromium, "#settings [role=status]")
+    ask(chromium, "Hi")
+    assert answers(chromium) == ["hello world"] and "weather" not in script.last_text

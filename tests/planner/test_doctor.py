@@ -35,6 +35,7 @@ def measured() -> Iterator[tuple[Calibration, list[tuple[int, int, str]]]]:
     yield examine(patient, time.perf_counter, lambda *note: notes.append(note), LITTLE, lambda: None), notes
 
 
+@pytest.mark.slow
 def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
     found, _ = measured
     assert (found.fingerprint, found.title, found.threads) == ("mark", "this processor", 1)
@@ -54,12 +55,14 @@ def test_everything_is_measured(measured: tuple[Calibration, list[tuple[int, int
     assert 0 < found.host.step_s + found.host.sequence_s < 10
 
 
+@pytest.mark.slow
 def test_progress_ends_at_the_total(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
     _, notes = measured
     done = [done for done, _, _ in notes]
     assert done == sorted(done) and notes[-1][0] == notes[-1][1] == len(notes)
 
 
+@pytest.mark.slow
 def test_it_predicts_the_embedded_model(measured: tuple[Calibration, list[tuple[int, int, str]]]) -> None:
     cost = step_cost(work_of(read_model("spark").spec, "int8", KVKind.BF16), measured[0])
     one, many = cost.predict([Segment.decode(100)]).seconds, cost.predict([Segment.prefill(0, 512, True)]).seconds

@@ -65,6 +65,18 @@ def test_the_openai_package_gets_the_same_vectors_as_floats_and_in_base64(client
     assert struct.unpack("<64f", base64.b64decode(text)) == tuple(second[1].tolist())
 
 
+@pytest.mark.parametrize("path", ["/embedding", "/embeddings"])
+def test_llama_cpps_form_has_the_same_vectors(path: str, client: OpenAI, embedding: Live) -> None:
+    expected = client.embeddings.create(model=MODEL, input=TEXTS, encoding_format="float")
+    made = embedding.post(path, {"content": TEXTS}).json
+    assert [each["index"] for each in made] == [0, 1, 2]
+    assert [each["embedding"] for each in made] == [[each.embedding] for each in expected.data]
+    raw = embedding.post(path, {"input": TEXTS[0], "embd_normalize": -1}).json[0]["embedding"][0]
+    assert abs(float(np.linalg.norm(raw)) - 1.0) > 1e-3
+    assert embedding.post(path, {"content": "a", "embd_normalize": 1}).error["param"] == "embd_normalize"
+    assert embedding.post(path, {}).error["param"] == "content"
+
+
 def test_vectors_are_computed_in_a_worker_thread(client: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
     plain = Embedder.vector
@@ -176,6 +188,9 @@ def test_rerank_and_score(reranking: Live) -> None:
     assert {each["index"]: each["document"]["text"] for each in made["results"]}[3] == "yes"
     best = post(reranking, "/v1/rerank", query="what is a page", documents=documents, top_n=1, return_documents=False)
     assert best.json["results"] == [{"index": order[0], "relevance_score": scores[0]}]
+    for path in ("/rerank", "/reranking", "/v1/reranking"):
+        same = post(reranking, path, query="what is a page", documents=documents).json
+        assert same["results"] == made["results"]
     scored = post(reranking, "/v1/score", text_1="what is a page", text_2=[*TEXTS, "yes"]).json
     assert [each["score"] for each in scored["data"]] == [scores[order.index(place)] for place in range(4)]
     each = post(reranking, "/v1/score", text_1=["what is a page", "one"], text_2=TEXTS[:2]).json["data"]

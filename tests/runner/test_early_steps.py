@@ -42,7 +42,7 @@ def test_a_sequence_goes_on_one_position_further() -> None:
             planned(20, params=SamplingParams(**{name: value}))
             for name, value in (
                 ("repetition_penalty", 1.1), ("presence_penalty", 0.1), ("frequency_penalty", 0.1),
-                ("bad_token_ids", ((3, 4),)),
+                ("bad_token_ids", ((3, 4),)), ("typical_p", 0.5), ("mirostat", 2), ("dry_multiplier", 0.5),
             )
         ),
     ],

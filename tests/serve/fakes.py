@@ -51,6 +51,11 @@ class ByteTokenizer:
     """One token a byte; 256 ends."""
 
     special_ids = frozenset({END_ID})
+    vocab_size = VOCAB
+    special_texts: Mapping[str, str] = {}
+
+    def rows_bytes(self, num_rows: int) -> list[bytes]:
+        return [self.token_bytes(token_id) for token_id in range(num_rows)]
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         return list(text.encode())

@@ -44,6 +44,7 @@ GENERATING: dict[str, dict[str, Any]] = {
     "/api/chat": {"model": "org/fake-model", "messages": CHAT["messages"], "stream": False},
     "/api/generate": {"model": "org/fake-model", "prompt": "hi", "stream": False},
     "/completion": {"prompt": "hi", "n_predict": 3},
+    "/completions": {"prompt": "hi", "n_predict": 3},
 }
 """Routes that start work in the engine, each with a body that it takes."""
 NOT_GENERATING = {
@@ -56,6 +57,9 @@ NOT_GENERATING = {
     "/tokenize",
     "/detokenize",
     "/apply-template",
+    "/infill",  # refused by a model without tokens for it, as the fake one is
+    *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests
+    *("/embedding", "/embeddings", "/rerank", "/reranking", "/v1/reranking"),
     "/api/embed",
     "/api/embeddings",
     "/api/show",

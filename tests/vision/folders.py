@@ -39,7 +39,8 @@ TEMPLATE = (
 @cache
 def _library() -> Tokenizer:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+    words = {letter: place for place, letter in enumerate([*letters, "qz"])}
+    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge: files of GGUF must have some
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in (*MARKS, *PLACES)])

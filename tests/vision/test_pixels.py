@@ -14,29 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from tests.vision.folders import SIDE, picture, processed, processor_settings, smolvlm
-from twostroke.backends.cpu import CpuOps, available_levels
+from tests.vision.folders import SIDE, picture, processed, processor_settings
 from twostroke.images.decoder import ImageDecoder, ImageLimits
-from twostroke.images.families import read_processor
+from twostroke.images.families import read_processor, read_settings
 from twostroke.images.idefics3 import read
 from twostroke.images.parts import bmp_of
-from twostroke.images.processor import Cut
-from twostroke.models.common.encoders import read_encoder
-from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.folder import read_folder
-from twostroke.runner.image_encoder import ImageEncoder, PatchLayout, pieces_of
+from twostroke.images.processor import Cut, Tiling
 from twostroke.types.errors import InvalidRequest, ModelError
-from twostroke.types.images import ImageTile
+from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind
-from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import load_weights
-from twostroke.weights.packed.numpy_packer import NumpyPacker
 
 SIZES = [(1, 1), (1, 200), (27, 28), (32, 32), (33, 32), (97, 96), (400, 300), (3, 900), (1000, 7)]
+TILING = Tiling(Patching(8, 2), SIDE, 4)
 MODES = ("L", "LA", "P", "RGBA", "1", "CMYK")
 
 
@@ -49,7 +40,7 @@ def decoder() -> Iterator[ImageDecoder]:
 
 def tiles_of(decoder: ImageDecoder, data: bytes, **settings: Any) -> tuple[np.ndarray, Cut]:
     """Bytes of tiles (tiles, height, width, 3)."""
-    processor = read(Fields({**processor_settings(), **settings}, "settings"), SIDE)
+    processor = read(Fields({**processor_settings(), **settings}, "settings"), TILING)
     cuts: list[Cut] = []
 
     def rule(width: int, height: int) -> tuple[Any, int]:
@@ -65,7 +56,7 @@ def compare(decoder: ImageDecoder, data: bytes, **settings: Any) -> None:
     assert (cut.rows, cut.columns) == (rows[0], columns[0])
     own = {**processor_settings(), **settings}
     mean, std = (np.array(own[name])[:, None, None] for name in ("image_mean", "image_std"))
-    values = np.array(read(Fields(own, "settings"), SIDE).values, np.float32)
+    values = np.array(read(Fields(own, "settings"), TILING).values, np.float32)
     made = np.stack([values[found[..., channel], channel] for channel in range(3)], 1)
     assert np.abs(made - law[0]).max() < 1e-5
     assert np.array_equal(np.rint((law[0] * std + mean) * 255).transpose(0, 2, 3, 1), found)
@@ -188,38 +179,4 @@ def test_a_file_that_is_too_large_is_not_sent(decoder: ImageDecoder) -> None:
 def test_settings_that_cannot_be_kept_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**processor_settings(), **settings}))
     with pytest.raises(ModelError, match=next(iter(settings))):
-        read_processor("idefics3", SIDE, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def tower(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.nn.Module]:
-    folder: Path = tmp_path_factory.mktemp("tower")
-    return folder, smolvlm(folder)
-
-
-@pytest.mark.parametrize("level", available_levels())
-def test_rows_are_those_of_the_judges_tower(tower: tuple[Path, torch.nn.Module], level: str) -> None:
-    folder, judge = tower
-    found = read_encoder(json.loads((folder / "config.json").read_text()), read_folder(folder))
-    assert found is not None
-    sight = found.sight
-    with Checkpoint.open(folder) as checkpoint:
-        weights = load_weights(checkpoint, found.model, lambda _: F32, NumpyPacker())
-    pages = -(-sight.patches // PAGE_TOKENS)
-    sizes = MemorySizes(pages, sight.patches, sight.patches, 1, max_draft_tokens=sight.rows)
-    memory = StepMemory(found.model.program, weights.matrices, weights.vectors, KVKind.F32, sizes)
-    processor = read(Fields(processor_settings(), "settings"), SIDE)
-    values = np.array(processor.values, np.float32)
-    layout = PatchLayout(sight.patch, sight.grid, sight.merge, values)
-    ops = CpuOps(level, 2)
-    pieces = [ops.compile(piece, memory) for piece in pieces_of(found.model.program)]
-    assert len(pieces) == 5  # three layers, what follows the last attention, the head
-    encoder = ImageEncoder(pieces, memory, found.pixels, layout, sight.rows)
-    for seed in range(3):
-        pixels = np.asarray(picture(SIDE, SIDE, seed))
-        rows = encoder.encode(ImageTile(-1, sight.rows, SIDE, SIDE, pixels.tobytes()))
-        given = np.stack([values[pixels[..., channel], channel] for channel in range(3)])
-        with torch.no_grad():
-            law = judge.model.get_image_features(torch.tensor(given[None, None]), None).pooler_output[0].numpy()
-        assert np.abs(rows - law).max() < 1e-5 * (law.max() - law.min())
-    ops.close()
+        read_processor("idefics3", TILING, read_settings(tmp_path))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,9 @@ class Repo:
     commits: dict[str, dict[str, bytes]]
     refs: dict[str, str]
     gated: bool = False
+    card: dict[str, Any] = field(default_factory=dict)
+    token: str = ""
+    """Who sends it may have the files of a gated repository."""
 
 
 @dataclass
@@ -40,6 +44,8 @@ class FakeHub:
     announced_bytes: dict[str, int] = field(default_factory=dict)
     """File name -> a length that HEAD claims."""
     broken: bool = False
+    stops_at: dict[str, tuple[int, Callable[[str], None]]] = field(default_factory=dict)
+    """File name -> bytes of a whole body, and what is called once so many were sent; nothing is sent after them."""
 
 
 @contextmanager
@@ -85,6 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/api/models/"):
             publisher, model, *rest = path.removeprefix("/api/models/").split("/")
             return self._api(f"{publisher}/{model}", rest)
+        if path.count("/") < 5:
+            return self._send(404, b"{}")
         publisher, model, resolve, revision, *file = path.strip("/").split("/")
         repo, commit = self._find(f"{publisher}/{model}", revision)
         if repo is not None and commit is not None and resolve == "resolve":
@@ -108,16 +116,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         files = repo.commits[commit]
         if kind == "revision":
-            siblings = [{"rfilename": name} for name in files]
-            answer: Any = {"_id": "1", "id": repo_id, "modelId": repo_id, "sha": commit, "siblings": siblings,
-                           "private": False, "tags": [], "downloads": 0, "likes": 0}  # fmt: skip
+            siblings = [_sibling(name, content) for name, content in files.items()]
+            repo_facts = {"gated": "manual" if repo.gated else False, "cardData": repo.card}
+            answer: Any = {**repo_facts, "_id": "1", "id": repo_id, "modelId": repo_id, "sha": commit,
+                           "siblings": siblings, "private": False, "tags": [], "downloads": 0, "likes": 0}  # fmt: skip
         else:
             answer = [{"type": "file", "path": name, "size": len(content), "oid": _etag(content)}
                       for name, content in files.items()]  # fmt: skip
         self._send(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _file(self, repo: Repo, commit: str, name: str) -> None:
-        if repo.gated:
+        if repo.gated and (not repo.token or self.headers.get("authorization") != f"Bearer {repo.token}"):
             return self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"})
         content = repo.commits[commit].get(name)
         if content is None:
@@ -135,11 +144,15 @@ class _Handler(BaseHTTPRequestHandler):
         if wanted and not self.state.ignores_ranges and self.command == "GET":
             self.state.ranges.append(f"{name} {wanted}")
             first = int(wanted.removeprefix("bytes=").partition("-")[0])
-            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
-            content, status = content[first:], 206
+            last = wanted.rpartition("-")[2]
+            end = min(len(content), int(last) + 1) if last else len(content)
+            headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
+            content, status = content[first:end], 206
         self._send(status, content, headers, self._cut(name))
 
     def _cut(self, name: str) -> int | None:
+        if self.command == "GET" and name in self.state.stops_at and "Range" not in self.headers:
+            return self.state.stops_at[name][0]
         if self.command != "GET" or name not in self.state.cut_after_bytes:
             return None
         if self.state.cuts_left:
@@ -157,8 +170,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[:cut])
             if cut is not None:
                 self.wfile.flush()
+                for name, (_, then) in self.state.stops_at.items():
+                    time.sleep(0.2)  # what was sent is on its way to the disk
+                    then(name)
                 self.close_connection = True
                 self.connection.close()
+
+
+def _sibling(name: str, content: bytes) -> dict[str, Any]:
+    lfs = {"size": len(content), "sha256": _etag(content), "pointerSize": 134}
+    return {"rfilename": name, "size": len(content), "blobId": _etag(content)[:40], "lfs": lfs}
 
 
 def _etag(content: bytes) -> str:

@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms: written by tools/generate_docs.py -->\n", "<!-- end of rooms -->\n"
 ORDER = (
     *("cli", "server", "lab", "llm.py", "assembly", "distributed", "quantize", "runner", "models", "weights"),
-    *("backends", "engine", "ops", "images", "text", "cost", "types", "assets"),
+    *("backends", "engine", "ops", "images", "text", "cost", "types", "system", "assets"),
 )
 """The rooms from the top to the bottom: a room imports those below it alone (.importlinter)."""
 

@@ -2,7 +2,6 @@
 // Knows: the pool. Must not know: what the tasks compute.
 #include "twostroke/context.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "twostroke/exchange.h"
@@ -21,8 +20,8 @@ ts_context* ts_context_create(int32_t num_threads) {
 #if defined(TS_LEVEL_AMX)
   if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // asking also makes the kernel save matrix registers for this process
 #endif
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignof(ts_context), sizeof(ts_context)) != 0) return nullptr;
+  void* memory = twostroke::aligned_memory(alignof(ts_context), sizeof(ts_context));
+  if (memory == nullptr) return nullptr;
   memset(memory, 0, sizeof(ts_context));
   ts_context* context = static_cast<ts_context*>(memory);
   ts_context_read(context, TS_READ_BY_MAKER);
@@ -36,8 +35,8 @@ ts_context* ts_context_create(int32_t num_threads) {
 void ts_context_destroy(ts_context* context) {
   if (context == nullptr) return;
   twostroke::end(context->pool);
-  free(context->scratch);
-  free(context);
+  twostroke::free_aligned(context->scratch);
+  twostroke::free_aligned(context);
 }
 
 int32_t ts_context_read(ts_context* context, int32_t reading) {
@@ -67,9 +66,9 @@ bool ts_reads_in_turn(const ts_context* context) { return context->in_turn; }
 
 void* ts_scratch(ts_context* context, size_t bytes) {
   if (bytes > context->scratch_bytes) {
-    void* larger = nullptr;
-    if (posix_memalign(&larger, 64, bytes) != 0) return nullptr;
-    free(context->scratch);
+    void* larger = twostroke::aligned_memory(64, bytes);
+    if (larger == nullptr) return nullptr;
+    twostroke::free_aligned(context->scratch);
     context->scratch = larger;
     context->scratch_bytes = bytes;
   }

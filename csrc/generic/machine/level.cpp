@@ -1,6 +1,7 @@
 // What this library was compiled for, and what this CPU can run.
 // Knows: CPUID, and on Arm what the operating system says of the CPU. Must not know: kernels.
 #include "twostroke/context.h"
+#include "twostroke/system/system.h"
 
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 
@@ -27,8 +28,6 @@ const char* ts_level_name(void) {
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace {
 
@@ -41,10 +40,7 @@ uint64_t enabled_state() {
 
 bool has(uint32_t bits, int bit) { return (bits >> bit) & 1; }
 
-// Linux saves matrix registers only for processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, tile data).
-bool may_use_tiles(uint64_t state) {
-  return (state & 0x60000) == 0x60000 && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-}
+bool may_use_tiles(uint64_t state) { return (state & 0x60000) == 0x60000 && twostroke::allow_tiles(); }
 
 bool made_by_amd() {
   uint32_t highest, words[3];
@@ -72,16 +68,13 @@ int32_t ts_levels(void) {
   return narrow | kAvx512 | (tiles ? kAmx : 0);
 }
 #elif defined(__aarch64__)
-#include <sys/auxv.h>
-
 bool ts_likes_turns() { return false; }
 
 int32_t ts_levels(void) {
-  constexpr unsigned long kAsimd = 1ul << 1, kAsimdDp = 1ul << 20, kI8mm = 1ul << 13;  // HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM
-  const unsigned long has = getauxval(AT_HWCAP);
-  if ((has & kAsimd) == 0) return 1;
-  if ((has & kAsimdDp) == 0) return 3;
-  return (getauxval(AT_HWCAP2) & kI8mm) == 0 ? 7 : 15;
+  const uint32_t has = twostroke::arm_features();
+  if ((has & twostroke::kArmVectors) == 0) return 1;
+  if ((has & twostroke::kArmDotProducts) == 0) return 3;
+  return (has & twostroke::kArmMatrices) == 0 ? 7 : 15;
 }
 #else
 bool ts_likes_turns() { return false; }

@@ -1,8 +1,6 @@
 // ts_limit_read, ts_limit_rate: how fast this machine reads memory and multiplies, with nothing else to do. ts_limit_spread: whether each
 // thread has a core of its own, without which the others measure a part of the machine.
 // Knows: registers, the pool. Must not know: models.
-#include <sched.h>
-
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
@@ -56,7 +54,7 @@ class Start {
   void together() {
     begun_.fetch_add(1, std::memory_order_acq_rel);
     const int64_t latest = now_ns() + kLongestWaitNs;
-    while (begun_.load(std::memory_order_acquire) < threads_ && now_ns() < latest) sched_yield();
+    while (begun_.load(std::memory_order_acquire) < threads_ && now_ns() < latest) yield_core();
   }
 
  private:
@@ -77,7 +75,7 @@ void spread_task(void* arg, int64_t index, int32_t) {
   job->start.together();
   const int64_t end = now_ns() + kSpreadNs;
   while (now_ns() < end) pause_a_little();
-  job->cores[index] = sched_getcpu();
+  job->cores[index] = current_cpu();
 }
 
 struct RateJob {

@@ -41,9 +41,9 @@ int64_t take_task(Share& share, bool own) {
 // The number of tasks that it did. Reads the job only after a task was taken.
 uint32_t run_tasks(Pool& pool, int32_t thread) {
   uint32_t done = 0;
-  const int32_t threads = pool.threads;
-  for (int32_t i = 0; i < threads; ++i) {
-    Share& share = pool.shares[(thread + i) % threads];
+  const int32_t parts = pool.active;
+  for (int32_t i = 0; i < parts; ++i) {
+    Share& share = pool.shares[(thread + i) % parts];
     for (int64_t index = take_task(share, i == 0); index >= 0; index = take_task(share, i == 0)) {
       pool.task(pool.arg, index, thread);
       ++done;
@@ -53,7 +53,7 @@ uint32_t run_tasks(Pool& pool, int32_t thread) {
 }
 
 void share_out(Pool& pool, int64_t tasks) {
-  const int64_t parts = pool.threads;
+  const int64_t parts = pool.active;
   for (int64_t t = 0; t < parts; ++t) {
     const uint64_t begin = static_cast<uint64_t>(tasks * t / parts), end = static_cast<uint64_t>(tasks * (t + 1) / parts);
     pool.shares[t].range.store(range_of(begin, end), std::memory_order_release);
@@ -64,7 +64,7 @@ void share_out(Pool& pool, int64_t tasks) {
 // Polls for a while, as the ops of one step follow each other quickly: until the time is over, or the caller lost its core or sleeps.
 bool spin_for_job(Pool& pool, uint32_t seen) {
   const auto there = [&] { return pool.generation.load(std::memory_order_acquire) != seen; };
-  return spin(there, [&] { return static_cast<clockid_t>(pool.caller_clock.load(std::memory_order_relaxed)); }, kSpinNs, pool.threads);
+  return spin(there, [&] { return pool.caller_clock.load(std::memory_order_relaxed); }, kSpinNs, pool.active);
 }
 
 void sleep_for_job(Pool& pool, uint32_t seen) {
@@ -82,7 +82,7 @@ void work(Pool& pool, Worker& worker) {
   worker.holding.store(false, std::memory_order_relaxed);
 }
 
-void* worker_main(void* opaque) {
+void worker_main(void* opaque) {
   Worker& worker = *static_cast<Worker*>(opaque);
   Pool& pool = *worker.pool;
   inside = {&pool, worker.index};
@@ -91,26 +91,29 @@ void* worker_main(void* opaque) {
     if (pool.generation.load(std::memory_order_acquire) == seen && !spin_for_job(pool, seen)) sleep_for_job(pool, seen);
     seen = pool.generation.load(std::memory_order_acquire);  // before `stop`: that one was set first, and must not be missed
     test_delay();
-    if (pool.stop.load(std::memory_order_acquire)) return nullptr;
+    if (pool.stop.load(std::memory_order_acquire)) return;
     work(pool, worker);
   }
 }
 
 void publish(Pool& pool, int64_t most) {
   pool.generation.fetch_add(1, std::memory_order_seq_cst);
-  if (pool.sleeping.load(std::memory_order_seq_cst) == 0) return;
+  const int64_t asleep = pool.sleeping.load(std::memory_order_seq_cst);
+  if (asleep == 0) return;
+  if (pool.active < pool.threads && !pool.stop.load(std::memory_order_relaxed)) {
+    // More threads than CPUs. A worker that is awake now takes part: it counts itself asleep before it looks for a job once more.
+    const int64_t awake = pool.threads - 1 - asleep, wanted = most < pool.active - 1 ? most : pool.active - 1;
+    if (awake >= wanted) return;
+    most = wanted - awake;
+  }
   wake(pool.generation, most < INT_MAX ? static_cast<int32_t>(most) : INT_MAX);
 }
 
 // The clock of a worker that may hold a task, or of the caller's own where none does.
-clockid_t clock_of_holder(Pool& pool) {
-  clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
-  for (int32_t i = 1; i < pool.threads; ++i) {
-    if (!pool.workers[i].holding.load(std::memory_order_relaxed)) continue;
-    pthread_getcpuclockid(pool.workers[i].thread, &clock);
-    return clock;
-  }
-  return clock;
+WorkClock clock_of_holder(Pool& pool) {
+  for (int32_t i = 1; i < pool.threads; ++i)
+    if (pool.workers[i].holding.load(std::memory_order_relaxed)) return clock_of_thread(pool.workers[i].thread);
+  return own_clock();
 }
 
 // Leaves the core to a thread that has a task and no core.
@@ -133,22 +136,29 @@ void run_alone(int64_t tasks, ts_task task, void* arg, int32_t thread) {
   for (int64_t i = 0; i < tasks; ++i) task(arg, i, thread);
 }
 
-clockid_t own_clock() {
-  thread_local clockid_t clock = 0;
-  if (clock == 0) pthread_getcpuclockid(pthread_self(), &clock);
-  return clock;
+// Threads that may take part in a job.
+int32_t active_of(int32_t threads) {
+#if defined(TS_TEST_DELAYS)
+  return threads;  // all, so that as many of them as there are meet each other
+#else
+  const int32_t cpus = usable_cpus();
+  return threads < cpus ? threads : cpus;
+#endif
 }
 
 }  // namespace
 
 bool begin(Pool& pool, int32_t num_threads) {
   pool.threads = num_threads;
+  pool.active = active_of(num_threads);
   pool.caller_clock.store(own_clock());
   for (int32_t i = 1; i < num_threads; ++i) {
     Worker& worker = pool.workers[i];
     worker.pool = &pool;
     worker.index = i;
-    if (pthread_create(&worker.thread, nullptr, worker_main, &worker) != 0) {
+    worker.thread.body = worker_main;
+    worker.thread.arg = &worker;
+    if (!start_thread(worker.thread)) {
       pool.threads = i;
       return false;
     }
@@ -159,7 +169,7 @@ bool begin(Pool& pool, int32_t num_threads) {
 void end(Pool& pool) {
   pool.stop.store(true, std::memory_order_release);
   publish(pool, INT_MAX);
-  for (int32_t i = 1; i < pool.threads; ++i) pthread_join(pool.workers[i].thread, nullptr);
+  for (int32_t i = 1; i < pool.threads; ++i) join_thread(pool.workers[i].thread);
 }
 
 void run(Pool& pool, int64_t tasks, ts_task task, void* arg) {

@@ -12,29 +12,21 @@
 namespace twostroke {
 namespace {
 
-// As in waiting.h, between processes, and with a bound.
-void sleep_a_while(std::atomic<uint32_t>& word, uint32_t seen) {
-  const timespec bound = {0, kNapNs};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, seen, &bound, nullptr, 0);
-}
-
 void raise(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t to) {
   word.store(to);
-  if (e.shared->sleepers.value.load() != 0) syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (e.shared->sleepers.value.load() != 0) wake_shared(word);
 }
 
 // The clock of the work of another rank's process; none, which says nothing, for one of this process.
-clockid_t clock_of(const ts_exchange& e, int32_t rank) {
-  const pid_t process = static_cast<pid_t>(e.shared->process[rank].value.load(std::memory_order_relaxed));
-  clockid_t clock = -1;
-  if (process == 0 || process == getpid() || clock_getcpuclockid(process, &clock) != 0) return -1;
-  return clock;
+WorkClock clock_of(const ts_exchange& e, int32_t rank) {
+  const uint32_t process = e.shared->process[rank].value.load(std::memory_order_relaxed);
+  return process == 0 || process == own_process() ? kNoClock : clock_of_process(process);
 }
 
 // Polls for the count as long as the other rank works; see `spin`.
 void poll_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int32_t rank) {
-  const clockid_t clock = clock_of(e, rank);
-  if (clock == -1) return;
+  const WorkClock clock = clock_of(e, rank);
+  if (clock == kNoClock) return;
   const auto there = [&] { return static_cast<int32_t>(word.load(std::memory_order_acquire) - wanted) >= 0 || is_over(e); };
   spin(there, [&] { return clock; }, kWorkNs, 1);
 }
@@ -66,7 +58,7 @@ bool wait_for(ts_exchange& e, std::atomic<uint32_t>& word, uint32_t wanted, int3
       continue;
     }
     e.shared->sleepers.value.fetch_add(1);
-    sleep_a_while(word, seen);
+    sleep_while_shared(word, seen, kNapNs);
     e.shared->sleepers.value.fetch_sub(1);
   }
 }
@@ -179,6 +171,6 @@ ts_exchange* ts_exchange_shared(void* memory, int32_t rank, int32_t ranks, int64
   e->shared = static_cast<SharedHead*>(memory);
   e->slots = static_cast<char*>(memory) + sizeof(SharedHead);
   e->piece_bytes = piece_bytes;
-  e->shared->process[rank].value.store(static_cast<uint32_t>(getpid()));
+  e->shared->process[rank].value.store(own_process());
   return e;
 }

@@ -1,12 +1,8 @@
 // The exchange over connections: each rank has one to every other. All rows of a call go as one message: their sizes, then the rows.
 // A rank sends to all and receives from all at the same time, so that no two wait for one another with full buffers.
-// Knows: connected stream sockets, poll. Must not know: how they were connected, ops.
-#include <fcntl.h>
-#include <poll.h>
+// Knows: connected stream sockets. Must not know: how they were connected, ops.
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "twostroke/exchange.h"
 #include "twostroke/waiting.h"
@@ -27,10 +23,9 @@ bool make_room(Peer& peer, int64_t bytes) {
 
 // Moves what goes at once: 1 where something moved, 0 where not, -1 where the connection is gone or says what cannot be.
 int32_t send_some(const ts_exchange& e, Peer& peer, int64_t bytes) {
-  const ssize_t sent = send(peer.socket, e.mine.room + peer.went, static_cast<size_t>(bytes - peer.went), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const int64_t sent = send_now(peer.socket, e.mine.room + peer.went, static_cast<size_t>(bytes - peer.went));
   if (sent > 0) peer.went += sent;
-  if (sent > 0) return 1;
-  return sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+  return sent > 0 ? 1 : sent == kNothingNow ? 0 : -1;
 }
 
 int64_t wanted_bytes(const Peer& peer) { return peer.came < kHead ? kHead : kHead + peer.head.rows * row_bytes(peer.head.width, peer.head.group); }
@@ -38,15 +33,14 @@ int64_t wanted_bytes(const Peer& peer) { return peer.came < kHead ? kHead : kHea
 int32_t receive_some(const ts_exchange& e, Peer& peer, int64_t rows, int64_t most_width) {
   const bool head = peer.came < kHead;
   char* to = head ? reinterpret_cast<char*>(&peer.head) + peer.came : peer.room + (peer.came - kHead);
-  const ssize_t got = recv(peer.socket, to, static_cast<size_t>(wanted_bytes(peer) - peer.came), MSG_DONTWAIT);
+  const int64_t got = receive_now(peer.socket, to, static_cast<size_t>(wanted_bytes(peer) - peer.came));
   if (got > 0) peer.came += got;
   if (got > 0 && head && peer.came == kHead) {
     const PieceHead& said = peer.head;
     if (said.number != e.number || said.rows != rows || !is_form(said.width, said.group) || said.width > most_width) return -1;
     if (!make_room(peer, said.rows * row_bytes(said.width, said.group))) return -1;
   }
-  if (got > 0) return 1;
-  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? 0 : -1;
+  return got > 0 ? 1 : got == kNothingNow ? 0 : -1;
 }
 
 bool all_came(const Peer& peer) { return peer.came >= kHead && peer.came == wanted_bytes(peer); }
@@ -79,15 +73,15 @@ struct Round {
   }
 
   void sleep() {
-    pollfd waiting[kMostRanks];
-    nfds_t count = 0;
+    static_assert(kMostRanks <= kMostWaits, "a wait for all ranks");
+    SocketWait waiting[kMostRanks];
+    int32_t count = 0;
     for (int32_t r = first; r <= last; ++r) {
       if (r == e.rank) continue;
       const Peer& peer = e.peers[r];
-      const int events = (sends(peer) ? POLLOUT : 0) | (receives(peer) ? POLLIN : 0);
-      if (events != 0) waiting[count++] = {peer.socket, static_cast<short>(events), 0};
+      if (sends(peer) || receives(peer)) waiting[count++] = {peer.socket, sends(peer), receives(peer)};
     }
-    poll(waiting, count, static_cast<int>(kNapNs / 1000000));
+    wait_for_sockets(waiting, count, kNapNs);
   }
 
   int32_t run() {
@@ -163,7 +157,7 @@ void end(ts_exchange& e) {
   e.over.store(true);
   if (e.shared != nullptr) e.shared->over.value.store(1);
   for (int32_t r = 0; e.peers != nullptr && r < e.ranks; ++r)
-    if (r != e.rank && e.peers[r].socket >= 0) shutdown(e.peers[r].socket, SHUT_RDWR);
+    if (r != e.rank && e.peers[r].socket >= 0) end_socket(e.peers[r].socket);
 }
 
 }  // namespace twostroke
@@ -185,7 +179,7 @@ ts_exchange* ts_exchange_sockets(const int32_t* sockets, int32_t rank, int32_t r
   bool held = true;
   for (int32_t r = 0; r < ranks; ++r) {
     // A descriptor of our own: the caller's number may mean another file once the caller has closed it.
-    peers[r].socket = r == rank || sockets[r] < 0 ? -1 : fcntl(sockets[r], F_DUPFD_CLOEXEC, 0);
+    peers[r].socket = r == rank || sockets[r] < 0 ? kNoSocket : copy_socket(sockets[r]);
     held = held && (r == rank || sockets[r] < 0 || peers[r].socket >= 0);
   }
   if (held) return e;
@@ -209,7 +203,7 @@ void ts_exchange_destroy(ts_exchange* exchange) {
   if (exchange == nullptr) return;
   for (int32_t r = 0; exchange->peers != nullptr && r < exchange->ranks; ++r) {
     free(exchange->peers[r].room);
-    if (exchange->peers[r].socket >= 0) close(exchange->peers[r].socket);
+    if (exchange->peers[r].socket >= 0) twostroke::close_socket(exchange->peers[r].socket);
   }
   free(exchange->peers);
   free(exchange->mine.room);

@@ -1,4 +1,4 @@
-// replace_rows: out takes the row of `given` where the row is marked, and the row of x elsewhere.
+// replace_rows: out takes the row of `given` where the row is marked, or its sum with that of x, and the row of x elsewhere.
 #include <string.h>
 
 #include "twostroke/context.h"
@@ -9,8 +9,15 @@ namespace {
 
 void replace_row(void* arg, int64_t row, int32_t) {
   const ts_replace_rows_args& a = *static_cast<const ts_replace_rows_args*>(arg);
-  const ts_value& source = a.marks.data[row] != 0 ? a.given : a.x;
-  memcpy(a.out.data + row * a.out.stride, source.data + row * source.stride, sizeof(float) * static_cast<size_t>(width_of(a.out)));
+  float* out = a.out.data + row * a.out.stride;
+  const float *x = a.x.data + row * a.x.stride, *given = a.given.data + row * a.given.stride;
+  const int64_t width = width_of(a.out);
+  if (a.marks.data[row] != 0 && a.added != 0) {
+    for (int64_t i = 0; i < width; ++i) out[i] = x[i] + given[i];
+    return;
+  }
+  const float* source = a.marks.data[row] != 0 ? given : x;
+  if (source != out) memcpy(out, source, sizeof(float) * static_cast<size_t>(width));
 }
 
 }  // namespace

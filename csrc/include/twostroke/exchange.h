@@ -9,6 +9,7 @@
 
 #include "twostroke/abi.h"
 #include "twostroke/ops.h"
+#include "twostroke/system/system.h"
 
 namespace twostroke {
 
@@ -40,7 +41,7 @@ struct alignas(64) PieceHead {
 
 // What has come of one rank's rows, and what has gone to it.
 struct Peer {
-  int32_t socket;
+  Socket socket;
   PieceHead head;
   char* room;
   int64_t room_bytes, came, went;

@@ -97,7 +97,7 @@ typedef int64_t ts_integer;
   OP(place_scores, F(value, out) F(value, x) F(vector, table)) \
   OP(placed_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, places) F(vector, table) F(value, by_row) F(value, by_key) F(integer, ahead)) \
   OP(receive, F(value, out))                                                                                              \
-  OP(replace_rows, F(value, out) F(value, x) F(value, given) F(indices, marks))                                          \
+  OP(replace_rows, F(value, out) F(value, x) F(value, given) F(indices, marks) F(integer, added))                                        \
   OP(rg_lru, F(value, out) F(value, x) F(value, input_gate) F(value, recurrent_gate) F(vector, rates) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(rms_norm, F(value, out) F(value, x) F(vector, weight) F(number, eps))                                               \
   OP(rope, F(value, out) F(rope_table, table) F(indices, positions))                                                     \
@@ -110,6 +110,7 @@ typedef int64_t ts_integer;
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
   OP(soft_cap, F(value, out) F(number, cap))                                                                             \
+  OP(span_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(indices, ends) F(number, scale) F(integer, window) F(number, soft_cap)) \
   OP(sparse_mixer, F(value, out) F(value, logits) F(number, jitter))                                                     \
   OP(ssd_scan, F(value, out) F(value, x) F(value, b) F(value, c) F(value, dt) F(vector, decay) F(vector, skip) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, dt_least) F(number, dt_most)) \
   OP(stream_shares, F(value, out) F(value, x) F(vector, base) F(vector, factor) F(integer, streams) F(integer, rounds) F(number, eps)) \

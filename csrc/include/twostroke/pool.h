@@ -12,10 +12,11 @@
 // task, the caller has to wait for it, and if that one is the caller, the workers do. A thread that waits reads the clock of the other's
 // own work. While that clock runs on, a core is used and the wait is short, so polling is best. Once it stands, sleeping is best: the
 // system then gives the core of the sleeping thread to the one that has none, and it prefers a thread that slept when that one wakes.
+//
+// Where there are more threads than CPUs, only as many take part in a job as there are CPUs: any of them, whichever is awake. The others
+// sleep. Each wakes another of the threads only where too few are awake.
 // Knows: atomics, threads. Must not know: what the tasks compute.
 #pragma once
-#include <pthread.h>
-
 #include "twostroke/context.h"
 #include "twostroke/waiting.h"
 
@@ -33,18 +34,19 @@ struct alignas(64) Share {
 struct alignas(64) Worker {
   Pool* pool;
   int32_t index;
-  pthread_t thread;
+  Thread thread;
   std::atomic<bool> holding;  // it may have a task
 };
 
 struct Pool {
   int32_t threads;
+  int32_t active;  // how many take part in a job: no more than there are CPUs
   ts_task task;
   void* arg;
   // Raised with every job. Workers sleep on it; one that missed all of them until the number came round again misses one more job.
   alignas(64) std::atomic<uint32_t> generation;
   std::atomic<uint32_t> sleeping;
-  std::atomic<int32_t> caller_clock;
+  std::atomic<WorkClock> caller_clock;
   std::atomic<bool> stop;
   alignas(64) std::atomic<uint32_t> finished;  // tasks that workers did, and kCallerSleeps
   Share shares[kMaxThreads];

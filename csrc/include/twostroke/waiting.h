@@ -1,16 +1,12 @@
-// How a thread waits for another: a pause between two looks, a sleep until woken, the clock of a thread's own work.
-// Knows: Linux. Must not know: what is waited for.
+// How a thread waits for another: a pause between two looks, the clock of a thread's own work; system.h has the sleep.
+// Knows: clocks. Must not know: what is waited for.
 #pragma once
-#include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <pthread.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <atomic>
+
+#include "twostroke/system/system.h"
 
 namespace twostroke {
 
@@ -22,26 +18,10 @@ inline void pause_a_little() {
 #endif
 }
 
-inline int64_t nanoseconds(clockid_t clock) {
-  timespec now = {};
-  if (clock_gettime(clock, &now) != 0) return -1;
-  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
-}
-
-inline int64_t now_ns() { return nanoseconds(CLOCK_MONOTONIC); }
-
-// Sleeps while `word` is `seen`, until it is woken. May also return early: the caller looks at the word again.
-inline void sleep_while(std::atomic<uint32_t>& word, uint32_t seen) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-}
-
-inline void wake(std::atomic<uint32_t>& word, int32_t count) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
-}
-
 constexpr int32_t kLooks = 64;      // pauses from one look at the clock to the next
 constexpr int64_t kSureNs = 20000;    // for this long the other thread's clock is not looked at: most waits are shorter
 constexpr int64_t kDoubtNs = 30000;   // from one look at the other's clock to the next
+constexpr int64_t kBlindNs = 200000;  // the longest poll where the system has no figure of the other's work
 constexpr int32_t kLookers = 8;       // threads that may look so often at one clock; more of them look more rarely
 
 // Polls until what is waited for is there, or the thread that it comes from has no core, by the clock of its own work, or the time is over.
@@ -51,7 +31,7 @@ bool spin(const There& there, const Clock& clock, int64_t most_ns, int32_t looke
   const int64_t doubt_ns = kDoubtNs * (1 + lookers / kLookers);
   const int64_t began = now_ns();
   int64_t looked = 0, worked = 0;
-  clockid_t of = 0;
+  WorkClock of = kNoClock;
   for (;;) {
     for (int32_t i = 0; i < kLooks; ++i) {
       if (there()) return true;
@@ -60,10 +40,11 @@ bool spin(const There& there, const Clock& clock, int64_t most_ns, int32_t looke
     const int64_t now = now_ns();
     if (now - began > most_ns) return there();
     if (looked == 0 ? now - began < kSureNs : now - looked < doubt_ns) continue;
-    const clockid_t last = of;
+    const WorkClock last = of;
     const int64_t before = worked, waited = now - looked;
     of = clock();
-    worked = nanoseconds(of);  // negative where the system gives no figure: then only the time ends this
+    worked = nanoseconds(of);
+    if (worked < 0 && now - began > kBlindNs) return there();
     if (looked != 0 && of == last && worked >= 0 && (worked - before) * 2 < waited) return there();
     looked = now;
   }

@@ -46,7 +46,7 @@ from twostroke.assembly.settings.config import (
 )
 from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
 from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, checked, load
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
@@ -248,13 +248,13 @@ def build_heart(
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
-    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    ends = frozenset({*generation.eos_token_ids, *spec.eos_token_ids}) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
-    group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, closing)
+    group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
     loaded = load(folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
-    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"]), device)
+    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"]), device)
     closing.callback(place.close)
     settler = placing.settler_on(device, loaded.weights, found.machine)
     closing.callback(settler.close)
@@ -292,8 +292,7 @@ def build_heart(
         alarm=ranks.alarm_of(group),
         flight=flight,
     )
-    for worker in (weights_check, settler, backing):
-        worker.start()
+    begin_close(found.machine, weights_check, settler, backing)
     return Heart(
         stepper,
         tokenizer,

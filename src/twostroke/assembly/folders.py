@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from twostroke.assembly.optional import chat_template, kept_result
 from twostroke.assembly.settings.config import Resolver
 from twostroke.assembly.settings.env import Machine, hub_offline
+from twostroke.assembly.settings.names import meant
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.ops.quant.formats import STORED
 from twostroke.text.template_files import read_sources
@@ -51,13 +52,14 @@ def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate 
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """The embedded model, a folder, a GGUF file, or a hub id (downloaded).
+    """The embedded model, a folder, a GGUF file, or a hub id (downloaded); or an alias of one of these.
 
     kept: where GGUF files, and folders without tokenizer.json, are unfolded.
     """
-    if model in SHIPPED:
-        return ModelFolder(SHIPPED[model](), model, None)
-    found = resolve_model(model, revision=revision, offline=hub_offline(), progress=progress)
+    name = meant(model)
+    if name in SHIPPED:
+        return ModelFolder(SHIPPED[name](), model, None)
+    found = replace(resolve_model(name, revision=revision, offline=hub_offline(), progress=progress), source=model)
     if not found.path.is_file():
         return replace(found, path=with_tokenizer(found.path, kept))
     unfolded = unfold_file(found.path, kept)

@@ -56,7 +56,7 @@ def load_heads(folder: Path, name: str | None, own: Model, settings: Resolved) -
     """Packs the heads into memory, in the formats of the model. name: the file's name; None where the folder is a
     checkpoint.
     """
-    packer = NativePacker(settings["cpu_level"], settings["threads"])
+    packer = NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])
     with closing(packer), errors_of(str(folder)):
         with Checkpoint.open(folder) if name is None else open_heads(folder, name, folder.name) as checkpoint:
             return load_weights(checkpoint, own, format_choice(settings["weights"]), packer)

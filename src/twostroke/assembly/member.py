@@ -162,7 +162,7 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
         check = checked(loaded, report, closing)
         exchange = meeting.exchange(resolved["cpu_level"])
         closing.callback(exchange.close)
-        ops = CpuOps(resolved["cpu_level"], resolved["threads"])
+        ops = CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"])
         closing.callback(ops.close)
         ops.join(exchange)
         settler = settler_of(loaded.weights, machine)

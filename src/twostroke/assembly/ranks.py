@@ -60,7 +60,7 @@ class RankPlaces(Struct, frozen=True):
 
     def share_of(self, machine: Machine) -> Machine:
         """What one of the processes may use, where all are of this machine."""
-        return machine if self.addresses else machine.share(self.division.count)
+        return machine if self.addresses else machine.share(self.division.count, self.division.leader)
 
 
 def asked_division(resolver: Resolver) -> RankPlaces | None:
@@ -163,14 +163,21 @@ def executor_of(
 
 
 def start_ranks(
-    places: RankPlaces | None, folder: Path, spec: Model, resolved: Resolved, plan: KVPlan, closing: ExitStack
+    places: RankPlaces | None,
+    folder: Path,
+    spec: Model,
+    resolved: Resolved,
+    plan: KVPlan,
+    machine: Machine,
+    closing: ExitStack,
 ) -> StartedGroup | None:
     """The group that was asked for, whose members load from now on; None for one process. It ends with `closing`."""
     if places is None:
         return None
     with Checkpoint.open(folder) as checkpoint:
         content = content_fingerprint(checkpoint)
-    started = start_group(places, str(folder), spec, resolved, own_pools(spec, plan), content)
+    cpus = machine.places(places.division.count)
+    started = start_group(places, str(folder), spec, resolved, own_pools(spec, plan), content, cpus)
     closing.callback(started.close)
     return started
 
@@ -196,10 +203,16 @@ def alarm_of(group: StartedGroup | None) -> Alarm:
 
 
 def start_group(
-    places: RankPlaces, path: str, spec: Model, resolved: Resolved, pools: CachePools, content: str
+    places: RankPlaces,
+    path: str,
+    spec: Model,
+    resolved: Resolved,
+    pools: CachePools,
+    content: str,
+    cpus: Sequence[tuple[int, ...]],
 ) -> StartedGroup:
     """Start or reach the members, and send each its part. path: the model's path on this machine. content: the
-    fingerprint of its weights.
+    fingerprint of its weights. cpus: where each process of this machine runs.
     """
     division = places.division
     width, level = division.exchange_width(spec), str(resolved["cpu_level"])
@@ -226,7 +239,7 @@ def start_group(
     shared = processes.shared_memory(memory_bytes(level, division.count, width))
     started = processes.LocalMembers(shared, ranks[0])
     command = [sys.executable, "-P", "-m", "twostroke", "rank", path]
-    lines = started.start(len(ranks), command, process_environment())
+    lines = started.start([cpus[rank] for rank in ranks], command, process_environment())
     for rank, line in zip(ranks, lines, strict=True):
         line.send(structs.replace(begin, rank=rank))
     sizes = (division.leader, division.count, width, places.timeout_s)

@@ -12,9 +12,8 @@ from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
-from twostroke.assembly.settings.config import collect, objectives_of, refuse_adapters
+from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
 from twostroke.assembly.settings.env import asked_by_environment
-from twostroke.assembly.task import require_generating
 from twostroke.cost.shape import Segment
 from twostroke.distributed.cluster.arithmetic import arithmetic_of
 from twostroke.distributed.cluster.link import secret_key
@@ -28,6 +27,8 @@ from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.runner.pool_pages import PoolPages
 from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
+from twostroke.types.pooling import Task
+from twostroke.types.request import Request
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
@@ -53,9 +54,8 @@ def build_replica(
     role: ReplicaRole = "both",
 ) -> BuiltReplica:
     """Load a model and make a replica that listens. Raises TwostrokeError."""
-    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
+    refuse_later_adapters(collect(options, asked_by_environment()))
     found = assemble.find_model(model, options)
-    require_generating(found.spec)
     if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, serving=True)
@@ -72,12 +72,13 @@ def build_replica(
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
     pools = own_pools(spec, found.kv_plan)
     pages = None if _why_no_pages(found) else PoolPages(heart.memory)
-    most = resolved["max_step_tokens"]
+    adapters = () if heart.adapters is None else tuple(each.name for each in heart.adapters.loaded())
+    most, pooling = resolved["max_step_tokens"], resolved["pooling"]
     facts = ReplicaFacts(
         name=name,
         instance=secrets.token_hex(8),
         model=content,
-        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most),
+        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most, pooling),
         page_tokens=PAGE_TOKENS,
         pool_tokens=found.kv_plan.tokens,
         context_tokens=context,
@@ -87,6 +88,7 @@ def build_replica(
         role=role,
         page_bytes=0 if pages is None else pages.page_bytes,
         objectives=objectives_of(resolved),
+        adapters=adapters,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     core = ReplicaCore(
@@ -99,10 +101,18 @@ def build_replica(
         heart.explainer,
         exchange,
         stepper.flight,
+        partial(why_not, spec.task, len(adapters)),
     )
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
     shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}
     return BuiltReplica(replica, heart, {"name": name, "model": found.name, "role": role, **shown})
+
+
+def why_not(task: Task, num_adapters: int, request: Request) -> str:
+    """Why this replica cannot compute a request; empty where it can."""
+    if (request.pooling is None) is not (task is Task.GENERATE):
+        return f"This replica is for the task {task}."
+    return "" if -1 <= request.adapter < num_adapters else "This replica does not have this adapter."
 
 
 def _why_no_pages(found: assemble.Found) -> str:

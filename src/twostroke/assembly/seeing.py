@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_CACHE, Resolved, Resolver
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
+from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ TOWER = "vision_config"
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
     """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
     config = read_object(folder / "config.json")
-    if resolver.asked_value("images") == "on" or TOWER in config:
+    asked = resolver.asked_value("images") == "on" or resolver.asked_value("mmproj") is not None
+    if asked or TOWER in config or (folder / NAME_FILE).is_file():
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
+    resolver.pick("mmproj", None, "none asked for")
     resolver.pick("images", "off", "the model describes no encoder of images")
     resolver.pick("image_cache", IMAGE_CACHE, "default")
+    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
     return spec, None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,27 +13,32 @@ import numpy as np
 from msgspec import Struct, structs
 
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_CACHE, Resolved, Resolver
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
+from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
-from twostroke.images.processor import Processor
+from twostroke.images.processor import Processor, Tiling
 from twostroke.models.common.encoders import SightEncoder, read_encoder
-from twostroke.ops.passes.with_given_rows import given_rows, with_given_rows
+from twostroke.models.common.sight import LearnedPlaces, Sight
+from twostroke.ops.operands import F32Array, bf16_to_f32
+from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, PatchLayout, pieces_of
-from twostroke.types.errors import ConfigError, ModelError
+from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues, pieces_of
+from twostroke.runner.patch_layout import PatchLayout
+from twostroke.types.errors import ConfigError, CorruptModel, ModelError
+from twostroke.types.images import SpanLayers
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
-from twostroke.weights.tensors import wanted_tensors, with_prefix
+from twostroke.weights.tensors import program_names, wanted_tensors, with_prefix
 
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
@@ -41,45 +46,73 @@ NOT_ALONE = "images are encoded where one process computes the model on its proc
 
 
 class SightPlan(Struct, frozen=True, eq=False):
-    """An encoder whose weights are not read yet, and how images become its tiles."""
+    """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
+    tile. stored: the names of its tensors in the language model's checkpoint."""
 
     encoder: SightEncoder
-    folder: Path
+    files: SightFiles
     processor: Processor
+    most_rows: int
+    stored: tuple[str, ...]
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
-        model, sight = self.encoder.model, self.encoder.sight
+        model, sizes = self.encoder.model, self._sizes()
         own = model.weight_bytes(format_choice(settings["weights"]))
-        pages = -(-sight.patches // PAGE_TOKENS) * PAGE_TOKENS * model.kv_bytes_per_token(_kv_kind(settings))
-        arena = place(model.program, sight.patches, sight.rows).num_bytes
+        pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(_kv_kind(settings))
+        arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
+        turns = 2 * model.rope_bytes(sizes.max_step_tokens)
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + own,
-            buffer_bytes=needs.buffer_bytes + arena + pages + settings["image_cache"],
+            buffer_bytes=needs.buffer_bytes + arena + turns + pages + settings["image_cache"],
         )
 
     def eyes(self) -> Eyes:
         """What opens images for prompts."""
         sight = self.encoder.sight
-        return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.rows, sight.placeholder)
+        together = sight.spans is not SpanLayers.NONE
+        return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder, together)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
-        """What writes image rows into steps of this program, which has a place for them. Loads the encoder."""
-        encoder, sight = self.encoder, self.encoder.sight
-        with closing(NativePacker(settings["cpu_level"], settings["threads"])) as packer:
-            with Checkpoint.open(self.folder) as checkpoint:
+        """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
+        encoder, sight, table = self.encoder, self.encoder.sight, None
+        with closing(NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])) as packer:
+            with self.files.open() as checkpoint:
                 weights = load_weights(checkpoint, encoder.model, format_choice(settings["weights"]), packer)
-        pages = -(-sight.patches // PAGE_TOKENS)
-        sizes = MemorySizes(pages, sight.patches, sight.patches, 1, max_draft_tokens=sight.rows)
-        own = StepMemory(encoder.model.program, weights.matrices, weights.vectors, _kv_kind(settings), sizes)
-        layout = PatchLayout(sight.patch, sight.grid, sight.merge, np.array(self.processor.values, np.float32))
-        pieces = [where.ops.compile(piece, own) for piece in pieces_of(encoder.model.program)]
-        made = ImageEncoder(pieces, own, encoder.pixels, layout, sight.rows)
-        given = given_rows(program)
-        if given is None:
-            raise ValueError("the program has no place for given rows")
-        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given, time.perf_counter)
+                if sight.learned is not None:
+                    table = read_table(with_prefix(checkpoint, encoder.model), sight.learned)
+        program_of = encoder.model.program
+        own = StepMemory(program_of, weights.matrices, weights.vectors, _kv_kind(settings), self._sizes())
+        layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table)
+        pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
+        values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
+        made = ImageEncoder(pieces, own, values, layout, sight.windows.whole if sight.windows else ())
+        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given_rows(program), time.perf_counter)
+
+    def _sizes(self) -> MemorySizes:
+        return encoder_sizes(self.encoder.sight, self.most_rows)
+
+
+def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
+    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of
+    them may not be full."""
+    patches = sight.most_patches(rows)
+    windows = sight.windows.most(rows) if sight.windows else 1
+    return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
+
+
+def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
+    """The learned places (places, width). Raises CorruptModel for another number of them."""
+    stored = checkpoint.read(learned.tensor)
+    found = bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
+    if found.ndim != 2 or len(found) != learned.side**2:
+        raise CorruptModel(
+            f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.side**2} rows.",
+            why="The number of places follows from config.json.",
+            fix="config.json and the weights belong to different models or revisions: download both again.",
+        )
+    return found
 
 
 def _kv_kind(settings: Resolved) -> KVKind:
@@ -98,35 +131,59 @@ def find_sight(
     if not alone:
         why = NOT_ALONE
     elif asked != "off" and spec.task is Task.GENERATE:
-        found, why = _plan(folder, config, spec, wanted=asked == "on")
+        most = resolver.asked_value("image_tokens") or IMAGE_TOKENS
+        step_tokens = resolver.resolved()["max_step_tokens"]
+        wanted = asked == "on" or resolver.asked_value("mmproj") is not None
+        found, why = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, step_tokens, wanted=wanted)
+    resolver.pick("mmproj", None, "the encoder lies in the model's folder" if found is None else found.files.name)
     word = resolver.pick("images", "off" if found is None else "on", why)
     resolver.pick("image_cache", IMAGE_CACHE, "default")
+    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
     if word == "on" and found is None:
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
     if found is None or word == "off":
         return spec, None
-    names = tuple(tensor.name for tensor in wanted_tensors(found.encoder.model))
-    return with_given_rows(replace(spec, read_elsewhere=names)), found
+    sight = found.encoder.sight
+    how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
+    return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
 
 
-def _plan(folder: Path, config: Mapping[str, Any], spec: Model, *, wanted: bool) -> tuple[SightPlan | None, str]:
-    """The plan, or None and why. wanted: faults of its files are raised."""
+def _plan(
+    find: Callable[[], SightFiles | None], spec: Model, asked_rows: int, step_tokens: int, *, wanted: bool
+) -> tuple[SightPlan | None, str]:
+    """The plan, or None and why. find: finds the encoder's files. asked_rows: the most image rows of a tile.
+    step_tokens: the most rows of a step.
+    wanted: what keeps it from reading images is raised."""
     try:
-        encoder = read_encoder(config, spec)
-        if encoder is None or not _holds(folder, encoder.model):
+        files = find()
+        encoder = None if files is None else read_encoder(files.config, spec)
+        stored = () if files is None or encoder is None else _stored_names(files, encoder)
+        if files is None or encoder is None or not stored:
             return None, NO_ENCODER
         if not has_pillow():
             return None, NO_PILLOW
-        processor = read_processor(encoder.sight.family, encoder.sight.side, folder)
-    except ModelError as error:
+        sight = encoder.sight
+        rows = sight.most_rows(asked_rows)
+        if sight.spans is not SpanLayers.NONE and step_tokens < rows:
+            raise ConfigError(
+                f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
+                why="In this model the rows of an image see each other, so they are computed in one step.",
+                fix=f"Give at least --max-step-tokens {rows}, or --images off.",
+            )
+        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
+    except (ConfigError, ModelError) as error:
         if wanted:
             raise
         return None, f"{error.what[:1].lower()}{error.what[1:].removesuffix('.')}"
-    return SightPlan(encoder, folder, processor), "the model has an encoder of images"
+    return SightPlan(encoder, files, processor, rows, stored), "the model has an encoder of images"
 
 
-def _holds(folder: Path, model: Model) -> bool:
-    """Whether the checkpoint has the encoder's tensors: some were saved without."""
-    with Checkpoint.open(folder) as checkpoint:
-        names = with_prefix(checkpoint, model).names
-    return all(tensor.name in names for tensor in wanted_tensors(model))
+def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
+    """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
+    wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
+    wanted |= {encoder.sight.learned.tensor} if encoder.sight.learned else set()
+    with files.open() as checkpoint:
+        if not wanted <= with_prefix(checkpoint, encoder.model).names:
+            return ()
+        renamed = program_names(checkpoint.names, encoder.model)
+        return tuple(name for name in checkpoint.names if renamed.get(name, name) in wanted)

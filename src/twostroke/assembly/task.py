@@ -59,17 +59,6 @@ def read_for_task(resolver: Resolver, folder: Path, heads: Path | None) -> tuple
     return spec, files
 
 
-def require_generating(spec: Model) -> Model:
-    """The model. Raises UnsupportedModel where it makes vectors or scores: replicas behind a front are for text."""
-    if spec.task is not Task.GENERATE:
-        raise UnsupportedModel(
-            f"Replicas cannot serve a model for the task {spec.task} yet.",
-            why="Replicas send their front tokens and nothing else.",
-            fix="Serve it with one `twostroke serve`, without --replicas.",
-        )
-    return spec
-
-
 def _form(task: Task, folder: Path) -> Form:
     if task is Task.RERANK:
         return tokens_form(reranker.answer_tokens(Tokenizer.from_folder(folder)))

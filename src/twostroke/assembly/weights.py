@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from msgspec import structs
@@ -18,6 +19,7 @@ from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.values import Vector
 from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
+from twostroke.system import here
 from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
@@ -56,9 +58,9 @@ def load(
         whole = load(folder, shared, resolved, machine, progress, report)
         return structs.replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
     format_for = format_choice(resolved["weights"])
-    packer = NativePacker(resolved["cpu_level"], resolved["threads"])
+    packer = NativePacker(resolved["cpu_level"], resolved["threads"], resolved["cpus"])
     try:
-        with Checkpoint.open(folder) as checkpoint:
+        with here.beginning_on(machine.close), Checkpoint.open(folder) as checkpoint:
             if resolved["weights"] == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
@@ -95,6 +97,20 @@ def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> Backgr
     check = BackgroundCheck(loaded.file, report)
     closing.callback(check.close)
     return check
+
+
+class Worker(Protocol):
+    """What works in a thread of its own."""
+
+    def start(self) -> None:
+        """Begin it."""
+
+
+def begin_close(machine: Machine, *workers: Worker) -> None:
+    """Start threads where this process's share of the machine is: memory that they touch first is close."""
+    with here.beginning_on(machine.close):
+        for worker in workers:
+            worker.start()
 
 
 def settler_of(weights: ModelWeights, machine: Machine) -> Settler:

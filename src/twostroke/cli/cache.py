@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.store.cache_place import packed_folder
+from twostroke.cli.store.gc import gc
 from twostroke.types.errors import ConfigError, CorruptModel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from twostroke.weights.packed.cache_folder import CachedFile
 
 
@@ -96,18 +99,7 @@ def rm(names: tuple[str, ...], take_all: bool, unusable: bool, cache: str | None
             click.echo(f"{len(chosen)} files removed from {folder}: {freed / 1e6:,.1f} MB.")
 
 
-def packed_folder(asked: str | None) -> Path:
-    """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
-    from twostroke.assembly.settings.config import Resolver, collect
-    from twostroke.assembly.settings.env import asked_by_environment, read_machine
-    from twostroke.weights.packed.cache import NO_CACHE, PACKED
-
-    environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
-    resolver = Resolver(collect({"cache": asked}, environment))
-    chosen = resolver.pick("cache", str(read_machine().cache_folder), "default cache folder")
-    if chosen == NO_CACHE:
-        raise ConfigError("The cache is off.", fix="Name its folder: --cache FOLDER.")
-    return Path(chosen).expanduser() / PACKED
+command.add_command(gc)
 
 
 def file_json(file: CachedFile) -> dict[str, Any]:

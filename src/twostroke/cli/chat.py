@@ -45,20 +45,28 @@ def command(model: str, system: str | None, explain: bool, as_json: bool, verbos
         with progress_bar("load") as progress:
             llm = LLM(model, progress=progress, **values)
         with llm:
-            _load_line_editing()
             printer = ChatJson() if as_json else ChatText()
-            conversation = Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system, printer)
-            if not as_json:
-                click.echo(f"{llm.model_name}; /help for commands.")
-            while (line := _read_line(printer)) is not None:
-                if line.strip() and not conversation.handle(line.strip()):
-                    return
-                if explain and line.strip() and not line.startswith("/"):
-                    printer.note(conversation.explanation())
+            converse(Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system, printer), explain)
+
+
+def converse(conversation: Conversation, explain: bool = False) -> None:
+    """Answer line after line until the input ends. explain: say after each answer what its time went to."""
+    _load_line_editing()
+    printer = conversation.printer
+    printer.begun(conversation.llm.model_name)
+    while (line := _read_line(printer)) is not None:
+        if line.strip() and not conversation.handle(line.strip()):
+            return
+        if explain and line.strip() and not line.startswith("/"):
+            printer.note(conversation.explanation())
 
 
 class ChatText:
     """A conversation as people read it, as it comes."""
+
+    def begun(self, model_name: str) -> None:
+        """The model is there."""
+        click.echo(f"{model_name}; /help for commands.")
 
     def note(self, text: str) -> None:
         """Print the answer of a command of the conversation."""
@@ -79,6 +87,9 @@ class ChatText:
 
 class ChatJson:
     """What ChatText prints, as one JSON document a line, for programs."""
+
+    def begun(self, model_name: str) -> None:
+        """Print nothing: each answer is a document of its own."""
 
     def note(self, text: str) -> None:
         """See `ChatText.note`."""

@@ -56,12 +56,13 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
         meant = [meaning(calibration, name) for name in MEANT]
         if as_json:
             said = {} if busy is None else {"verdict": busy.what}
-            levels = {"level": here.level, "better_level": here.better_level}
+            levels = {"level": here.level, "better_level": here.better_level, "cores_reason": here.placing}
             print_json({"cores": here.cores, **levels, **said, **_as_json(calibration, meant, kept)})
             if busy is not None:
                 raise busy
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
+        click.echo(f"threads by default: {here.cores} ({here.placing})")
         if here.better_level is not None:
             from twostroke.backends.cpu.library import BUILD
 

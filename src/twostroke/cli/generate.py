@@ -58,18 +58,18 @@ def command(
             llm = LLM(model, progress=progress, **values)
         with llm:
             params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=logprobs)
-            made = _prompt_of(llm, text, system, image_files, raw=raw)
+            made = prompt_of(llm, text, system, image_files, raw=raw)
             if as_json:
                 output = llm.generate([made], params)[0]
                 found = {"explain": [each.as_json() for each in llm.explain(output.request_id)]} if explain else {}
                 print_json({**output_json(output, llm.model_name), **found})
                 return
-            request_id = _stream(llm, made, params, verbose)
+            request_id = stream_answer(llm, made, params, verbose)
             if explain:
                 click.echo("\n" + explained(llm, request_id))
 
 
-def _prompt_of(llm: LLM, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
+def prompt_of(llm: LLM, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
     """What the model reads. Raises InvalidRequest for images next to a text that is continued as it stands."""
     if not images:
         return llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
@@ -96,7 +96,7 @@ def explained(llm: Any, request_id: str) -> str:
     return "\n\n".join(words(each) for each in llm.explain(request_id))
 
 
-def _stream(llm: Any, prompt: Prompt | list[int], params: Any, verbose: bool) -> str:
+def stream_answer(llm: Any, prompt: Prompt | list[int], params: Any, verbose: bool) -> str:
     """Print the answer as it comes; its request id."""
     last = None
     tokens = 0

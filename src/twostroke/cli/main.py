@@ -30,10 +30,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "generate": ("twostroke.cli.generate", "Continue or answer one prompt, streaming."),
     "chat": ("twostroke.cli.chat", "Talk with a model in the terminal."),
     "bench": ("twostroke.cli.bench.all", "Measure prefill and decode on this machine."),
+    "run": ("twostroke.cli.store.run", "Answer or chat with a model, downloaded where it is not here."),
     "pull": ("twostroke.cli.pull", "Download a model from the hub."),
+    "show": ("twostroke.cli.store.show", "What a model on this machine is, and whether it fits."),
     "list": ("twostroke.cli.store.list", "Show the models on this machine."),
     "rm": ("twostroke.cli.store.rm", "Remove a model from this machine."),
-    "ps": ("twostroke.cli.store.ps", "Show the models that a running server has loaded."),
+    "alias": ("twostroke.cli.store.alias", "Names of one's own for models."),
+    "ps": ("twostroke.cli.store.ps", "Show the models that running servers have loaded."),
+    "stop": ("twostroke.cli.store.stop", "End servers that this user has started."),
     "quantize": ("twostroke.cli.quantize", "Write a model in fewer bits, calibrated on a text."),
     "doctor": ("twostroke.cli.doctor", "Measure this machine, and what it means for a model."),
     "plan": ("twostroke.cli.plan", "What a model will do and cost on a machine, from its config.json."),
@@ -48,7 +52,10 @@ VERBS: dict[str, tuple[str, str]] = {
 
 
 SYNONYMS = {
-    "run": "chat",
+    "info": "show",
+    "inspect": "show",
+    "kill": "stop",
+    "name": "alias",
     "complete": "generate",
     "completion": "generate",
     "start": "serve",

@@ -121,6 +121,7 @@ def command(
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan
+        from twostroke.lab.planner.memory_nodes import node_words
         from twostroke.lab.planner.model_config import read_model
         from twostroke.lab.planner.plan import make_plan, plan_json
         from twostroke.lab.planner.plan_text import plan_text
@@ -144,6 +145,8 @@ def command(
             _refuse_beside(plot, price_per_hour, acceptance, adapters)
             return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
         plan = make_plan(found.source, with_places(found.spec, adapters, adapter_rank), ask, target)
+        nodes = node_words(target, ask, plan.expectation.room)
+        plan = replace(plan, assumptions=(*plan.assumptions, nodes)) if nodes else plan
         if plot is not None:
             _draw(plot, plan.source, plan.expectation)
         if as_json:

@@ -5,38 +5,57 @@ from __future__ import annotations
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.shared.progress import progress_bar
 
 
-@click.command(cls=ExampleCommand, example="twostroke pull meta-llama/Llama-3.2-1B-Instruct --revision main")
+@click.command(cls=ExampleCommand, example="twostroke pull llama3.2:1b")
 @click.argument("model")
 @click.option("--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main].")
 @click.option("--endpoint", metavar="URL", default=None, help="Another hub [default: HF_ENDPOINT or the public hub].")
+@click.option("--dry-run", is_flag=True, help="Say what would be downloaded and whether it fits, and download nothing.")
+@click.option("--anyway", is_flag=True, help="Download it also where it does not fit or cannot run.")
+@click.option("--no-pack", is_flag=True, help="Do not pack the weights: the first start does it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(model: str, revision: str | None, endpoint: str | None, as_json: bool, verbose: bool) -> None:
-    """Download MODEL (safetensors, tokenizer, settings; never code). Resumes where it stopped; pins the commit."""
+def command(
+    model: str,
+    revision: str | None,
+    endpoint: str | None,
+    dry_run: bool,
+    anyway: bool,
+    no_pack: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Download MODEL (weights, tokenizer, settings; never code), after saying its size, its licence and whether it
+    fits. Resumes where it stopped; pins the commit; packs the weights, so that the first start is a quick one."""
     with clear_errors(verbose):
-        from twostroke.assembly.settings.env import hub_offline
         from twostroke.assets import spark_path
-        from twostroke.weights.hub.hub import EMBEDDED, resolve_model
-        from twostroke.weights.hub.reference import reference_of
+        from twostroke.cli.store.fetching import PullWish, bring, heed, pack, prospect_of
+        from twostroke.weights.hub.hub import EMBEDDED
 
-        if model == EMBEDDED:
+        def say(text: str) -> None:
+            click.echo(text, err=as_json)
+
+        wish = PullWish(model, revision, endpoint, anyway, say)
+        prospect = prospect_of(wish)
+        if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
             return
-
-        meant = reference_of(model)
-        if meant is not None and meant.text != model and not as_json:
-            click.echo(f"{model} = {meant.text}")
-        with progress_bar("download") as progress:
-            folder = resolve_model(
-                model, revision=revision, offline=hub_offline(), endpoint=endpoint, progress=progress
-            )
+        if prospect.reference is not None and prospect.reference != model:
+            say(f"{model} = {prospect.reference}")
+        if prospect.offer is not None and not as_json:
+            say(prospect.words())
+        if dry_run:
+            heed(wish, prospect)
+            if as_json:
+                print_json(prospect.as_json())
+            return
+        folder = bring(wish, prospect)
+        packed = None if no_pack or prospect.reference is None else pack(folder)
         if as_json:
-            name = None if meant is None else meant.text
             found = {"path": str(folder.path), "source": folder.source, "revision": folder.revision}
-            print_json({**found, "reference": name, "file": folder.path.name if folder.path.is_file() else None})
+            file = folder.path.name if folder.path.is_file() else None
+            print_json({**prospect.as_json(), **found, "file": file, "packed": None if packed is None else str(packed)})
         else:
             click.echo(f"{folder.source} at {folder.revision or 'a local folder'}\n{folder.path}")
 

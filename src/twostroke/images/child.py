@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
+
+from twostroke.system import here
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -75,13 +76,8 @@ def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
 
 def limit(memory_bytes: int) -> None:
     """No more memory than this, no files, no new programs' privileges."""
-    try:
-        import resource
-    except ImportError:  # not on this system: the parent's clock is what is left
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    here.limit_memory(memory_bytes)
+    here.write_no_files()
 
 
 def answer(values: dict[str, Any], data: bytes = b"") -> None:
@@ -110,13 +106,13 @@ def job(ask: dict[str, Any]) -> None:
     if not wanted["steps"]:
         return None
     # The system ends this process where the parent is gone and no other process would.
-    signal.setitimer(signal.ITIMER_REAL, 2 * wanted["wall_s"])
+    here.end_after(wall_s=2 * wanted["wall_s"])
     try:
         made = tiles_of(in_color(image), wanted["steps"])
     except Exception as error:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        here.end_after(wall_s=0)
         return answer(fault_of(error))
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    here.end_after(wall_s=0)
     return answer({"bytes": len(made)}, made)
 
 

@@ -21,7 +21,7 @@ from twostroke.images.parts import AskedImage, image_of, is_image
 from twostroke.images.processor import Cut, Processor
 from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import ImageSpan, ImageTile, key_of
+from twostroke.types.images import ImageSpan, ImageTile, Patching, key_of
 
 VERSION = b"twostroke image 1"
 MEMO_BYTES = 64 << 20
@@ -39,12 +39,28 @@ class SeenImage(Struct, frozen=True):
         return sum(len(tile.pixels) for tile in self.tiles)
 
 
-class Eyes:
-    """Opens images for prompts; any thread may ask. rows: image rows of a tile. placeholder: the token id of each."""
+class SpanShape(Struct, frozen=True):
+    """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan."""
 
-    def __init__(self, processor: Processor, decoder: ImageDecoder, rows: int, placeholder: int) -> None:
+    placeholder: int
+    breaks_lines: bool
+    together: bool
+
+
+class Eyes:
+    """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
+    of each image row. together: see ImageSpan."""
+
+    def __init__(
+        self,
+        processor: Processor,
+        decoder: ImageDecoder,
+        patching: Patching,
+        placeholder: int,
+        together: bool = False,
+    ) -> None:
         self._processor, self._decoder = processor, decoder
-        self._rows, self.placeholder = rows, placeholder
+        self._patching, self._shape = patching, SpanShape(placeholder, processor.breaks_lines, together)
         self._lock = threading.Lock()
         self._memo: OrderedDict[tuple[bytes, bool], SeenImage] = OrderedDict()
         self._memo_bytes = self.num_opened = 0
@@ -69,7 +85,7 @@ class Eyes:
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
-        return Pictures(made, marks, found, self.placeholder) if found else None
+        return Pictures(made, marks, found, self._shape) if found else None
 
     def _seen(self, part: Mapping[str, Any], where: str, before: int, local: bool) -> SeenImage:
         limits = self._decoder.limits
@@ -112,8 +128,9 @@ class Eyes:
         for width, height in cuts[0].sizes:
             own = pixels[at : at + 3 * width * height]
             at += len(own)
-            tiles.append(ImageTile(self._key(width, height, own), self._rows, width, height, own))
-        return SeenImage(tuple(tiles), self._processor.text(cuts[0], self._rows))
+            lines, columns = self._patching.lines(width, height)
+            tiles.append(ImageTile(self._key(width, height, own), lines, columns, width, height, own))
+        return SeenImage(tuple(tiles), self._processor.text(cuts[0], [(tile.lines, tile.columns) for tile in tiles]))
 
     def _key(self, width: int, height: int, pixels: bytes) -> int:
         """Two tiles have one key only where the encoder makes the same rows of them."""
@@ -132,10 +149,10 @@ class Pictures:
     """The images of one prompt. messages: with marks in their places. Satisfies `text.pictures.PlacedImages`."""
 
     def __init__(
-        self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], placeholder: int
+        self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], shape: SpanShape
     ) -> None:
         self.messages, self.marks = messages, marks
-        self._images, self._placeholder = images, placeholder
+        self._images, self._shape = images, shape
         self._tiles: list[ImageTile] = []
 
     def expanded(self, text: str) -> str:
@@ -146,15 +163,16 @@ class Pictures:
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
         """See PlacedImages."""
-        places = [place for place, token_id in enumerate(token_ids) if token_id == self._placeholder]
+        places = [place for place, token_id in enumerate(token_ids) if token_id == self._shape.placeholder]
         spans, at = [], 0
         for tile in self._tiles:
-            own = places[at : at + tile.rows]
-            if len(own) != tile.rows or own[-1] - own[0] != tile.rows - 1:
-                break
-            spans.append(ImageSpan(own[0], tile))
-            at += tile.rows
-        if at != len(places) or len(spans) != len(self._tiles):
+            length = tile.columns if self._shape.breaks_lines else tile.rows
+            for skipped in range(0, tile.rows, length):
+                own = places[at : at + length]
+                if len(own) == length and own[-1] - own[0] == length - 1:
+                    spans.append(ImageSpan(own[0], tile, skipped, length, self._shape.together))
+                at += length
+        if at != len(places) or sum(span.count for span in spans) != at:
             wanted = sum(tile.rows for tile in self._tiles)
             raise InvalidRequest(
                 f"The prompt has {len(places)} places for {wanted} image rows.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twostroke.images.processor import Processor
+from twostroke.images.processor import Processor, Tiling
 from twostroke.text.model_files import read_object
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.lazy_module import LazyModule
@@ -14,15 +14,20 @@ from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20
-FAMILIES = {"idefics3": LazyModule("twostroke.images.idefics3")}
+NAMES = ("gemma3", "glm4v", "idefics3", "paddleocr_vl", "pixtral", "qwen_vl")
+FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels; files that ask for them are refused."""
 
 
-def read_processor(family: str, side: int, folder: Path) -> Processor:
-    """The processor of a model's folder. side: the side of a tile. Raises CorruptModel, UnsupportedModel."""
-    values = {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
-    fields = Fields(values, SETTINGS)
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """The settings of the processor in a model's folder; none where it has no such file."""
+    return {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
+
+
+def read_processor(family: str, tiling: Tiling, settings: Mapping[str, Any]) -> Processor:
+    """The processor that settings describe. Raises CorruptModel, UnsupportedModel."""
+    fields = Fields(settings, SETTINGS)
     for name in UNREAD:
         if fields.values.get(name):
             raise UnsupportedModel(
@@ -30,7 +35,7 @@ def read_processor(family: str, side: int, folder: Path) -> Processor:
                 why="It changes what the model sees.",
                 fix="Use a model without it, or start with --images off.",
             )
-    made: Processor = FAMILIES[family].read(fields, side)
+    made: Processor = FAMILIES[family].read(fields, tiling)
     return made
 
 

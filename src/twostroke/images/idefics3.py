@@ -9,29 +9,25 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
-from twostroke.images.processor import Cut, table
+from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, Tiling, read_colors
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
-LANCZOS, FILTERS = 1, 5
 LARGEST = 4096
 """No side is longer after the first resizing."""
 AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
 
 
 class Idefics3Processor(Struct, frozen=True):
-    """longest: the side that images are resized to. side: the side of a tile. resizes, splits: whether images are
-    resized, and cut into tiles. word: Pillow's number of the filter. rest: the numbers of the table.
+    """longest: the side that images are resized to. side: the side of a tile. splits: whether images are cut into
+    tiles.
     """
 
     longest: int
     side: int
-    resizes: bool
     splits: bool
-    word: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    factor: float
+    colors: Colors
+    breaks_lines: bool = False
 
     @property
     def settings(self) -> str:
@@ -41,7 +37,7 @@ class Idefics3Processor(Struct, frozen=True):
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
         """See Processor."""
-        return table(self.mean, self.std, self.factor)
+        return self.colors.table
 
     @property
     def mark(self) -> str:
@@ -51,34 +47,35 @@ class Idefics3Processor(Struct, frozen=True):
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor. low: the whole image alone."""
         steps: list[Step] = []
-        if self.resizes:
+        word = self.colors.word
+        if self.colors.resizes:
             width, height = first_size(width, height, self.longest)
-            steps.append(("resize", width, height, self.word))
+            steps.append(("resize", width, height, word))
         if low or not self.splits:
-            return Cut((*steps, ("whole", self.side, self.side, self.word)), ((self.side, self.side),))
+            return Cut((*steps, ("whole", self.side, self.side, word)), ((self.side, self.side),))
         width, height = multiples(width, height, self.side)
         if not (width and height):
             raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
-        steps.append(("resize", width, height, self.word))
+        steps.append(("resize", width, height, word))
         columns, rows = width // self.side, height // self.side
         if columns == rows == 1:
             return Cut((*steps, ("tile", 0, 0, self.side, self.side)), ((self.side, self.side),))
         places = [(row, column) for row in range(rows) for column in range(columns)]
         steps += [("tile", column * self.side, row * self.side, self.side, self.side) for row, column in places]
-        steps.append(("whole", self.side, self.side, self.word))
+        steps.append(("whole", self.side, self.side, word))
         return Cut(tuple(steps), ((self.side, self.side),) * (len(places) + 1), columns, rows)
 
-    def text(self, cut: Cut, rows: int) -> str:
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """See Processor."""
-        images = IMAGE * rows
+        images = IMAGE * (lines[0][0] * lines[0][1])
         whole = f"{AROUND}{WHOLE}{images}{AROUND}"
         if not cut.rows:
             return whole
-        lines = (
+        around = (
             "".join(f"{AROUND}<row_{row + 1}_col_{column + 1}>{images}" for column in range(cut.columns)) + "\n"
             for row in range(cut.rows)
         )
-        return "".join(lines) + "\n" + whole
+        return "".join(around) + "\n" + whole
 
 
 def first_size(width: int, height: int, longest: int) -> tuple[int, int]:
@@ -109,30 +106,13 @@ def multiples(width: int, height: int, side: int) -> tuple[int, int]:
     return math.ceil(int(height * ratio) / side) * side, height
 
 
-def read(fields: Fields, side: int) -> Idefics3Processor:
-    """The processor that a file describes. side: the side of the tower's tiles. Raises CorruptModel."""
-    largest = fields.group("max_image_size")
+def read(fields: Fields, tiling: Tiling) -> Idefics3Processor:
+    """The processor that a file describes. Raises CorruptModel."""
+    largest, side = fields.group("max_image_size"), tiling.side
     own = 364 if largest is None else largest.integer("longest_edge", 1, LARGEST)
     if own != side:
         raise fields.wrong("max_image_size", f"The tower reads tiles of {side} pixels a side.")
     size = fields.group("size")
     longest = 4 * 364 if size is None else size.integer("longest_edge", 1, 1 << 16)
-    mean, std = (
-        fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else (0.5, 0.5, 0.5)
-        for name in ("image_mean", "image_std")
-    )
-    if not fields.boolean("do_normalize", True):
-        mean, std = (0.0,) * 3, (1.0,) * 3
-    if 0.0 in std:
-        raise fields.wrong("image_std", "Pixels are divided by it.")
-    scaled = fields.boolean("do_rescale", True)
-    return Idefics3Processor(
-        longest,
-        side,
-        fields.boolean("do_resize", True),
-        fields.boolean("do_image_splitting", True),
-        fields.integer("resample", 0, FILTERS, default=LANCZOS),
-        mean,
-        std,
-        fields.number("rescale_factor", 0.0, 1e6, default=1 / 255) if scaled else 1.0,
-    )
+    splits = fields.boolean("do_image_splitting", True)
+    return Idefics3Processor(longest, side, splits, read_colors(fields, HALF, LANCZOS))

@@ -8,6 +8,23 @@ from typing import Protocol
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
+from twostroke.types.images import Patching
+from twostroke.types.spec.fields import Fields
+
+NEAREST, LANCZOS, BILINEAR, BICUBIC = range(4)
+"""Pillow's numbers of filters."""
+MOST_FILTER = 5
+CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Mean and deviation of the colours that CLIP was trained with."""
+HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+
+
+class Tiling(Struct, frozen=True):
+    """side: the side of all tiles in pixels; 0 where images decide. most_rows: the most image rows of a tile."""
+
+    patching: Patching
+    side: int
+    most_rows: int
 
 
 class Cut(Struct, frozen=True):
@@ -26,6 +43,11 @@ class Cut(Struct, frozen=True):
         return sum(3 * width * height for width, height in self.sizes)
 
 
+def one_tile(width: int, height: int, word: int) -> Cut:
+    """The whole image in this size. word: Pillow's number of the filter."""
+    return Cut((("whole", width, height, word),), ((width, height),))
+
+
 class Processor(Protocol):
     """The rules of a family."""
 
@@ -41,14 +63,52 @@ class Processor(Protocol):
     def mark(self) -> str:
         """What the template writes for one image."""
 
+    @property
+    def breaks_lines(self) -> bool:
+        """Whether other tokens stand between lines of image rows."""
+
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """What is made of an image of this size. low: with few tiles."""
+        """What is made of an image of this size. low: with few tiles or few rows."""
 
-    def text(self, cut: Cut, rows: int) -> str:
-        """What stands in the prompt for an image. rows: image rows of a tile."""
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
+        """What stands in the prompt for an image. lines: the lines of image rows of each tile, and the
+        rows of a line."""
 
 
-def table(mean: Sequence[float], std: Sequence[float], factor: float) -> tuple[tuple[float, float, float], ...]:
-    """What each byte means: (byte * factor - mean) / std."""
-    rows = ([(byte * factor - m) / s for m, s in zip(mean, std, strict=True)] for byte in range(256))
-    return tuple((red, green, blue) for red, green, blue in rows)
+class Colors(Struct, frozen=True):
+    """What bytes mean: (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images are
+    resized at all."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    factor: float
+    word: int
+    resizes: bool
+
+    @property
+    def table(self) -> tuple[tuple[float, float, float], ...]:
+        """What each byte means in red, green and blue."""
+        pairs = tuple(zip(self.mean, self.std, strict=True))
+        rows = ([(byte * self.factor - mean) / std for mean, std in pairs] for byte in range(256))
+        return tuple((red, green, blue) for red, green, blue in rows)
+
+
+def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:
+    """The settings of a file that all families have. usual: mean and deviation where it is silent. word: the filter
+    where it is silent. Raises CorruptModel."""
+    mean, std = (
+        fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else silent
+        for name, silent in zip(("image_mean", "image_std"), usual, strict=True)
+    )
+    if not fields.boolean("do_normalize", True):
+        mean, std = (0.0,) * 3, (1.0,) * 3
+    if 0.0 in std:
+        raise fields.wrong("image_std", "Pixels are divided by it.")
+    scaled = fields.boolean("do_rescale", True)
+    return Colors(
+        mean,
+        std,
+        fields.number("rescale_factor", 0.0, 1e6, default=1 / 255) if scaled else 1.0,
+        fields.integer("resample", 0, MOST_FILTER, default=word),
+        fields.boolean("do_resize", True),
+    )

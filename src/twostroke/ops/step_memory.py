@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.attention.rope_tables import rope_table
+from twostroke.ops.attention.rope_tables import TurnedRows, rope_table
 from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import (
     AttentionBatch,
@@ -111,7 +111,8 @@ class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
     layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
-    outside.
+    outside. row_ends: see ops/attention/span_attention.py. row_turns: tables whose rows are those of the step; they are
+    written before each step.
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
     in the host's memory, one block of it (`inputs`), page tables last.
@@ -135,8 +136,13 @@ class StepMemory:
             for cache, index in self._group_of.items()
             if isinstance(cache.kind, PagedKV)
         }
+        usual = {rope: rope_table(rope.spec, sizes.context_tokens, self._rates(rope)) for rope in program.ropes}
+        self.row_turns = tuple(
+            TurnedRows(rope.turns, table, sizes.max_step_tokens) for rope, table in usual.items() if rope.turns
+        )
+        by_row = iter(self.row_turns)
         self._ropes: dict[Rope, RopeTable] = {
-            rope: _on(device, rope_table(rope.spec, sizes.context_tokens, self._rates(rope))) for rope in program.ropes
+            rope: next(by_row).rows if rope.turns else _on(device, table) for rope, table in usual.items()
         }
         tokens, sequences, tables = sizes.max_step_tokens, sizes.max_sequences, len(groups) or 1
         shapes: list[tuple[int, ...]] = [*[(tokens,)] * 4, (sequences,), (sequences,), (sequences + 1,)]
@@ -145,7 +151,10 @@ class StepMemory:
         self.token_ids, self.positions, self.token_types, self.adapters = parts[:4]
         self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters, *groups_of = parts[4:]
         self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
-        self.row_marks: I32Array = np.zeros(tokens, np.int32)  # of programs that no device runs
+        # These are of programs that no device runs.
+        self.row_marks: I32Array = np.zeros(tokens, np.int32)
+        self.row_ends: I32Array = np.zeros(tokens, np.int32)
+        self.row_numbers: I32Array = np.arange(tokens, dtype=np.int32)
         self.adapters[:] = -1
         self._states, self._state_of = _state_arrays(program, sizes.state_slots, device)
         self.logit_adapters[:] = -1

@@ -58,6 +58,7 @@ def steady(request: Request) -> bool:
     params = request.params
     counts = params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
     outside = request.steered or request.mask is not None or request.pooling is not None
+    outside = outside or params.has_chain or params.repeats_cost
     return not (counts or outside or params.bad_token_ids)
 
 

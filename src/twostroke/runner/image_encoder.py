@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.program.op import OpPart
@@ -20,6 +19,8 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
+from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.text_places import places_of
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -28,76 +29,70 @@ PIECES_S = 0.1
 """Seconds after which a step next to streams begins no further piece."""
 
 
-class PatchLayout(Struct, frozen=True):
-    """How a square tile becomes rows of pixels. side: the side of a patch. grid: patches of a side. merge: see `Sight`.
+class TowerValues(Struct, frozen=True, eq=False):
+    """Values of an encoder's program. pixels takes patches, places their learned places. added: the rows that are added
+    after layers of the language model, next to its result."""
 
-    values: (256, 3) what each byte of red, green and blue means.
-    """
-
-    side: int
-    grid: int
-    merge: int
-    values: F32Array
-
-    def order(self) -> I32Array:
-        """The place in the grid of each patch. Those of one image row are neighbours, row by row."""
-        groups = self.grid // self.merge
-        places = np.arange(self.grid**2, dtype=np.int32).reshape(groups, self.merge, groups, self.merge)
-        return np.ascontiguousarray(places.transpose(0, 2, 1, 3).reshape(-1))
-
-    def patches(self, tile: ImageTile) -> F32Array:
-        """(patches, 3 * side * side): red of all pixels of a patch, then green, then blue."""
-        pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
-        edge = self.grid * self.side
-        cut = pixels[:edge, :edge].reshape(self.grid, self.side, self.grid, self.side, 3)
-        bytes_of = cut.transpose(0, 2, 4, 1, 3).reshape(self.grid**2, 3, -1)[self.order()]
-        found = np.empty(bytes_of.shape, np.float32)
-        for channel in range(3):
-            found[:, channel] = self.values[:, channel][bytes_of[:, channel]]
-        return found.reshape(len(found), -1)
+    pixels: Value
+    places: Value | None = None
+    added: tuple[Value, ...] = ()
 
 
 class ImageEncoder:
     """One tile at a time, in pieces: what lies between two of them stays in the encoder's own memory.
 
-    pieces: the body, one part after the other, and the head. pixels: the value that takes patches. rows: image rows of
-    a tile.
+    pieces: the body, one part after the other, and the head. whole_layers: pieces that see the whole tile where the
+    layout has windows. A window is a sequence of its own, because its patches see each other alone.
     """
 
     def __init__(
-        self, pieces: Sequence[Forward], memory: StepMemory, pixels: Value, layout: PatchLayout, rows: int
+        self,
+        pieces: Sequence[Forward],
+        memory: StepMemory,
+        values: TowerValues,
+        layout: PatchLayout,
+        whole_layers: Sequence[int] = (),
     ) -> None:
-        self._pieces, self._memory, self._pixels, self._layout = pieces, memory, pixels, layout
-        self._sizes = StepSizes(layout.grid**2, 1, 0)
-        self._num_rows, self._next = rows, 0
+        self._pieces, self._memory, self._values, self._layout = pieces, memory, values, layout
+        self._whole_layers = frozenset(whole_layers)
+        self._next = 0
         self.tile: ImageTile | None = None
         self.num_encoded = 0
-        count = self._sizes.tokens
-        memory.token_ids[:count] = layout.order()
-        memory.positions[:count] = slots = np.arange(count, dtype=np.int32)
-        memory.slots[:count] = slots
-        memory.batch.row_starts[:2] = [0, count]
-        memory.batch.context_tokens[0] = count
-        pages = -(-count // PAGE_TOKENS)
-        memory.batch.page_table[0, :pages] = np.arange(pages)
 
     def begin(self, tile: ImageTile) -> None:
         """Work on this tile from now on; a tile that is not finished is given up."""
         self.tile, self._next = tile, 0
-        self._memory.fill(self._pixels, self._sizes, self._layout.patches(tile))
+        memory, order = self._memory, self._layout.order(tile.lines, tile.columns)
+        count, (_, width) = len(order.lines), self._layout.grid(tile)
+        sizes = StepSizes(count, 1, 0)
+        memory.token_ids[:count] = order.lines * width + order.columns
+        memory.positions[:count] = np.arange(count)
+        for table in memory.row_turns:
+            table.write(np.stack([order.lines, order.columns]))
+        memory.fill(self._values.pixels, sizes, self._layout.patches(tile))
+        if self._values.places is not None:
+            memory.fill(self._values.places, sizes, self._layout.places(tile))
 
     def advance(self) -> F32Array | None:
-        """One piece of the tile. -> its rows (rows, width of the text model) after the last piece, else None."""
+        """One piece of the tile. -> its rows after the last piece, else None: (rows, width of the text model), and as
+        much again for each of the rows that are added."""
+        tile = self.tile
+        if tile is None:
+            raise ValueError("no tile was begun")
+        order, memory = self._layout.order(tile.lines, tile.columns), self._memory
+        windows = order.windows if order.windows and self._next not in self._whole_layers else (len(order.lines),)
+        _write_sequences(memory, windows)
         last = self._next == len(self._pieces) - 1
         if last:
-            self._memory.choose_logit_rows(np.arange(self._num_rows, dtype=np.int32))
-        found = self._pieces[self._next](self._sizes._replace(logit_rows=self._num_rows if last else 0))
+            memory.choose_logit_rows(order.back)
+        sizes = StepSizes(len(order.lines), len(windows), tile.rows if last else 0)
+        found = self._pieces[self._next](sizes)
         self._next += 1
         if not last:
             return None
         self.tile = None
         self.num_encoded += 1
-        return found.copy()
+        return np.concatenate([found, *(memory.numbers(value, sizes) for value in self._values.added)], axis=1)
 
     def encode(self, tile: ImageTile) -> F32Array:
         """All pieces."""
@@ -105,6 +100,20 @@ class ImageEncoder:
         while (found := self.advance()) is None:
             pass
         return found
+
+
+def _write_sequences(memory: StepMemory, lengths: Sequence[int]) -> None:
+    """The rows of a step as sequences of these lengths, each on pages of its own."""
+    count, total = len(lengths), sum(lengths)
+    starts = np.cumsum([0, *lengths])
+    pages = -(-np.array(lengths) // PAGE_TOKENS)
+    firsts = np.cumsum(pages) - pages
+    memory.batch.row_starts[: count + 1] = starts
+    memory.batch.context_tokens[:count] = lengths
+    for index, (first, own) in enumerate(zip(firsts, pages, strict=True)):
+        memory.batch.page_table[index, :own] = np.arange(first, first + own)
+    shifts = firsts * PAGE_TOKENS - starts[:-1]
+    memory.slots[:total] = np.arange(total) + np.repeat(shifts, lengths)
 
 
 def pieces_of(program: Program) -> tuple[Program, ...]:
@@ -167,34 +176,50 @@ class KeptRows:
 
 class ImageRows:
     """Writes the image rows of each step where the text model's program takes them, and works on the tile that a plan
-    names. given: the value that takes rows. clock: seconds."""
+    names. given: the values that take rows, the embedding's first. clock: seconds."""
 
-    def __init__(self, kept: KeptRows, memory: StepMemory, given: Value, clock: Callable[[], float]) -> None:
-        self._kept, self._memory, self._given, self._clock = kept, memory, given, clock
+    def __init__(
+        self, kept: KeptRows, memory: StepMemory, given: Sequence[Value], clock: Callable[[], float]
+    ) -> None:
+        self._kept, self._memory, self._given, self._clock = kept, memory, tuple(given), clock
         self._marked = False
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
         """Marks and rows of the plan's positions that show images; pieces of its tile for as long as a step allows."""
-        marks = self._memory.row_marks
+        marks, ends = self._memory.row_marks, self._memory.row_ends
         if self._marked:
-            marks[:] = 0
+            marks[:], ends[:] = 0, 0
             self._marked = False
+        for table in self._memory.row_turns:
+            table.write(self._places(plan, sizes))
         if plan.encode is None and not any(sequence.request.images for sequence in plan.sequences):
             return NOTHING_ENCODED
         begin_s, before = self._clock(), self._kept.num_pieces
         if plan.encode is not None:
             self._work(plan.encode, begin_s + PIECES_S)
-        target = self._memory.value(self._given, sizes)
+        targets = [self._memory.value(value, sizes) for value in self._given]
         first_row = 0
         for sequence in plan.sequences:
-            for begin, rows in self._rows_in(sequence.request.images, sequence.start, sequence.end):
-                at = first_row + begin - sequence.start
-                target[at : at + len(rows)] = rows
-                marks[at : at + len(rows)] = 1
+            for begin, rows, end in self._rows_in(sequence.request.images, sequence.start, sequence.end):
+                at = slice(first_row + begin - sequence.start, first_row + begin - sequence.start + len(rows))
+                for target, own in zip(targets, np.split(rows, len(targets), axis=1), strict=True):
+                    target[at] = own
+                marks[at], ends[at] = 1, end
                 self._marked = True
             first_row += sequence.num_tokens
         seconds = self._clock() - begin_s if self._kept.num_pieces > before else 0.0
         return EncodedTiles(self._kept.take_finished(), seconds)
+
+    def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
+        """Time, height and width (3, rows) of all rows of a step."""
+        made = np.repeat(self._memory.positions[None, : sizes.tokens], 3, axis=0)
+        first_row = 0
+        for sequence in plan.sequences:
+            if sequence.request.images:
+                own = places_of(sequence.request.images, sequence.start, sequence.end)
+                made[:, first_row : first_row + sequence.num_tokens] = own
+            first_row += sequence.num_tokens
+        return made
 
     def _work(self, tile: ImageTile, until_s: float) -> None:
         """Pieces of a tile. One that fails is given up and counts as done: the step that needs it fails by itself."""
@@ -205,9 +230,11 @@ class ImageRows:
         except Exception:
             self._kept.give_up(tile)
 
-    def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array]]:
-        """(first position, rows) of each tile's part in positions [start, end)."""
+    def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
+        """(first position, rows, up to where they see) of each tile's part in positions [start, end)."""
         for span in spans:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:
-                yield begin, self._kept.of(span.tile)[begin - span.first : stop - span.first]
+                skipped = span.skipped - span.first
+                rows = self._kept.of(span.tile)[begin + skipped : stop + skipped]
+                yield begin, rows, span.end if span.together else 0

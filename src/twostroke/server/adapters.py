@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind
@@ -42,7 +43,7 @@ class UnloadRequest(msgspec.Struct, kw_only=True):
 class ServedAdapters(Struct, frozen=True):
     """shelf: None where the engine has no place for any. folder: where clients may load from; None for nowhere."""
 
-    shelf: AdapterShelf | None = None
+    shelf: AdapterShelf | FixedAdapters | None = None
     folder: Path | None = None
 
     def names(self) -> tuple[str, ...]:
@@ -81,6 +82,6 @@ class ServedAdapters(Struct, frozen=True):
         return f"Success: LoRA adapter '{request.lora_name}' removed successfully."
 
     def _allowed(self) -> tuple[AdapterShelf, Path]:
-        if self.shelf is None or self.folder is None:
+        if not isinstance(self.shelf, AdapterShelf) or self.folder is None:
             raise HttpProblem(NOT_ALLOWED)
         return self.shelf, self.folder

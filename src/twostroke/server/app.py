@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -54,7 +54,6 @@ from twostroke.server.errors import (
     other_task,
     problem_of,
     unknown_request,
-    unknown_response,
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
@@ -66,6 +65,8 @@ from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.stored.responses import PATH as RESPONSES_PATH
+from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
 from twostroke.server.stream import Answer
 from twostroke.server.telemetry.explanations import explanation_of
 from twostroke.server.telemetry.history_metrics import HistoryCollector
@@ -82,12 +83,25 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
+    return guarded(open_app(parts), parts)
+
+
+def open_app(parts: ServerParts) -> Starlette:
+    """All routes of one model, with nothing in front of them. Call once for a ServerParts, like create_app."""
+    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
+    app = routed([*routes_of(parts), *live_routes(parts), *page_routes()])
+    if parts.stored is not None:
+        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive)
+    return app
+
+
+def routed(routes: Sequence[Route]) -> Starlette:
+    """Routes, with errors in the form of each API."""
     app = Starlette(
-        routes=[*routes_of(parts), *live_routes(parts), *page_routes()],
+        routes=routes,
         exception_handlers={
             TwostrokeError: _on_error,
             HttpProblem: _on_error,
@@ -97,6 +111,11 @@ def create_app(parts: ServerParts) -> ASGIApp:
         },
     )
     app.router.redirect_slashes = False
+    return app
+
+
+def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
+    """The app behind the gate, one form of paths, the boundary, and CORS."""
     gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
     return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
 
@@ -105,13 +124,13 @@ def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
     return [
         *_task_routes(parts),
-        Route("/v1/responses/{name}", _no_response, methods=["GET", "DELETE"]),
-        Route("/v1/responses/{name}/input_items", _no_response, methods=["GET"]),
+        *stored_routes(parts),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
         Route("/props", _constant(partial(llama.props, parts)), methods=["GET"]),
+        Route("/slots", _slots(parts), methods=["GET"]),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
         *adapter_routes(parts),
@@ -137,20 +156,31 @@ def _ollama_routes(parts: ServerParts) -> list[Route]:
 
 def _task_routes(parts: ServerParts) -> list[Route]:
     """The paths that run the model, each for one task."""
-    served: list[tuple[str, Task, Any, Any, Any]] = [
+    made = {
+        path: _for(task, parts, _generate(parts, read, _answer(shape, task), kind))
+        for path, task, read, shape, kind in _answering()
+    }
+    made[RESPONSES_PATH] = _for(Task.GENERATE, parts, _responses(parts))  # what is kept of them
+    return [Route(path, endpoint, methods=["POST"]) for path, endpoint in made.items()]
+
+
+def answering_tasks() -> Mapping[str, Task]:
+    """The paths that run the model -> the task of each."""
+    return {path: task for path, task, *_ in _answering()}
+
+
+def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
+    """Path, task, reader of the body, shape of the answer, kind of the body."""
+    return [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
-        ("/v1/responses", Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
+        (RESPONSES_PATH, Task.GENERATE, responses_call, ResponsesShape, ResponsesRequest),
         ("/v1/messages", Task.GENERATE, messages_call, MessagesShape, MessagesRequest),
         ("/v1/embeddings", Task.EMBED, embedding_call, EmbeddingShape, EmbeddingRequest),
         ("/v1/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
         ("/v1/score", Task.RERANK, score_call, ScoreShape, ScoreRequest),
         *llama.ANSWERING,
         *ollama.answering_paths(),
-    ]
-    return [
-        Route(path, _for(task, parts, _generate(parts, read, _answer(shape, task), kind)), methods=["POST"])
-        for path, task, read, shape, kind in served
     ]
 
 
@@ -160,6 +190,23 @@ def _generate(
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
+    prepare = _prepared(parts, read, answer, kind)
+
+    async def endpoint(request: Request) -> Response:
+        async with reading(request, parts.limits, parts.bodies) as body:
+            return await prepare(body, client_of(request.scope))
+
+    return endpoint
+
+
+def _prepared(
+    parts: ServerParts,
+    read: Callable[[bytes, ServerParts], Call | Response],
+    answer: Callable[[Call, ServerParts], Response],
+    kind: type[msgspec.Struct],
+) -> Prepare:
+    """What makes the answer of a body, which is read in a worker thread."""
+
     def checked(body: bytes) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
         try:
@@ -168,12 +215,16 @@ def _generate(
         except StreamRefused as refused:
             return failed_stream(refused, parts)
 
-    async def endpoint(request: Request) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
-            found = await parts.lanes.run(len(body), checked, body)
-        return found if isinstance(found, Response) else answer(salted(found, client_of(request.scope)), parts)
+    async def prepare(body: bytes, client: str) -> Response:
+        found = await parts.lanes.run(len(body), checked, body)
+        return found if isinstance(found, Response) else answer(salted(found, client), parts)
 
-    return endpoint
+    return prepare
+
+
+def _responses(parts: ServerParts) -> Endpoint:
+    shape = _answer(ResponsesShape, Task.GENERATE)
+    return responses_endpoint(parts, _prepared(parts, responses_call, shape, ResponsesRequest))
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
@@ -207,6 +258,13 @@ def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     return endpoint
 
 
+def _slots(parts: ServerParts) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return _json(llama.slots(request.query_params, parts))
+
+    return endpoint
+
+
 def _counted(body: bytes, parts: ServerParts) -> Response:
     count, warnings = count_tokens(body, parts)
     response = _json({"input_tokens": count})
@@ -221,10 +279,6 @@ def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:
         raise HttpProblem(other_task(parts.served_name, parts.task, task))
 
     return endpoint if parts.task is task else refuse
-
-
-async def _no_response(request: Request) -> Response:
-    raise HttpProblem(unknown_response(request.path_params["name"]))
 
 
 def _models(parts: ServerParts) -> Endpoint:

@@ -27,8 +27,10 @@ from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
-from twostroke.server.parts import Limits, ServerParts
+from twostroke.server.parts import Limits, ServerParts, new_hex_id
 from twostroke.server.process.crash_notes import CrashNotes
+from twostroke.server.stored.records import Bounds
+from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
@@ -80,7 +82,7 @@ def build_server(
         template=heart.template,
         context_tokens=resolved["context"],
         defaults=heart.sampling_defaults,
-        fingerprint=_fingerprint(resolved),
+        fingerprint=resolved_fingerprint(resolved),
         quarantine=quarantine,
         metrics=metrics,
         explain=heart.explainer.explain,
@@ -100,6 +102,7 @@ def build_server(
     )
     shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "device", "kv_tokens")
     facts = {name: resolved[name] for name in (*shown, "kv_memory", "context")} | {"room": room_sentence(resolved)}
+    facts["threads_reason"] = resolved.reason_of("threads")
     return BuiltServer(parts, resolved, facts, heart.close)
 
 
@@ -119,29 +122,46 @@ def _forecast(found: assemble.Found) -> Forecast:
 
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
-    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
     if own.get("template") is not None:
         asked = (resolved["tool_format"], resolved["reasoning_format"])
         own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
     return ServerParts(
         served_name=resolved["served_name"],
         other_names=resolved["other_names"],
-        reach=Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
-        api_key=resolved["api_key"],
         version=__version__,
         created_s=int(time.time()),
-        limits=Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
-        door=Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
-        bodies=BodyBudget(resolved["body_memory"]),
         fields=FieldCheck(strict=resolved["strict_fields"]),
         client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
-        drain_s=resolved["drain"],
         special_texts=read_special_tokens(folder).texts,
+        stored=stored_work(resolved),
+        **overload_parts(resolved, wait_s),
         **own,
     )
 
 
-def _fingerprint(resolved: Resolved) -> str:
+def stored_work(resolved: Resolved) -> StoredWork | None:
+    """What keeps responses, files and batches; None where nothing is kept. Raises ConfigError."""
+    folder = resolved["stored_work"]
+    if folder is None:
+        return None
+    bounds = Bounds(max_bytes=resolved["stored_bytes"], age_s=resolved["stored_age"])
+    return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
+
+
+def overload_parts(resolved: Resolved, wait_s: Callable[[int, int], float]) -> dict[str, Any]:
+    """The fields of ServerParts that say who may ask, and how much of everything at a time. wait_s: see Door."""
+    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    return {
+        "reach": Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
+        "api_key": resolved["api_key"],
+        "limits": Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
+        "door": Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
+        "bodies": BodyBudget(resolved["body_memory"]),
+        "drain_s": resolved["drain"],
+    }
+
+
+def resolved_fingerprint(resolved: Resolved) -> str:
     """Same fingerprint, same bits: build, model, formats and kernels."""
     names = ("model", "revision", "weights", "kv_format", "key_factors", "cpu_level", "device")
     words = [__version__, *(str(resolved[name]) for name in names)]

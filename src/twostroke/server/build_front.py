@@ -10,16 +10,18 @@ from typing import Any
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
 from twostroke.assembly.machine.heap import keep_little, trim
-from twostroke.assembly.settings.config import Resolver, collect, refuse_adapters, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
 from twostroke.assembly.settings.env import asked_by_environment
-from twostroke.assembly.task import read_for_task, require_generating
+from twostroke.assembly.task import build_texts, read_for_task
 from twostroke.distributed.cluster.front import Address, FrontStepper, no_check
 from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Session
 from twostroke.runner.sampling.random_draw import sibling_seed
+from twostroke.server.adapters import ServedAdapters
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
@@ -28,9 +30,7 @@ from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.metrics import ServerMetrics
-from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.grammar.compiler import GrammarCompiler
-from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import read_generation_defaults
 
@@ -52,12 +52,10 @@ def build_front(
     """
     keep_little()
     asked = collect(options, asked_by_environment())
-    refuse_adapters(asked, "Fronts")
     resolver = Resolver(asked)
     folder = assemble_folders.locate(model, resolver.asked_value("revision"))
-    spec = require_generating(read_for_task(resolver, folder.path, None)[0])
-    template_file = assemble_folders.own_template(resolver)
-    tokenizer = Tokenizer.from_folder(folder.path, template_file)
+    spec, files = read_for_task(resolver, folder.path, None)
+    tokenizer, template = assemble_folders.texts_of(resolver, folder.path)
     generation = read_generation_defaults(folder.path)
     found = assemble_folders.name_of(folder)
     resolve_server(resolver, found)
@@ -72,16 +70,21 @@ def build_front(
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
     grammars.prepare(trim)
+    adapters = FixedAdapters(facts.adapters) if facts.adapters else None
+    texts = build_texts(spec, resolved["pooling"], files, tokenizer, folder.path)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,
         tokenizer,
-        EngineLimits(facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, facts.objectives),
+        EngineLimits(
+            facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, facts.objectives, task=spec.task
+        ),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=Listeners(metrics, forecast),
         grammars=grammars,
         ledger=stepper.fleet.ledger,
+        adapters=adapters,
     )
     stepper.session = session
     parts = server_parts(
@@ -90,7 +93,10 @@ def build_front(
         forecast.wait_s,
         engine=LoopEngine(stepper),
         tokenizer=tokenizer,
-        template=ChatTemplate.from_folder(folder.path, template_file),
+        template=template,
+        adapters=ServedAdapters(adapters),
+        embedder=texts.embedder,
+        reranker=texts.reranker,
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),

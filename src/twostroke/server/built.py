@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from twostroke.assembly.settings.config import Resolved
 from twostroke.server.parts import ServerParts
 
 
 @dataclass(eq=False)
 class BuiltServer:
-    """parts: for `run`. facts: what a start-up message says. Used with `with`, which closes it at the end."""
+    """parts: for `run`. facts: what a start-up message says. make_app: the app of a server with several models;
+    None for the usual one. Used with `with`, which closes it at the end."""
 
     parts: ServerParts
     resolved: Resolved
     facts: dict[str, Any]
     close: Callable[[], None]
+    make_app: Callable[[ServerParts], ASGIApp] | None = None
 
     def __enter__(self) -> BuiltServer:
         return self

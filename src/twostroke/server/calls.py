@@ -24,7 +24,7 @@ class Call:
     calls earlier in the conversation, and their ids. grammar_field: the client's name for the grammar. asked: the
     request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are
     sent as `function_call`. ignored_fields: fields of the request that have no meaning here. warnings: what was changed
-    in the request. model: the name that the client used.
+    in the request. timings: whether the answer says what it took. model: the name that the client used.
     """
 
     response_id: str
@@ -47,6 +47,7 @@ class Call:
     legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    timings: bool = False
     model: str = ""
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from twostroke.types.errors import (
     ContextLengthExceeded,
     EngineStopped,
     InvalidRequest,
+    ModelUnavailable,
     Overloaded,
     TokenizerFailed,
     TwostrokeError,
@@ -21,6 +22,7 @@ from twostroke.types.errors import (
 )
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
+from twostroke.types.not_loaded import unavailable_of
 from twostroke.types.output import Delta
 from twostroke.types.pooling import Task
 from twostroke.types.request import FinishReason
@@ -29,6 +31,7 @@ MESSAGES_PATH = "/v1/messages"
 OLLAMA_PATH = "/api/"
 INVALID = "invalid_request_error"
 SERVER = "server_error"
+MOST_LISTED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,15 @@ def refused(error: Overloaded) -> Problem:
     )
 
 
+def unavailable(error: ModelUnavailable) -> Problem:
+    """503 with the reason why the model could not be loaded."""
+    if error.retry_after_s is None:
+        headers = {"x-should-retry": "false"}
+    else:
+        headers = {"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+    return Problem(503, str(error), SERVER, param="model", code=error.code, headers=headers)
+
+
 def body_too_large(limit_bytes: int) -> Problem:
     """The problem with status 413 that states the limit."""
     return Problem(
@@ -162,6 +174,13 @@ def unknown_model(asked: str, served: str) -> Problem:
     return Problem(
         404, f"The model {asked[:200]!r} is not served here; use {served!r}.", param="model", code="model_not_found"
     )
+
+
+def unknown_among(asked: str, names: Sequence[str]) -> Problem:
+    """404 for a name that none of several models has, with the names that there are."""
+    listed = ", ".join(names[:MOST_LISTED]) + (f" and {len(names) - MOST_LISTED} more" * (len(names) > MOST_LISTED))
+    message = f"The model {asked[:200]!r} is not served here; there are {listed}."
+    return Problem(404, message, param="model", code="model_not_found")
 
 
 def unknown_request(asked: str) -> Problem:
@@ -222,6 +241,8 @@ def problem_of(error: Exception) -> Problem:
         return STOPPED
     if isinstance(error, Overloaded):
         return refused(error)
+    if isinstance(error, ModelUnavailable):
+        return unavailable(error)
     if isinstance(error, UnreadOverflow):
         return SLOW_READER
     return _PROBLEMS.get(type(error), INTERNAL)
@@ -238,6 +259,8 @@ def fault_of(delta: Delta) -> TwostrokeError | None:
         )
     if delta.finish_reason == FinishReason.ERROR and delta.error == NO_TOKEN_LEFT:
         return InvalidRequest(NO_TOKEN_LEFT, code="no_token_left", fix="Allow more tokens, or forbid fewer words.")
+    if delta.finish_reason == FinishReason.ERROR and (found := unavailable_of(delta.error or "", delta.retry_after_s)):
+        return found
     if delta.finish_reason == FinishReason.ERROR and delta.retry_after_s is not None:
         return Overloaded(delta.error or "The request was refused.", retry_after_s=delta.retry_after_s)
     if delta.finish_reason == FinishReason.ERROR:

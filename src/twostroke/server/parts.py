@@ -26,6 +26,7 @@ from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
 from twostroke.server.live.view import EngineView
+from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.chat_template import ChatTemplate
@@ -93,7 +94,9 @@ class ServerParts:
     its end. adapters: names next to served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
-    eyes: what opens images in messages; None for a model that reads none.
+    eyes: what opens images in messages; None for a model that reads none. stored: the work that is kept; None for none.
+    loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the
+    server runs.
     """
 
     engine: AsyncEngine
@@ -132,6 +135,9 @@ class ServerParts:
     reach: Reach = field(default_factory=Reach)
     other_names: tuple[str, ...] = ()
     card: ModelCard = field(default_factory=ModelCard)
+    stored: StoredWork | None = None
+    loading: Callable[[], str] = str
+    stays: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from twostroke.server.api.changed.room import within_room
 from twostroke.server.api.grammar import AskedGrammar, after_thought, grammar_of
+from twostroke.server.api.infill import infilled
 from twostroke.server.api.legacy_functions import in_old_words, to_tools
 from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
@@ -31,10 +32,10 @@ from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
-from twostroke.text.bad_words import without_words
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
+from twostroke.text.params_in_tokens import in_tokens
 from twostroke.text.pictures import WithPictures
 from twostroke.text.quoting import Quoting, Rendered
 from twostroke.text.talk.format import Format
@@ -46,6 +47,7 @@ from twostroke.types.grammar import Grammar
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
+from twostroke.types.sampler_fields import FIELD_NAMES
 from twostroke.types.sampling_params import SamplingParams
 
 _T = TypeVar("_T")
@@ -70,6 +72,7 @@ _PLAIN_FIELDS = (
     "use_beam_search",
     "length_penalty",
     "early_stopping",
+    *FIELD_NAMES,
 )
 
 
@@ -225,13 +228,13 @@ def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: s
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
     asked_model(request.model, parts)
-    given = _split_prompts(request.prompt)
+    notes = Notes()
+    given = infilled(request, parts, notes) if request.suffix else _split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
     lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
-    notes = Notes()
     notes.add_all(asked.not_held)
     params = [
         within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
@@ -299,6 +302,7 @@ def _call(
         stream=bool(request.stream),
         include_usage=bool(options and options.include_usage),
         progress=bool(request.return_progress),
+        timings=bool(request.timings_per_token),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
         model=asked_model(request.model, parts),
@@ -352,7 +356,7 @@ def _params(
         if error.param == "grammar":
             error.param = form.field  # as the client wrote it
         raise
-    return without_words(params, parts.tokenizer.encode_rendered)
+    return in_tokens(params, parts.tokenizer)
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:

@@ -9,15 +9,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from msgspec import Struct
+from starlette.types import ASGIApp
 
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
@@ -25,6 +26,7 @@ from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, P
 from twostroke.server.gate.security import is_loopback
 from twostroke.server.parts import Closing, ServerParts
 from twostroke.server.socket_file import UNIX, path_of
+from twostroke.system import here
 from twostroke.types.errors import ConfigError, EngineStopped
 
 log = logging.getLogger("twostroke.server")
@@ -35,6 +37,7 @@ KEEP_ALIVE_S = 30
 SWITCH_S = 0.0005
 Announce = Callable[[str], None]
 Watch = Callable[[], bool]
+MakeApp = Callable[[ServerParts], ASGIApp]
 
 
 def no_watch() -> bool:
@@ -49,17 +52,19 @@ def run(
     announce: Announce,
     watch: Watch = no_watch,
     listener: socket.socket | None = None,
+    make_app: MakeApp = create_app,
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
 
-    listener: bound and listening already, to host and port; else they are bound here.
+    listener: bound and listening already, to host and port; else they are bound here. make_app: makes the app of parts
+    once it is known who may reach them.
 
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
     the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
     check_address(host, parts.api_key)
     with listener or bind(host, port) as bound, short_turns():
-        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch))
+        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch, make_app))
 
 
 @contextmanager
@@ -86,14 +91,20 @@ def check_address(host: str, api_key: str | None) -> None:
         )
 
 
-async def serve(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> None:
+async def serve(
+    parts: ServerParts,
+    listener: socket.socket,
+    announce: Announce,
+    watch: Watch = no_watch,
+    make_app: MakeApp = create_app,
+) -> None:
     """Start the engine, serve on a bound socket until a signal or `watch` ends it, stop the engine.
 
     watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
     ended by itself, or where requests did not finish in the time for draining.
     """
     await parts.engine.start()
-    server = make_server(parts, listener, announce, watch)
+    server = make_server(parts, listener, announce, watch, make_app)
     with signals_to(server):
         try:
             await server.serve(sockets=[listener])
@@ -112,14 +123,20 @@ async def serve(parts: ServerParts, listener: socket.socket, announce: Announce,
             await server.last_words()
 
 
-def make_server(parts: ServerParts, listener: socket.socket, announce: Announce, watch: Watch = no_watch) -> Server:
+def make_server(
+    parts: ServerParts,
+    listener: socket.socket,
+    announce: Announce,
+    watch: Watch = no_watch,
+    make_app: MakeApp = create_app,
+) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
     limits = parts.limits
     patience = Patience(
         limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.engine.gauges().waiting > 0
     )
     config = uvicorn.Config(
-        create_app(parts),
+        make_app(parts),
         http=cast(type[asyncio.Protocol], partial(DeadlineProtocol, patience=patience)),
         ws="none",
         lifespan="off",
@@ -132,16 +149,20 @@ def make_server(parts: ServerParts, listener: socket.socket, announce: Announce,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     drain = Drain(parts.door, parts.drain_s, parts.door.clock)
-    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch)
+    resume = None if parts.stored is None else parts.stored.resume
+    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch, resume)
     return Server(config, hooks, drain, parts.closing)
 
 
 class ServerHooks(Struct, frozen=True):
-    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end."""
+    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end.
+    resume: goes on with stored work.
+    """
 
     announce: Callable[[], None]
     engine_alive: Callable[[], bool]
     watch: Watch
+    resume: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 class Server(uvicorn.Server):
@@ -189,6 +210,8 @@ class Server(uvicorn.Server):
         """Listen, then announce."""
         await super().startup(sockets=sockets)
         if self.started:
+            if self._hooks.resume is not None:
+                await self._hooks.resume()
             self._hooks.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -216,15 +239,8 @@ def signals_to(server: Server) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    for kind in kinds:
-        loop.add_signal_handler(kind, server.handle_exit, kind, None)
-    try:
+    with here.signals_to(lambda kind: server.handle_exit(kind, None), (signal.SIGINT, signal.SIGTERM)):
         yield
-    finally:
-        for kind in kinds:
-            loop.remove_signal_handler(kind)
 
 
 def bind(host: str, port: int) -> socket.socket:

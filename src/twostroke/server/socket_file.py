@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from twostroke.system import here
 from twostroke.types.errors import ConfigError
 
 UNIX = "unix:"
@@ -53,7 +54,7 @@ def socket_file(path: str, mode: int) -> Iterator[socket.socket]:
 
 def path_of(listener: socket.socket) -> str | None:
     """The path of a socket of the file system; None for one with a port."""
-    return str(listener.getsockname()) if listener.family == socket.AF_UNIX else None
+    return str(listener.getsockname()) if here.is_socket_file(listener) else None
 
 
 def _remove_stale(place: Path) -> None:

@@ -42,6 +42,10 @@ WRITE_BYTES = 32 * 1024
 """The most bytes of events that are written together; a longer event is written alone."""
 
 
+LOADING_S = 1.0
+"""Silence on a stream whose model is being loaded. What goes wrong before has a status of its own."""
+
+
 class Answer(Response):
     """An ASGI response that runs the generation while it is sent, and stops it when the client is gone."""
 
@@ -157,10 +161,12 @@ class Answer(Response):
             with contextlib.suppress(TimeoutError):
                 return await self._first(generation, events)
         while True:
+            loading, heartbeat = self._parts.loading(), self._shape.heartbeat
             try:
-                return await generation.next(self._parts.limits.heartbeat_s)
+                return await generation.next(LOADING_S if loading else self._parts.limits.heartbeat_s)
             except TimeoutError:
-                await events.write(self._shape.heartbeat)
+                words = self._parts.loading() if heartbeat.startswith(b":") else ""
+                await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
         """Report the prompt's progress until a piece is there. Raises TimeoutError when there is no progress either."""

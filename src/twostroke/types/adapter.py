@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class TakenAdapter(NamedTuple):
@@ -10,6 +10,17 @@ class TakenAdapter(NamedTuple):
 
     slot: int
     salt: str
+
+
+class AdapterPlaces(Protocol):
+    """What metrics say of adapters."""
+
+    @property
+    def places(self) -> int:
+        """Adapters that can be used at once."""
+
+    def name_of(self, slot: int) -> str:
+        """The name of the adapter in a slot."""
 
 
 NO_ADAPTER = TakenAdapter(-1, "")

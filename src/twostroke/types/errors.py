@@ -126,6 +126,14 @@ class EngineStopped(TwostrokeError):
     """The engine was shut down while the request was alive."""
 
 
+class ModelUnavailable(TwostrokeError):
+    """A model of a server with several could not be loaded. retry_after_s: None where a retry would fail again."""
+
+    def __init__(self, what: str, *, code: str, retry_after_s: float | None = None) -> None:
+        super().__init__(what)
+        self.code, self.retry_after_s = code, retry_after_s
+
+
 class Overloaded(TwostrokeError):
     """There is more work than is taken at a time, or the request would wait longer than promised.
 

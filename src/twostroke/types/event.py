@@ -16,12 +16,16 @@ from twostroke.types.result import TokenLogprob
 
 
 class TokenEvent(msgspec.Struct, frozen=True, gc=False):
-    """One new output token. at_s: the `now` of the commit. A Struct is made quickly: there are thousands a second."""
+    """One new output token. at_s: the `now` of the commit. memory: see SampledToken.
+
+    A Struct is made quickly: there are thousands a second.
+    """
 
     request_id: str
     token_id: int
     logprob: TokenLogprob | None
     at_s: float
+    memory: tuple[float, ...] = ()
 
 
 class PromptEvent(Struct, frozen=True):

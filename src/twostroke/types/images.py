@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 
+class SpanLayers(enum.Enum):
+    """Layers of a language model in which the rows of an image see each other in both directions. WINDOWED: those with
+    a window."""
+
+    NONE = enum.auto()
+    ALL = enum.auto()
+    WINDOWED = enum.auto()
+
+
+class Patching(Struct, frozen=True):
+    """How an encoder divides a tile. patch: the side of a patch in pixels. merge: patches of one side that become one
+    image row. Pixels that make no whole patch are left out, as by a convolution."""
+
+    patch: int
+    merge: int
+
+    @property
+    def unit(self) -> int:
+        """The side, in pixels, of what one image row shows."""
+        return self.patch * self.merge
+
+    def lines(self, width: int, height: int) -> tuple[int, int]:
+        """How many lines of image rows a tile of this size becomes, and how many rows a line has."""
+        return height // self.patch // self.merge, width // self.patch // self.merge
+
+
 class ImageTile(Struct, frozen=True, eq=False):
     """A rectangle that is encoded alone. key: below zero, made of all that its rows depend on (`key_of`), so it stands
-    for a token id where a prefix is looked up. rows: how many image rows it becomes.
+    for a token id where a prefix is looked up. lines, columns: the image rows that it becomes, as they lie in it.
 
     pixels: height * width * 3 bytes, row after row, red, green and blue of each pixel next to each other.
     """
 
     key: int
-    rows: int
+    lines: int
+    columns: int
     width: int
     height: int
     pixels: bytes
 
+    @property
+    def rows(self) -> int:
+        """How many image rows it becomes."""
+        return self.lines * self.columns
+
 
 class ImageSpan(Struct, frozen=True, eq=False):
-    """Positions [first, end) of a prompt, which hold the rows of a tile in order."""
+    """Positions [first, end) of a prompt, which hold rows of a tile in order, from row `skipped` on. count: how many;
+    0 for all that follow. together: whether the rows see each other, so that they are computed in one step."""
 
     first: int
     tile: ImageTile
+    skipped: int = 0
+    count: int = 0
+    together: bool = False
 
     @property
     def end(self) -> int:
         """The position after the last row."""
-        return self.first + self.tile.rows
+        return self.first + (self.count or self.tile.rows - self.skipped)
 
 
 class EncodedTiles(Struct, frozen=True):
@@ -52,5 +89,5 @@ def keys_of(token_ids: Sequence[int], spans: Sequence[ImageSpan]) -> list[int]:
     """The token ids, with the key of its tile at each position that holds an image row."""
     keys = list(token_ids)
     for span in spans:
-        keys[span.first : span.end] = [span.tile.key] * span.tile.rows
+        keys[span.first : span.end] = [span.tile.key] * (span.end - span.first)
     return keys

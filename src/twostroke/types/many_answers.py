@@ -15,6 +15,13 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "top_k": (0,),
     "top_p": (1,),
     "min_p": (0,),
+    "typical_p": (1,),
+    "top_n_sigma": (0,),
+    "dynatemp_range": (0,),
+    "xtc_probability": (0,),
+    "mirostat": (0,),
+    "adaptive_target": (-1,),
+    "samplers": (None,),
 }
 """What a beam search does not honour, with the values that ask for nothing. Nothing is drawn, so that a temperature of
 0 asks for nothing, and one of 1 is that of the scores."""

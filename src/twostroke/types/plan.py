@@ -39,6 +39,7 @@ class PlannedSequence(NamedTuple):
     sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
 
     alone: True to compute it by itself, because a step with these positions and others failed.
+    memory: what its samplers know after its known tokens (`SampledToken.memory`).
     """
 
     request: Request
@@ -53,6 +54,7 @@ class PlannedSequence(NamedTuple):
     draft_token_ids: tuple[int, ...] = ()
     pooled: bytes = b""
     alone: bool = False
+    memory: tuple[float, ...] = ()
 
     @property
     def end(self) -> int:

@@ -35,9 +35,10 @@ class Request:
     above 0 is batch work. objectives: its own promises in place of the engine's. speculate: how its next tokens are
     guessed, in place of the engine's way. mask: fed with each output token when it is committed;
     None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
-    sent again, and the mask has taken it in. adapter: the number of the adapter that its rows are computed with; -1 for
-    none. Requests with different adapters have different salts. pooling: the rows that become one vector; such a
-    request has no output. shown_token_ids: special tokens that are part of its text.
+    sent again, and the mask has taken it in. resumed_memory: what the request's samplers know after it.
+    adapter: the number of the adapter that its rows are computed with; -1 for none. Requests with different adapters
+    have different salts. pooling: the rows that become one vector; such a request has no output.
+    shown_token_ids: special tokens that are part of its text.
     images: positions of the prompt that hold image rows, in order; the token ids there are placeholders.
     """
 
@@ -55,6 +56,7 @@ class Request:
     speculate: str | None = None
     mask: TokenMask | None = field(default=None, compare=False, repr=False)
     resumed_token_ids: tuple[int, ...] = ()
+    resumed_memory: tuple[float, ...] = ()
     adapter: int = -1
     pooling: PooledRows | None = None
     shown_token_ids: frozenset[int] = frozenset()

@@ -30,12 +30,14 @@ class Continuation(NamedTuple):
 class SampledToken(NamedTuple):
     """One new token of one request. A tuple, because there are thousands a second.
 
-    offered: for a beam, the tokens that may come next, best score first.
+    offered: for a beam, the tokens that may come next, best score first. memory: what the request's samplers know after
+    this token; empty where they remember nothing.
     """
 
     token_id: int
     logprob: TokenLogprob | None = None
     offered: tuple[Continuation, ...] = ()
+    memory: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

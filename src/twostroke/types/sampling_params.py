@@ -12,6 +12,7 @@ from twostroke.types.field_values import number, numbers_by_id, texts, truth, wh
 from twostroke.types.forbidden_tokens import check_bad_words, id_sequences, packed_ids
 from twostroke.types.grammar import Grammar
 from twostroke.types.many_answers import check_many_answers, early_stopping
+from twostroke.types.sampler_fields import KINDS, RANGES, SamplerFields, check_samplers, left_out
 
 MAX_TOP_LOGPROBS = 20
 MAX_STOPS = 16
@@ -19,11 +20,11 @@ MAX_STOP_CHARACTERS = 256
 MAX_LOGIT_BIAS = 1024
 MAX_N = 128
 TOP_K_OFF = -1
-"""The value of top_k that means no limit, as in vLLM."""
+"""The value of top_k, and of top_n_sigma, that means no limit, as in vLLM and llama.cpp."""
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingParams:
+class SamplingParams(SamplerFields):
     """Frozen, validated at construction (raises InvalidRequest naming the field).
 
     Values are made exact at construction: one text for `stop` is one stop, lists become tuples, top_k=-1 becomes 0.
@@ -74,6 +75,8 @@ class SamplingParams:
     use_beam_search: bool = False
     length_penalty: float = 1.0
     early_stopping: bool | str = False
+    has_chain: bool = field(default=False, init=False, repr=False, compare=False)
+    """`narrows`, asked for once: the sampler reads it at every token."""
     allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
     """allowed_token_ids as 32-bit integers, made once: the sampler reads them at every token."""
 
@@ -95,7 +98,9 @@ class SamplingParams:
         _check_stops(self.stop)
         self._check_alone_with_grammar()
         check_bad_words(self.bad_words)
+        check_samplers(self)
         check_many_answers(self)
+        object.__setattr__(self, "has_chain", self.narrows)
         object.__setattr__(self, "allowed_ids_i32", packed_ids(self.allowed_token_ids))
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise InvalidRequest(f"logit_bias has more than {MAX_LOGIT_BIAS} entries.", param="logit_bias")
@@ -114,6 +119,11 @@ class SamplingParams:
                     object.__setattr__(self, name, read(name, value))
         if self.top_k == TOP_K_OFF:
             object.__setattr__(self, "top_k", 0)
+        if self.top_n_sigma == TOP_K_OFF:
+            object.__setattr__(self, "top_n_sigma", 0.0)
+        if self.samplers is not None:
+            for name, value in left_out(self.samplers).items():
+                object.__setattr__(self, name, value)
         if self.grammar is not None and not isinstance(self.grammar, Grammar):
             raise InvalidRequest(
                 f"grammar must be a Grammar, not {type(self.grammar).__name__}.",
@@ -149,7 +159,10 @@ class SamplingParams:
 
 _DEFAULTS = {each.name: each.default for each in fields(SamplingParams) if each.default is not MISSING}
 
-_OPTIONAL = ("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids", "best_of")
+_OPTIONAL = (
+    *("seed", "max_tokens", "logprobs", "prompt_logprobs", "repetition_window", "allowed_token_ids", "best_of"),
+    "samplers",
+)
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
     (
@@ -172,6 +185,7 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[str, Any], Any]], ...] = (
     (("stop_token_ids", "allowed_token_ids"), whole_numbers),
     (("bad_token_ids",), id_sequences),
     (("logit_bias",), numbers_by_id),
+    *KINDS,
 )
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -191,6 +205,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("repetition_window", 0, math.inf),
     ("logprobs", 0, MAX_TOP_LOGPROBS),
     ("prompt_logprobs", 0, MAX_TOP_LOGPROBS),
+    *((name, *bounds) for name, bounds in RANGES.items()),
 )
 
 

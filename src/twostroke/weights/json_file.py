@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from twostroke.system import here
 from twostroke.types.errors import CorruptModel
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
@@ -62,7 +63,7 @@ def open_regular(path: Path) -> int:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise CorruptModel(f"{path} is not a regular file.", fix=DOWNLOAD_AGAIN)
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        return os.open(path, os.O_RDONLY | here.file_flags())
     except FileNotFoundError:
         raise CorruptModel(f"{path.name} is missing in {path.parent}.", fix="Download the model again.") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.system import here
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN
 
@@ -35,7 +36,7 @@ class OpenFile:
 
     def read_at(self, offset: int, num_bytes: int) -> bytes:
         """Raw bytes, fewer at the end of the file."""
-        return os.pread(self._descriptor, num_bytes, offset)
+        return here.read_at(self._descriptor, num_bytes, offset)
 
     def _read_into(self, target: NDArray[Any], offset: int, name: str) -> None:
         """Fill a contiguous array from the file. name: of the tensor, for errors. Raises CorruptModel."""
@@ -43,7 +44,7 @@ class OpenFile:
         done = 0
         while done < len(view):
             try:
-                got = os.preadv(self._descriptor, [view[done : done + MOST_AT_ONCE]], offset + done)
+                got = here.read_into(self._descriptor, view[done : done + MOST_AT_ONCE], offset + done)
             except OSError as error:
                 raise CorruptModel(
                     f"{self.path.name} cannot be read.",

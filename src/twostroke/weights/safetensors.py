@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.ops.operands import U8Array
+from twostroke.system import here
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN, open_regular, parse_object
 from twostroke.weights.open_file import OpenFile, check_rows
@@ -105,11 +106,11 @@ def _check_target(name: str, out: SourceArray, stored: np.dtype[Any], elements: 
 
 
 def _read_header(descriptor: int, file_bytes: int, place: str) -> bytes:
-    raw_length = os.pread(descriptor, 8, 0)
+    raw_length = here.read_at(descriptor, 8, 0)
     length = int.from_bytes(raw_length, "little")
     if len(raw_length) < 8 or length < 2 or length > min(MAX_HEADER_BYTES, file_bytes - 8):
         raise _corrupt(place, f"its header claims {length:,} bytes, the file has {file_bytes:,}")
-    header = os.pread(descriptor, length, 8)
+    header = here.read_at(descriptor, length, 8)
     if len(header) != length or header[:1] != b"{":
         raise _corrupt(place, "its header is not a JSON object")
     return header

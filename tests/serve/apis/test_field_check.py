@@ -43,9 +43,9 @@ def ask(live: Live, path: str, **fields: Any) -> Any:
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_field_without_a_meaning_is_named(path: str, stream: bool, live: Live) -> None:
-    reply = ask(live, path, stream=stream, temprature=0.5, mirostat=2, nothing=None, user="me", metadata={"a": "b"})
+    reply = ask(live, path, stream=stream, temprature=0.5, n_keep=2, nothing=None, user="me", metadata={"a": "b"})
     assert reply.status == 200
-    assert reply.headers[HEADER] == "temprature (did you mean temperature?), mirostat"
+    assert reply.headers[HEADER] == "temprature (did you mean temperature?), n_keep"
     assert HEADER not in ask(live, path, stream=stream, temperature=0.5).headers
 
 
@@ -83,8 +83,8 @@ def test_the_log_names_each_field_once_and_every_request_has_its_own(
 def test_strict_servers_refuse_misspelt_fields_and_only_these(path: str, strict: Live) -> None:
     reply = ask(strict, path, temprature=0.5)
     assert reply.status == 400 and "Did you mean temperature?" in reply.body.decode()
-    other = ask(strict, path, mirostat=2)
-    assert other.status == 200 and other.headers[HEADER] == "mirostat"
+    other = ask(strict, path, n_keep=2)
+    assert other.status == 200 and other.headers[HEADER] == "n_keep"
     assert ask(strict, path, user="me", temperature=0.5).status == 200
 
 
@@ -139,8 +139,9 @@ def test_what_the_packages_send_by_themselves_is_known(live: Live) -> None:
         ("length_penalti", ChatRequest, "length_penalty"),
         ("num_beams", ChatRequest, "best_of"),
         ("top_a", ChatRequest, None),
-        ("typical_p", ChatRequest, None),
-        ("mirostat", ChatRequest, None),
+        ("tfs_z", ChatRequest, None),
+        ("n_keep", ChatRequest, None),
+        ("typicalp", ChatRequest, "typical_p"),
         ("future_field", ChatRequest, None),
         ("x" * 10_000, ChatRequest, None),
     ],

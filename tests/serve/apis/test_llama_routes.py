@@ -1,12 +1,13 @@
-"""llama.cpp's own routes: /completion, /props, /apply-template."""
+"""llama.cpp's own routes, with their names and forms."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.serve.fakes import CONTEXT, MODEL
+from tests.serve.fakes import CONTEXT, MODEL, ByteTokenizer, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving
 from twostroke.server.build import build_server
 
@@ -31,10 +32,10 @@ def test_a_stream_ends_with_the_counts(live: Live) -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"dry_multiplier": 0.8}, "dry_multiplier"),
-        ({"xtc_probability": 0.5}, "xtc_probability"),
-        ({"mirostat": 2}, "mirostat"),
-        ({"samplers": ["top_k"]}, "samplers"),
+        ({"dry_multiplier": -0.8}, "dry_multiplier"),
+        ({"xtc_probability": 1.5}, "xtc_probability"),
+        ({"mirostat": 1}, "mirostat"),
+        ({"samplers": ["infill"]}, "samplers"),
         ({"n_probs": 6}, "n_probs"),
         ({"prompt": ["a", "b"]}, "prompt"),
     ],
@@ -67,3 +68,87 @@ def test_timings_of_the_real_engine() -> None:
         assert timings["predicted_ms"] > 0 and timings["predicted_per_second"] > 0
         same = live.complete(prompt="A fox", max_tokens=8, temperature=0).json
         assert same["choices"][0]["text"] == made["content"]
+
+
+class Coder(ByteTokenizer):
+    """Has tokens for filling in: bytes that no text has."""
+
+    def id_of(self, token: str) -> int | None:
+        named = {"<|fim_prefix|>": 1, "<|fim_suffix|>": 2, "<|fim_middle|>": 3, "<|repo_name|>": 4, "<|file_sep|>": 5}
+        return named.get(token, super().id_of(token))
+
+
+@pytest.fixture(scope="module")
+def coder() -> Iterator[Live]:
+    tokenizer: Any = Coder()
+    with serving(fake_parts(tokenizer=tokenizer)) as live:
+        yield live
+
+
+def seen(live: Live) -> Any:
+    return live.parts.engine.prompts[-1]  # type: ignore[attr-defined]
+
+
+def test_infill_makes_the_prompt_of_the_models_tokens(coder: Live) -> None:
+    extra = [{"filename": "a.py", "text": "x"}]
+    asked = {"input_prefix": "def ", "input_suffix": "end", "input_extra": extra, "prompt": "f"}
+    made = coder.post("/infill", {**asked, "n_predict": 4}).json
+    assert made["content"] == "hell" and made["stop_type"] == "limit" and made["timings"]["predicted_n"] == 4
+    assert bytes(seen(coder).token_ids) == b"\x04twostroke\n\x05a.py\nx\x01def \x02end\x03f"
+    assert {1, 2, 3, 4, 5} <= set(seen(coder).params.stop_token_ids)
+    long = coder.post("/infill", {"input_prefix": "p" * 5000, "input_suffix": "s" * 5000})
+    assert long.status == 200 and "was left out" in long.headers["x-twostroke-warnings"]
+    assert coder.post("/infill", {"input_prefix": "a"}).error["param"] == "input_suffix"
+
+
+def test_suffix_is_the_same_on_the_other_apis(coder: Live) -> None:
+    for path, body in (
+        ("/v1/completions", {"model": MODEL, "prompt": "def ", "suffix": "end"}),
+        ("/api/generate", {"model": MODEL, "prompt": "def ", "suffix": "end", "stream": False}),
+    ):
+        assert coder.post(path, body).status == 200
+        assert bytes(seen(coder).token_ids) == b"\x01def \x02end\x03"
+    assert "insert" in coder.post("/api/show", {"model": MODEL}).json["capabilities"]
+
+
+def test_a_model_without_such_tokens_says_so(live: Live) -> None:
+    reply = live.post("/infill", {"input_prefix": "a", "input_suffix": "b"})
+    assert reply.status == 501 and "cannot fill in" in reply.error["message"]
+    assert live.complete(suffix="b").error["param"] == "suffix"
+    assert "insert" not in live.post("/api/show", {"model": MODEL}).json["capabilities"]
+
+
+def test_tokenize_in_llama_cpps_form(live: Live) -> None:
+    assert live.post("/tokenize", {"content": "hé"}).json == {"tokens": list("hé".encode())}
+    pieces = live.post("/tokenize", {"content": "hé", "with_pieces": True, "add_special": True}).json["tokens"]
+    assert pieces == [{"id": 104, "piece": "h"}, {"id": 195, "piece": [195]}, {"id": 169, "piece": [169]}]
+    assert live.post("/detokenize", {"tokens": [104, 105]}).json["content"] == "hi"
+
+
+def test_slots_and_names(live: Live) -> None:
+    slots = live.get("/slots").json
+    assert [each["id"] for each in slots] == list(range(len(slots))) and not slots[0]["is_processing"]
+    assert slots[0]["n_ctx"] == CONTEXT
+    assert live.post("/completions", {"prompt": "hi"}).json["content"] == "hello world"
+    assert live.get("/props").json["default_generation_settings"]["params"]["dry_base"] == 1.75
+
+
+def test_slots_refuse_where_none_is_free() -> None:
+    engine = FakeEngine()
+    engine.live = 3
+    with serving(fake_parts(engine)) as live:
+        assert [each["is_processing"] for each in live.get("/slots").json] == [True] * 3
+        assert live.get("/slots?fail_on_no_slot=1").status == 503
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_timings_of_openais_answers_where_they_are_asked_for(live: Live, path: str) -> None:
+    asked: Any = {"messages": [{"role": "user", "content": "x"}]} if "chat" in path else {"prompt": "hi"}
+    body = {"model": MODEL, **asked}
+    assert "timings" not in live.post(path, body).json
+    whole = live.post(path, {**body, "timings_per_token": True})
+    assert whole.json["timings"]["predicted_n"] == 12 and "x-twostroke-ignored-fields" not in whole.headers
+    events = live.post(path, {**body, "timings_per_token": True, "stream": True}).events
+    timed = [event for event in events if event != "[DONE]" and "timings" in event]
+    assert len(timed) == 1 and timed[0]["choices"][0]["finish_reason"] == "stop"
+    assert timed[0]["timings"]["predicted_n"] == 12

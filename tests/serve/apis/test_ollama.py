@@ -67,7 +67,7 @@ def test_options_reach_the_engine(live: Live) -> None:
     options = {
         "temperature": 0.5, "top_k": 7, "top_p": 0.5, "min_p": 0.25, "seed": 3, "num_predict": 4, "stop": ["zz"],
         "repeat_penalty": 1.5, "repeat_last_n": 9, "presence_penalty": 0.5, "frequency_penalty": 0.25,
-        "num_gpu": 1, "low_vram": True, "temprature": 1, "mirostat": 0, "tfs_z": 1, "unheard\nof": 1,
+        "num_gpu": 1, "low_vram": True, "temprature": 1, "penalize_newline": True, "tfs_z": 1, "unheard\nof": 1,
     }  # fmt: skip
     reply = live.post("/api/chat", asked(options=options, stream=False, keep_alive="5m"))
     params = live.parts.engine.prompts[-1].params  # type: ignore[attr-defined]
@@ -77,15 +77,16 @@ def test_options_reach_the_engine(live: Live) -> None:
     assert (params.presence_penalty, params.frequency_penalty) == (0.5, 0.25)
     named = reply.headers["x-twostroke-ignored-fields"].split(", ")
     assert named == [
-        "options.num_gpu", "options.low_vram", "options.temprature (did you mean temperature?)", "options.mirostat",
-        "options.tfs_z", "options.unheard?of", "keep_alive",
+        "options.num_gpu", "options.low_vram", "options.temprature (did you mean temperature?)",
+        "options.penalize_newline", "options.tfs_z", "options.unheard?of", "keep_alive",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"options": {"mirostat": 2}}, "mirostat"),
+        ({"options": {"mirostat": 1}}, "mirostat"),
+        ({"options": {"typical_p": "x"}}, "typical_p"),
         ({"options": {"tfs_z": 0.5}}, "tfs_z"),
         ({"options": {"temperature": "hot"}}, "temperature"),
         ({"options": {"top_k": 1.5}}, "top_k"),

@@ -60,7 +60,12 @@ DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]
 OF_OLLAMA = (*refused_paths(), "/api/embed", "/api/embeddings")
-REFUSED = ("/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA)  # by the fake server
+OF_LLAMA = ("/embedding", "/embeddings", "/rerank", "/reranking", "/v1/reranking", "/infill")
+FORMS = ("/v1/files", "/v1/batches")
+OF_STORED_WORK = [path for path, _ in OPERATIONS if path in FORMS or "{name}/cancel" in path]
+REFUSED = (
+    *OF_LLAMA, *OF_STORED_WORK, "/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA
+)  # fmt: skip  (by the fake server)
 TYPED = [(path, method) for path, method in OPERATIONS if method == "post" and path not in REFUSED]
 QUERIED = [("/v1/engine/steps", "get"), ("/v1/engine/trace", "get")]
 WRONG = [(*each, GenerationMode.NEGATIVE) for each in [*TYPED, QUERIED[1]]]

@@ -13,7 +13,7 @@ from tests.serve.harness import Live, serving
 def test_tokenize_and_back(live: Live) -> None:
     made = live.post("/tokenize", {"model": MODEL, "prompt": "aß", "add_special_tokens": False}).json
     assert made == {"count": 3, "max_model_len": CONTEXT, "tokens": [97, 195, 159], "token_strs": None}
-    assert live.post("/detokenize", {"tokens": made["tokens"]}).json == {"prompt": "aß"}
+    assert live.post("/detokenize", {"tokens": made["tokens"]}).json == {"prompt": "aß", "content": "aß"}
     strings = live.post("/tokenize", {"prompt": "ab", "return_token_strs": True}).json["token_strs"]
     assert strings == ["a", "b"]
 

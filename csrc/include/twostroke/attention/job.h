@@ -39,6 +39,7 @@ struct AttentionJob {
   float scale, soft_cap;  // soft_cap: 0 for none
   const float *sinks, *slopes;  // of each query head, or NULL
   int32_t window, ahead;  // ahead: positions after its own that a row sees as well
+  const int32_t* ends;    // of each row one after the last position that it sees at least, or NULL
   Places places;
   int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
@@ -184,12 +185,17 @@ inline int64_t first_seen(const AttentionJob* job, int64_t position) {
 
 // One after the last position that a row of sequence s sees.
 inline int64_t seen_end(const AttentionJob* job, int64_t s, int64_t position) {
-  return smaller(position + 1 + job->ahead, job->context_tokens[s]);
+  int64_t end = position + 1 + job->ahead;
+  if (job->ends != nullptr) end = larger(end, job->ends[job->row_starts[s + 1] - (job->context_tokens[s] - position)]);
+  return smaller(end, job->context_tokens[s]);
 }
 
 // One after the last position that some row of the block sees.
 inline int64_t block_end(const AttentionJob* job, const Block& block) {
-  return seen_end(job, block.sequence, block.first_position + block.tokens - 1);
+  int64_t end = seen_end(job, block.sequence, block.first_position + block.tokens - 1);
+  for (int64_t t = 0; job->ends != nullptr && t + 1 < block.tokens; ++t)
+    end = larger(end, seen_end(job, block.sequence, block.first_position + t));
+  return end;
 }
 
 // An entry of the block's page table. For pages behind the windows of all its rows, whose entries say nothing, the first page that some

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 
+from twostroke.system import here
+
 SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
@@ -42,7 +44,7 @@ class RunDelay:
         self.close()
         self._thread = threading.get_ident()
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(self._path, os.O_RDONLY | here.file_flags())
         except OSError:
             return
         self._last_ns = self._read_ns()
@@ -51,6 +53,6 @@ class RunDelay:
         if self._file is None:
             return 0
         try:
-            return int(os.pread(self._file, 64, 0).split()[1])
+            return int(here.read_at(self._file, 64, 0).split()[1])
         except (OSError, ValueError, IndexError):
             return self._last_ns

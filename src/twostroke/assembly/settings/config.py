@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.assembly.settings.env import Machine
-from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, Option
+from twostroke.assembly.settings.options import BY_NAME, Option
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.ops.program.model import Model
@@ -24,6 +24,7 @@ from twostroke.types.speculate import NO_WAYS
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 IMAGE_CACHE = 256 << 20
+IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
@@ -52,6 +53,10 @@ class Resolved(Struct, frozen=True):
 
     def __getitem__(self, name: str) -> Any:
         return next(setting.value for setting in self.settings if setting.name == name)
+
+    def reason_of(self, name: str) -> str:
+        """Why a setting has its value."""
+        return next(setting.reason for setting in self.settings if setting.name == name)
 
 
 def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
@@ -165,7 +170,8 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             fix="Lower the first or raise the second.",
         )
     _resolve_guesses(resolver, spec)
-    resolver.pick("threads", machine.cores, "cores this process may use")
+    threads = resolver.pick("threads", machine.cores, machine.placing.reason)
+    resolver.put("cpus", *machine.placing.kept_on(threads))
     resolver.pick("cpu_level", best_level, "best level of this CPU")
     resolver.pick("cache", str(machine.cache_folder), "default cache folder")
     resolver.pick("cache_limit", None, "half of what the disk would have free without the cache")
@@ -279,6 +285,9 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
         resolver.pick(name, None, "found by the template and the vocabulary")
     resolver.pick("log", "text", "default")
     resolver.pick("otlp", None, "none asked for")
+    resolver.pick("stored_work", None, "none asked for")
+    resolver.pick("stored_bytes", 1_000_000_000, "default")
+    resolver.pick("stored_age", 30 * 86400.0, "default")
     resolver.pick("client_lines", "drop", "default: a client's changing metadata is no text for a model")
     resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")
     key = resolver.pick("api_key", None, "none asked for")
@@ -308,14 +317,14 @@ def _resolve_place(resolver: Resolver) -> str:
     return str(resolver.pick("host", "127.0.0.1", "loopback by default"))
 
 
-def refuse_adapters(asked: Mapping[str, Asked], who: str) -> None:
-    """Raises ConfigError where an option of adapters is asked for."""
-    given = next((asked[option.name] for option in ADAPTER_OPTIONS if option.name in asked), None)
+def refuse_later_adapters(asked: Mapping[str, Asked]) -> None:
+    """Raises ConfigError where clients are to load adapters behind a front."""
+    given = next((asked[name] for name in ("adapter_folder", "max_adapters", "adapter_rank") if name in asked), None)
     if given is not None:
         raise ConfigError(
-            f"{who} serve no adapters, and {given.source} asks for some.",
-            why="A front does not know which replica has which adapter.",
-            fix="Leave it out, or serve from one process, without replicas.",
+            f"Replicas load no adapters later, and {given.source} asks for that.",
+            why="Each replica would have to load the same one at the same time.",
+            fix="Name all adapters with --adapter, or serve one model from one process.",
         )
 
 

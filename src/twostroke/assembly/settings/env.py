@@ -12,6 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twostroke.assembly.machine.cgroup import group_cores, group_memory
+from twostroke.assembly.machine.core_choice import (
+    CoreChoice,
+    choose_cores,
+    close_cpus,
+    fast_choice,
+    plain_choice,
+    share_choice,
+)
+from twostroke.assembly.machine.topology import Topology, read_topology
+from twostroke.system import here
 
 PREFIX = "TWOSTROKE_"
 
@@ -20,7 +30,9 @@ PREFIX = "TWOSTROKE_"
 class Machine:
     """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words.
 
-    shared_bytes: what it and its children may use together; None where that is `available_bytes` too.
+    shared_bytes: what it and its children may use together; None where that is `available_bytes` too. placing: why
+    there are as many `cores`, and on which hardware threads they are. topology: None where the system describes none.
+    close: the hardware threads whose memory is this process's own, where it shares the machine; none for all.
     """
 
     cores: int
@@ -29,15 +41,28 @@ class Machine:
     huge_pages: bool = False
     memory_source: str = ""
     shared_bytes: int | None = None
+    placing: CoreChoice = plain_choice(1)
+    topology: Topology | None = None
+    close: tuple[int, ...] = ()
 
-    def share(self, count: int) -> Machine:
-        """What one of `count` processes on this machine has. A limit on addresses holds for each process alone."""
+    def share(self, count: int, place: int = 0) -> Machine:
+        """What the process number `place` of `count` on this machine has. A limit on addresses holds for each process
+        alone."""
         shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
         source = self.memory_source
         if shared // count < self.available_bytes:
             source = f"one of {count} ranks' share {source}".strip()
         room = min(shared // count, self.available_bytes)
-        return replace(self, cores=max(1, self.cores // count), available_bytes=room, memory_source=source)
+        placing = share_choice(self.topology, replace(self.placing, threads=self.cores), place, count)
+        close = close_cpus(self.topology, place, count)
+        return replace(
+            self, cores=placing.threads, placing=placing, available_bytes=room, memory_source=source, close=close
+        )
+
+
+    def places(self, count: int) -> list[tuple[int, ...]]:
+        """The hardware threads on which each of `count` processes runs; none for any."""
+        return [close_cpus(self.topology, place, count) for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +85,10 @@ def read_machine() -> Machine:
     """
     together = min(_shared_limits())
     available_bytes, source = min([together, *_own_limits()])
-    return Machine(_usable_cores(), available_bytes, _cache_folder(), _huge_pages(), source, together[0])
+    topology, placing = _processors()
+    return Machine(
+        placing.threads, available_bytes, _cache_folder(), _huge_pages(), source, together[0], placing, topology
+    )
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -115,7 +143,7 @@ def read_moment() -> Moment | None:
         return None
     user, nice, system, _, _, interrupts, soft_interrupts = (int(field) for field in fields[1:8])
     stolen = int(fields[8]) if len(fields) > 8 else 0
-    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
+    busy_s = (user + nice + system + interrupts + soft_interrupts + stolen) / here.clock_ticks()
     return Moment(time.perf_counter(), busy_s, time.process_time(), os.cpu_count() or 1)
 
 
@@ -127,19 +155,18 @@ def others_share(before: Moment | None, after: Moment | None) -> float:
     return min(1.0, max(0.0, others_s / ((after.at_s - before.at_s) * after.cores)))
 
 
-def _usable_cores() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = group_cores()
-    return cores if quota is None else min(cores, max(1, int(quota)))
+def _processors() -> tuple[Topology | None, CoreChoice]:
+    allowed, quota = here.allowed_cpus(), group_cores()
+    topology = read_topology(allowed, quota)
+    if topology is not None:
+        return topology, choose_cores(topology)
+    fast = here.performance_cores()
+    return None, plain_choice(os.cpu_count() or 1) if fast is None else fast_choice(fast)
 
 
 def _shared_limits() -> Iterator[tuple[int, str]]:
     """Bytes that this process and its children may still take, by each limit, with the limit in words."""
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for line in _read_text(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    yield available, "of the machine's memory"
+    yield here.memory_bytes(), "of the machine's memory"
     group = group_memory()
     if group is not None:
         yield group.free_bytes, f"a control group allows {group.limit_bytes / 1e9:.2f} GB"
@@ -150,18 +177,13 @@ def _own_limits() -> Iterator[tuple[int, str]]:
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
-        used = int(used_pages) * os.sysconf("SC_PAGE_SIZE") if used_pages.isdigit() else 0
+        used = int(used_pages) * here.page_bytes() if used_pages.isdigit() else 0
         yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
 
 
 def address_space_bytes() -> int | None:
     """The limit on this process's addresses (`ulimit -v`); None for none."""
-    try:
-        import resource
-    except ImportError:  # not on this system
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft
+    return here.address_space_bytes()
 
 
 def _huge_pages() -> bool:
@@ -174,12 +196,12 @@ def settle_home() -> None:
     passwd entry has. Without it the name "~" would be taken as it stands, for a folder below the present one."""
     if os.path.expanduser("~") != "~":
         return
-    own = Path(tempfile.gettempdir()) / f"twostroke-home-{os.getuid()}"
+    own = Path(tempfile.gettempdir()) / f"twostroke-home-{here.user_number()}"
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, exist_ok=True)
     try:
         found = own.lstat()
-        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        mine = stat.S_ISDIR(found.st_mode) and here.is_own(found)
     except OSError:
         mine = False
     os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
@@ -188,6 +210,13 @@ def settle_home() -> None:
 def _cache_folder() -> Path:
     settle_home()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "twostroke"
+
+
+def config_folder() -> Path:
+    """The folder of what this user has chosen, which no program can make again. XDG names it; else it is ~/.config."""
+    settle_home()
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base) / "twostroke"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,45}")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]+)(:(\d{1,5}|\*))?")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 WEIGHTS = ("f32", "bf16", "int8", "int6", "int5", "int4", "stored")
@@ -42,6 +44,19 @@ def parse_seconds(text: str) -> float:
     if not 0 < value <= 3600:
         raise ValueError("write a time above 0 and up to an hour, such as 50ms or 1s")
     return value
+
+
+def parse_keep_alive(text: str) -> float:
+    """Seconds as Ollama's clients write them: "5m", "1h30m", "300", "0"; below zero is for ever. Raises ValueError."""
+    found = text.strip().lower()
+    sign, amount = (-1.0, found[1:]) if found.startswith("-") else (1.0, found)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", amount)
+    if re.fullmatch(r"\d+(?:\.\d+)?", amount):
+        parts = [(amount, "s")]
+    elif "".join(number + unit for number, unit in parts) != amount or not parts:
+        raise ValueError("write a time such as 5m, 0 or -1")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return math.inf if sign < 0 and seconds > 0 else seconds
 
 
 def parse_port(text: str) -> int:

@@ -19,6 +19,7 @@ from twostroke.assembly.settings.option_values import (
     parse_count,
     parse_device,
     parse_hosts,
+    parse_keep_alive,
     parse_mode,
     parse_names,
     parse_origins,
@@ -129,6 +130,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
     Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
+    Option("mmproj", "FILE", str, "GGUF file of the encoder of images.", "the one next to the model's GGUF file"),
+    Option("image_tokens", "COUNT", parse_count, "Most image rows of an image whose size decides.", "4096"),
     Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
@@ -306,6 +309,16 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "what follows.",
         "drop",
     ),
+    Option(
+        "stored_work",
+        "FOLDER",
+        parse_text,
+        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
+        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "none: nothing is kept",
+    ),
+    Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),
+    Option("stored_age", "TIME", parse_seconds, "Stored work that is older is removed.", "30 days"),
     Option("otlp", "URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none"),
 )
 
@@ -340,6 +353,42 @@ CLUSTER_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+MODELS_OPTIONS: tuple[Option, ...] = (
+    Option(
+        "models",
+        "FILE",
+        parse_text,
+        "Serve the models that this TOML file names, each with options of its own.",
+        "none",
+    ),
+    Option(
+        "models_dir",
+        "FOLDER",
+        parse_text,
+        "Serve each GGUF file and each model folder in this folder, loaded when a request asks for it.",
+        "none",
+    ),
+    Option(
+        "store",
+        "",
+        parse_switch,
+        "Serve every model that is on this machine (`twostroke list`), loaded when a request asks for it.",
+        "off",
+        switch=True,
+    ),
+    Option(
+        "keep_alive",
+        "TIME",
+        parse_keep_alive,
+        "How long a model stays loaded after its last request: 5m, 0 (it leaves at once), -1 (until another one needs "
+        "its memory).",
+        "5m; -1 for models that are loaded at the start",
+    ),
+    Option("max_loaded", "COUNT", parse_count, "Most models that are loaded at a time.", "as many as fit in memory"),
+    Option("load_wait", "TIME", parse_seconds, "Longest wait of a request for its model to be loaded.", "300s"),
+)
+
 BY_NAME: dict[str, Option] = {
-    option.name: option for option in ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS
+    option.name: option
+    for option in ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS + MODELS_OPTIONS
 }

@@ -1,6 +1,6 @@
 """Compile csrc/ into one shared library for each instruction-set level, with the compiler of the `ziglang` package.
 
-    python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64] [--levels runnable] [--sanitize]
+    python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64-macos] [--levels runnable] [--sanitize]
 
 Runs before the package is installed, so it uses the standard library alone. What was compiled once is kept in the
 user's cache folder (`~/.cache/twostroke/objects`) and shared by all checkouts and all kinds of build.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import os
 import platform
@@ -28,7 +27,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[4]
 HEADERS = ROOT / "csrc" / "include"
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
-TRIPLES = {"x86_64": "x86_64-linux-gnu.2.17", "aarch64": "aarch64-linux-gnu.2.28"}
+TRIPLES = {
+    "x86_64": "x86_64-linux-gnu.2.17",
+    "aarch64": "aarch64-linux-gnu.2.28",
+    "aarch64-macos": "aarch64-macos.11.0",
+    "x86_64-macos": "x86_64-macos.11.0",
+    "x86_64-windows": "x86_64-windows-gnu",
+    "aarch64-windows": "aarch64-windows-gnu",
+}
+"""The targets: an architecture and, where it is not Linux, a system."""
+SUFFIXES = {"linux": ".so", "macos": ".dylib", "windows": ".dll"}
+LIBRARIES = {"linux": ("-lpthread", "-lm"), "macos": (), "windows": ("-lws2_32", "-lapi-ms-win-core-synch-l1-2-0")}
+"""What programs and libraries of a system are linked with."""
+SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
+"""Python's names for them."""
 LEVELS: dict[str, dict[str, str]] = {
     "x86_64": {
         "generic": "x86_64",
@@ -49,7 +61,7 @@ CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8m
 SHARED = {"avxvnni": "avx2", "amx": "avx512", "dotprod": "neon", "i8mm": "dotprod"}
 """Levels that share the files which do not name them with another: those are compiled once. What each adds is used by
 name alone; no compiler makes it of plain code."""
-ANY_CPU = ("level.cpp", "settle.cpp")
+ANY_CPU = ("level.cpp", "settle.cpp", *(f"{system}.cpp" for system in SUFFIXES))
 """Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (
     # zig makes -O2 of every -O1 to -O3, and debugging information where nothing is said of it.
@@ -118,8 +130,11 @@ class ObjectCache:
     @contextlib.contextmanager
     def _alone(self, kept: Path) -> Iterator[None]:
         """No other build makes the same file meanwhile. The lock ends with the process that has it."""
+        _find_package()
+        from twostroke.system import here
+
         with (self.folder / f"{kept.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            here.lock(lock.fileno())
             yield
 
     def _make(self, kept: Path, make: Callable[[Path], None]) -> None:
@@ -164,30 +179,51 @@ def shared_cache() -> ObjectCache:
 
 
 def _machine_facts() -> tuple[Path, int]:
-    """The cache folder and the number of cores, as env.py reads them. Nothing is installed when setup.py comes here."""
-    if "twostroke" not in sys.modules:
-        sys.path.insert(0, str(ROOT / "src"))
+    """The cache folder and the number of cores, as env.py reads them."""
+    _find_package()
     from twostroke.assembly.settings.env import read_machine
 
     facts = read_machine()
     return facts.cache_folder, facts.cores
 
 
+def _find_package() -> None:
+    """Let modules of the package be imported that need nothing else. Nothing is installed when setup.py comes here."""
+    if "twostroke" not in sys.modules:
+        sys.path.insert(0, str(ROOT / "src"))
+
+
 def machine() -> str:
-    """This machine's architecture, as in TRIPLES. Raises RuntimeError for others."""
+    """This machine as in TRIPLES. Raises RuntimeError for others."""
     name = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
-    if name not in TRIPLES or sys.platform != "linux":
-        raise RuntimeError(
-            f"Twostroke has kernels for Linux on {' and '.join(TRIPLES)}, not for {sys.platform} on {name}."
-        )
-    return name
+    system = SYSTEMS.get(sys.platform, sys.platform)
+    found = name if system == "linux" else f"{name}-{system}"
+    if found not in TRIPLES:
+        raise RuntimeError(f"Twostroke has kernels for {', '.join(TRIPLES)}, not for {sys.platform} on {name}.")
+    return found
+
+
+def architecture_of(target: str) -> str:
+    """The processors of a target, as in LEVELS."""
+    return target.partition("-")[0]
+
+
+def system_of(target: str) -> str:
+    """The system of a target, as in SUFFIXES."""
+    return target.partition("-")[2] or "linux"
 
 
 def sources(target: str) -> list[Path]:
-    """Every translation unit for one architecture; each guards itself by level. The architecture's own are the largest:
-    they come first, so that no core waits for one of them at the end."""
-    own = {"x86_64": "x86", "aarch64": "arm"}[target]
-    return [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
+    """Every translation unit for one target; each guards itself by level. The architecture's own are the largest: they
+    come first, so that no core waits for one of them at the end."""
+    own = {"x86_64": "x86", "aarch64": "arm"}[architecture_of(target)]
+    found = [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
+    return [*found, system_source(target)]
+
+
+def system_source(target: str) -> Path:
+    """The one file that calls the system of a target."""
+    return ROOT / "csrc" / "system" / f"{system_of(target)}.cpp"
 
 
 def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RELEASE) -> tuple[str, ...]:
@@ -202,33 +238,36 @@ def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RE
 def level_flags(target: str, level: str) -> tuple[str, ...]:
     """What selects the instructions and the code of one level."""
     names = (level, *CONTAINS.get(level, ()))
-    return (f"-mcpu={LEVELS[target][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
+    return (f"-mcpu={LEVELS[architecture_of(target)][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
 def runnable_levels() -> list[str]:
     """The levels that this CPU runs, lowest first: what level.cpp says, compiled alone. Raises RuntimeError."""
     kept, compiler, target = shared_cache(), zig(), machine()
     triple = ("-target", TRIPLES[target])
-    source = ROOT / "csrc/generic/machine/level.cpp"
-    objects = compile_all(kept, compiler, [(source, unit_flags(target, source, "generic"))])
-    # Without the system's libraries, which the process has: the compiler makes their stand-ins for seconds.
-    bits = ctypes.CDLL(str(link(kept, compiler, objects, (*triple, "-nostdlib", "-shared", "-s"), ".so"))).ts_levels()
-    return [level for place, level in enumerate(LEVELS[target]) if bits >> place & 1]
+    asked = (ROOT / "csrc/generic/machine/level.cpp", system_source(target))
+    objects = compile_all(kept, compiler, [(source, unit_flags(target, source, "generic")) for source in asked])
+    # Without Linux's libraries, which the process has: the compiler makes their stand-ins for seconds.
+    bare = ("-nostdlib",) if system_of(target) == "linux" else ("-nostdlib++", *LIBRARIES[system_of(target)])
+    linked = link(kept, compiler, objects, (*triple, *bare, "-shared", "-s"), SUFFIXES[system_of(target)], ())
+    bits = ctypes.CDLL(str(linked)).ts_levels()
+    return [level for place, level in enumerate(LEVELS[architecture_of(target)]) if bits >> place & 1]
 
 
 def levels_for(which: str, out: Path, target: str) -> list[str]:
     """all: every level of the architecture. runnable: those that this CPU runs. best: the last of these, and the levels
     that `out` holds, so that no library there is older than the sources. Raises RuntimeError."""
+    known = list(LEVELS[architecture_of(target)])
     if which == "all":
-        return list(LEVELS[target])
+        return known
     found = runnable_levels()
     chosen = found if which == "runnable" else found[-1:]
-    return [level for level in LEVELS[target] if level in chosen or library_in(out, level).is_file()]
+    return [level for level in known if level in chosen or library_in(out, level, target).is_file()]
 
 
-def library_in(folder: Path, level: str) -> Path:
+def library_in(folder: Path, level: str, target: str = "x86_64") -> Path:
     """The library of a level in a folder."""
-    return folder / f"libtwostroke_{level}.so"
+    return folder / f"libtwostroke_{level}{SUFFIXES[system_of(target)]}"
 
 
 def level_of(source: Path, level: str) -> str:
@@ -273,13 +312,20 @@ def compile_all(
         return list(pool.map(compile_one, jobs))
 
 
-def link(cache: ObjectCache, compiler: Compiler, objects: Sequence[Path], flags: Sequence[str], suffix: str) -> Path:
+def link(
+    cache: ObjectCache,
+    compiler: Compiler,
+    objects: Sequence[Path],
+    flags: Sequence[str],
+    suffix: str,
+    libraries: Sequence[str] = LIBRARIES["linux"],
+) -> Path:
     """Objects of the cache as one library or program."""
     names = [path.name for path in objects]  # an object's name is a digest of its content
     return cache.get(
         suffix,
-        (compiler.version, *flags, "", *names),
-        lambda made: compiler.run([*flags, "-o", str(made), *map(str, objects), "-lpthread", "-lm"]),
+        (compiler.version, *flags, *libraries, "", *names),
+        lambda made: compiler.run([*flags, "-o", str(made), *map(str, objects), *libraries]),
     )
 
 
@@ -291,19 +337,19 @@ def build_all(
     cache: ObjectCache | None = None,
 ) -> list[Path]:
     """Put the libraries of `levels` (None: all of them) into `out`; returns them. Raises RuntimeError."""
-    chosen = list(LEVELS[target]) if levels is None else list(levels)
+    chosen = list(LEVELS[architecture_of(target)]) if levels is None else list(levels)
     kept, compiler, triple = cache or shared_cache(), zig(), ("-target", TRIPLES[target])
     units = sources(target)
 
     jobs = [(unit, unit_flags(target, unit, level, checks)) for level in chosen for unit in units]
     objects = compile_all(kept, compiler, jobs)
     out.mkdir(parents=True, exist_ok=True)
-    built = []
+    built, libraries = [], LIBRARIES[system_of(target)]
     for index, level in enumerate(chosen):
         own = objects[index * len(units) : (index + 1) * len(units)]
         linking = (*checks, *triple, "-nostdlib++", "-shared", "-s")
-        library = library_in(out, level)
-        _copy(link(kept, compiler, own, linking, ".so"), library)
+        library = library_in(out, level, target)
+        _copy(link(kept, compiler, own, linking, library.suffix, libraries), library)
         built.append(library)
     kept.trim()
     return built

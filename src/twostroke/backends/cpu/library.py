@@ -12,6 +12,7 @@ from typing import Any
 
 from twostroke.ops.program.op import Op, signature
 from twostroke.ops.registry import op_named
+from twostroke.system import here
 from twostroke.types.errors import BackendError
 
 ABI_VERSION = 25
@@ -21,7 +22,8 @@ LEVELS_OF = {
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
 }
 """The levels of each architecture, in rising order. The number of a level in the ABI is its place here."""
-LEVELS = LEVELS_OF.get({"arm64": "aarch64"}.get(platform.machine(), platform.machine()), ("generic",))
+_NAMED = platform.machine().lower()
+LEVELS = LEVELS_OF.get({"arm64": "aarch64", "amd64": "x86_64"}.get(_NAMED, _NAMED), ("generic",))
 """The levels of this machine's architecture."""
 
 RANK_LOST = -7
@@ -100,7 +102,7 @@ _SIGNATURES: Signatures = {
 
 def library_path(level: str) -> Path:
     """Where the library of a level lies, built or not."""
-    return Path(__file__).resolve().parent / "lib" / f"libtwostroke_{level}.so"
+    return Path(__file__).resolve().parent / "lib" / f"libtwostroke_{level}{here.LIBRARY_SUFFIX}"
 
 
 @cache

@@ -17,6 +17,7 @@ from twostroke.backends.cpu.words import Structs
 from twostroke.ops.program.program import Program
 from twostroke.ops.registry import op_named
 from twostroke.ops.step_memory import StepMemory
+from twostroke.system.cpu_list import ANY
 from twostroke.types.errors import BackendError, MeetingLost
 from twostroke.types.spec.formats import KVKind, WeightKind
 
@@ -39,8 +40,8 @@ class CpuOps(NativeContext):
     Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
     """
 
-    def __init__(self, level: str | None, num_threads: int) -> None:
-        super().__init__(level, num_threads)
+    def __init__(self, level: str | None, num_threads: int, cpus: str = ANY) -> None:
+        super().__init__(level, num_threads, cpus)
         self.structs = Structs()
         self.weigh = NativeWeights(self.level)
         self.numbers = op_numbers(self.level)
@@ -73,6 +74,7 @@ class CpuOps(NativeContext):
 
     def run(self, calls: Calls) -> None:
         """Run calls on what their operands hold now. Raises BackendError where one refuses."""
+        self._place_caller()
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)
 

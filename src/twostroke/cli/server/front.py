@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import CLUSTER_OPTIONS, SERVER_OPTIONS
+from twostroke.assembly.settings.options import BY_NAME, CLUSTER_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
+
+OF_MODEL = (BY_NAME["task"], BY_NAME["pooling"])
+"""Options of the engine that a front reads too."""
 
 
 @click.command(
@@ -18,7 +21,7 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_fl
     example="twostroke front meta-llama/Llama-3.2-1B-Instruct --replicas 127.0.0.1:8101,127.0.0.1:8102",
 )
 @click.argument("model", default="spark")
-@option_flags(SERVER_OPTIONS + CLUSTER_OPTIONS)
+@option_flags(SERVER_OPTIONS + OF_MODEL + CLUSTER_OPTIONS)
 @click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT with commas between.")
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")

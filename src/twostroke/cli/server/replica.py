@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import CLUSTER_OPTIONS, ENGINE_OPTIONS
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
+from twostroke.cli.server.reports import report_listening, reports
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
@@ -20,7 +21,7 @@ from twostroke.distributed.wire.frames import ReplicaRole
 
 @click.command(cls=ExampleCommand, example="twostroke replica meta-llama/Llama-3.2-1B-Instruct --listen 127.0.0.1:8101")
 @click.argument("model", default="spark")
-@option_flags(ENGINE_OPTIONS + CLUSTER_OPTIONS)
+@option_flags(ENGINE_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS)
 @click.option("--listen", default="127.0.0.1:8101", show_default=True, help="Address for fronts, HOST:PORT.")
 @click.option("--name", default=None, help="Its name among the replicas; without one, host and port.")
 @click.option(
@@ -31,6 +32,7 @@ from twostroke.distributed.wire.frames import ReplicaRole
     help="What it computes: whole answers, prompts whose answers go on at another replica, or such answers.",
 )
 @click.option("--listen-fd", type=int, default=None, hidden=True)
+@click.option("--report-fd", type=int, default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(
@@ -39,6 +41,7 @@ def command(
     name: str | None,
     role: ReplicaRole,
     listen_fd: int | None,
+    report_fd: int | None,
     as_json: bool,
     verbose: bool,
     **options: Any,
@@ -59,7 +62,7 @@ def command(
         options.pop("cluster_secret")
         bound_host, bound_port = listener.getsockname()[:2]
         own_name = name or f"{platform.node()}:{bound_port}"
-        with listener, progress_bar("load") as progress:
+        with listener, progress_bar("load") as shown, reports(report_fd, shown) as progress:
             built = build_replica(model, options, listener, own_name, secret, say, progress, role)
             facts = {"listen": f"{bound_host}:{bound_port}", **built.facts}
             if as_json:
@@ -69,6 +72,7 @@ def command(
                     f"{facts['name']}: {facts['model']}, {facts['weights']} weights, {facts['threads']} threads, "
                     f"{facts['cpu_level']} kernels; listens on {facts['listen']} for fronts"
                 )
+            report_listening(report_fd)
             signal.signal(signal.SIGTERM, lambda *_: built.replica.drain())
             try:
                 with built.heart, short_turns():

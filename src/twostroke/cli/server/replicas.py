@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
-from twostroke.cli.server.front import serve_front
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.cli.server.front import OF_MODEL, serve_front
 from twostroke.types.errors import EngineStopped
 
 RESERVE = 0.9
@@ -17,7 +17,7 @@ RESERVE = 0.9
 
 def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
     """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
-    from twostroke.assembly.settings.env import process_environment
+    from twostroke.assembly.settings.env import process_environment, read_machine
     from twostroke.distributed.cluster.keeper import LocalKeeper
 
     words = words_of(shared_here(model, engine_options(options), count))
@@ -35,7 +35,7 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
             raise EngineStopped("No replica could start.", why="Their messages above say why.", fix="Start them again.")
 
     environment = process_environment() | {"TWOSTROKE_CLUSTER_SECRET": secret}
-    keeper = LocalKeeper(count, replica, environment, say)
+    keeper = LocalKeeper(count, replica, environment, say, places=read_machine().places(count))
     keeper.start()
     try:
         serve_front(model, server_options(options), keeper.addresses, secret, as_json, verbose, check)
@@ -44,18 +44,18 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
 
 
 def engine_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The given options that are for a replica's engine. Raises ConfigError for adapters."""
-    from twostroke.assembly.settings.config import collect, refuse_adapters
+    """The given options that are for a replica's engine. Raises ConfigError where clients are to load adapters."""
+    from twostroke.assembly.settings.config import collect, refuse_later_adapters
     from twostroke.assembly.settings.env import asked_by_environment
 
-    refuse_adapters(collect(options, asked_by_environment()), "Replicas")
-    of_engine = {option.name for option in ENGINE_OPTIONS}
+    refuse_later_adapters(collect(options, asked_by_environment()))
+    of_engine = {option.name for option in ENGINE_OPTIONS + ADAPTER_OPTIONS}
     return {name: value for name, value in options.items() if name in of_engine and value is not None}
 
 
 def server_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that are for a front."""
-    served = {option.name for option in SERVER_OPTIONS}
+    served = {option.name for option in (*SERVER_OPTIONS, *OF_MODEL)}
     return {name: value for name, value in options.items() if name in served}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import socket
 import sys
@@ -43,6 +44,7 @@ def serve_built(
     from twostroke.server.serve import run
 
     def announce(url: str) -> None:
+        sockets.enter_context(_record(built, url, supervised=line is not None))
         if as_json:
             print_json({"url": url, **built.facts})
         else:
@@ -54,9 +56,21 @@ def serve_built(
         listener = listener or sockets.enter_context(listening(built.resolved))
         tell, watch = watching(built.parts.door, line)
         try:
-            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener)
+            more = {} if built.make_app is None else {"make_app": built.make_app}
+            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener, **more)
         finally:
             finish_undisturbed()  # nothing is left but to close what is open
+
+
+def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[None]:
+    """What `ps`, `run` and `stop` find this server by. supervised: the parent process is the one to end."""
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.cli.shared.server_records import SERVERS, recorded
+
+    settings, names = built.resolved, tuple(built.facts.get("models", built.parts.names))
+    model = settings["model"] if any(each.name == "model" for each in settings.settings) else ""
+    pid = os.getppid() if supervised else os.getpid()
+    return recorded(read_machine().cache_folder / SERVERS, pid, url, str(model), names)
 
 
 def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
@@ -97,7 +111,7 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
 
 def facts_text(facts: dict[str, Any]) -> str:
     """What a first-time user needs to know of the model."""
-    on_cpu = f"{facts['threads']} threads, {facts['cpu_level']} kernels"
+    on_cpu = f"{facts['threads']} threads ({facts['threads_reason']}), {facts['cpu_level']} kernels"
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
         f"{on_cpu if facts['device'] == 'cpu' else facts['device']}\n"

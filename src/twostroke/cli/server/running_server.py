@@ -63,12 +63,14 @@ class RunningServer:
         self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._wait_s = wait_s
 
-    def open(self, path: str) -> IO[bytes]:
-        """The server's answer. Raises HTTPError where it refuses, ConfigError where it does not answer."""
+    def open(self, path: str, body: bytes | None = None) -> IO[bytes]:
+        """The server's answer. body: JSON that is posted. Raises HTTPError where it refuses, ConfigError where it does
+        not answer."""
         # No proxy: the server is the caller's own, and variables are read in one place only.
         opener = build_opener(ProxyHandler({}), *self._handlers)
+        headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         try:
-            got: IO[bytes] = opener.open(Request(f"{self._base}{path}", headers=self._headers), None, self._wait_s)
+            got: IO[bytes] = opener.open(Request(f"{self._base}{path}", body, headers), None, self._wait_s)
             return got
         except HTTPError:
             raise

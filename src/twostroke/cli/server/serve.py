@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, MODELS_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.interrupt import finish_undisturbed
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
     from twostroke.server.process.supervise import Supervisor
     from twostroke.server.process.worker import Line
 
+MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
 
 @click.command(
     cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
 )
-@click.argument("model", default="spark")
-@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS)
+@click.argument("models_named", metavar="[MODEL]...", nargs=-1)
+@option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + MODELS_OPTIONS)
 @click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
 @click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def command(
-    model: str,
+    models_named: tuple[str, ...],
     replicas: int | None,
     supervise: bool,
     worker_fds: tuple[int, int, int] | None,
@@ -43,8 +44,29 @@ def command(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Serve MODEL (a folder, GGUF file, hub id, or 'spark') with the OpenAI API on 127.0.0.1:8000."""
+    """Serve MODEL (a folder, GGUF file, hub id, or 'spark') with the OpenAI API on 127.0.0.1:8000.
+
+    Several models are served by one server, each from a process of its own that is loaded when it is wanted.
+    """
     with clear_errors(verbose):
+        if _several(models_named, options):
+            from twostroke.cli.server.several import serve_several
+
+            if supervise or replicas is not None:
+                raise ConfigError(
+                    "--supervise and --replicas are for a server of one model.",
+                    fix="Leave them out: the processes of several models are started again when they end.",
+                )
+            serve_several(models_named, options, as_json, verbose)
+            return
+        if wrong := next((name for name in MODELS_NAMES if options[name] is not None), None):
+            raise ConfigError(
+                f"--{wrong.replace('_', '-')} is for a server of several models.",
+                why="The one model of a server is loaded as long as it runs.",
+                fix="Leave it out, or name more models.",
+            )
+        model = models_named[0] if models_named else "spark"
+        options = {name: value for name, value in options.items() if name not in MODELS_NAMES}
         if replicas is not None:
             from twostroke.cli.server.replicas import serve_with_replicas
 
@@ -56,6 +78,16 @@ def command(
             flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
             sys.exit(_supervise(model, options, flags))
         _serve(model, options, as_json, verbose, worker_fds)
+
+
+def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
+    """Is this a server of several models? A server of one does not import what they need."""
+    if len(models_named) > 1:
+        return True
+    from twostroke.assembly.settings.env import asked_by_environment
+
+    given = {name for name in ("models", "models_dir", "store") if options[name] is not None}
+    return bool(given or asked_by_environment().keys() & {"models", "models_dir", "store"})
 
 
 def _serve(

@@ -22,6 +22,7 @@ from twostroke.types.errors import (
     BackendError,
     EngineStopped,
     ModelError,
+    ModelUnavailable,
     OutOfMemory,
     Overloaded,
     TwostrokeError,
@@ -35,6 +36,7 @@ EXIT_CODES: tuple[tuple[type[TwostrokeError], int], ...] = (
     (BackendError, 5),
     (EngineStopped, 6),
     (Overloaded, 7),
+    (ModelUnavailable, 7),
 )
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

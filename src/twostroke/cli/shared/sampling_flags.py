@@ -20,6 +20,21 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
     ("--top-k", int, "Choose among the k most likely tokens."),
     ("--top-p", float, "Choose among the likeliest tokens that hold this probability."),
     ("--min-p", float, "Drop tokens less likely than this share of the likeliest."),
+    ("--typical-p", float, "Choose among tokens whose surprise is near the expected one, up to this probability."),
+    ("--top-n-sigma", float, "Choose among logits within this many standard deviations of the largest."),
+    ("--dynatemp-range", float, "Let the temperature follow the entropy, up to this far from --temperature."),
+    ("--dynatemp-exponent", float, "The shape of that curve [default: 1]."),
+    ("--xtc-probability", float, "How often all likely tokens but the least likely of them are left out."),
+    ("--xtc-threshold", float, "The least probability of a likely token there [default: 0.1]."),
+    ("--dry-multiplier", float, "Above 0 makes tokens that would continue a repetition less likely."),
+    ("--dry-base", float, "What a longer repetition multiplies that penalty by [default: 1.75]."),
+    ("--dry-allowed-length", int, "Shorter repetitions than this have no penalty [default: 2]."),
+    ("--dry-penalty-last-n", int, "How many tokens are looked at for repetitions [default: 64; -1: all]."),
+    ("--mirostat", int, "2 holds the surprise of the output near --mirostat-tau, in place of --top-k and the like."),
+    ("--mirostat-tau", float, "That surprise, in bits [default: 5]."),
+    ("--mirostat-eta", float, "How fast mirostat corrects itself [default: 0.1]."),
+    ("--adaptive-target", float, "Prefer tokens near this probability; below 0 is off."),
+    ("--adaptive-decay", float, "How much of the probabilities so far counts there [default: 0.9]."),
     ("--repetition-penalty", float, "Above 1 makes tokens already seen less likely."),
     ("--presence-penalty", float, "Lowers tokens that stand in the output."),
     ("--frequency-penalty", float, "Lowers tokens by how often they stand in the output."),
@@ -27,6 +42,10 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
 )
 
 
+_LIST_FLAGS: tuple[tuple[str, str, str], ...] = (
+    ("--dry-sequence-breakers", "TEXT", "A repetition stops at a token with this text; may be given several times."),
+    ("--samplers", "NAME", "Run these samplers alone, in this order; may be given several times."),
+)
 _GRAMMAR_FLAGS: tuple[tuple[str, str, str], ...] = (
     ("--json-schema", "FILE", "Answer in JSON that fits the schema in this file."),
     ("--regex", "PATTERN", "Answer with text that matches this pattern."),
@@ -37,6 +56,8 @@ def sampling_flags(function: Decorated) -> Decorated:
     """Add the flags; unset ones are None."""
     for flag, kind, text in reversed(_FLAGS):
         function = click.option(flag, type=kind, default=None, help=text)(function)
+    for flag, metavar, text in reversed(_LIST_FLAGS):
+        function = click.option(flag, metavar=metavar, multiple=True, help=text)(function)
     for flag, metavar, text in reversed(_GRAMMAR_FLAGS):
         function = click.option(flag, metavar=metavar, default=None, help=text)(function)
     return click.option("--stop", multiple=True, help="End before this text; may be given several times.")(function)
@@ -45,10 +66,10 @@ def sampling_flags(function: Decorated) -> Decorated:
 def take_sampling(values: dict[str, Any], model_defaults: Mapping[str, Any]) -> SamplingParams:
     """Pop the flags' values; the model's generation_config fills what was not given. Raises InvalidRequest."""
     asked: dict[str, Any] = {"temperature": 0.0, **model_defaults}
-    for flag, _, _ in _FLAGS:
+    for flag, _, _ in (*_FLAGS, *_LIST_FLAGS):
         name = flag[2:].replace("-", "_")
         value = values.pop(name)
-        if value is not None:
+        if value not in (None, ()):
             asked[name] = value
     stop = tuple(values.pop("stop"))
     return SamplingParams(**asked, stop=stop, grammar=_grammar(values.pop("json_schema"), values.pop("regex")))
@@ -73,5 +94,5 @@ def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:
 
 def pop_sampling(values: dict[str, Any]) -> dict[str, Any]:
     """Take the sampling flags out of a command's values, for `take_sampling` once the model is known."""
-    names = [flag[2:].replace("-", "_") for flag, _, _ in _FLAGS]
+    names = [flag[2:].replace("-", "_") for flag, _, _ in (*_FLAGS, *_LIST_FLAGS)]
     return {name: values.pop(name) for name in [*names, "json_schema", "regex", "stop"]}

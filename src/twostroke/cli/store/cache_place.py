@@ -1,8 +1,10 @@
-"""Where the hub's cache is."""
+"""Where the hub's cache and our own are."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from twostroke.types.errors import ConfigError
 
 
 def hub_cache() -> Path:
@@ -10,3 +12,17 @@ def hub_cache() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
+
+
+def packed_folder(asked: str | None) -> Path:
+    """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
+    from twostroke.assembly.settings.config import Resolver, collect
+    from twostroke.assembly.settings.env import asked_by_environment, read_machine
+    from twostroke.weights.packed.cache import NO_CACHE, PACKED
+
+    environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
+    resolver = Resolver(collect({"cache": asked}, environment))
+    chosen = resolver.pick("cache", str(read_machine().cache_folder), "default cache folder")
+    if chosen == NO_CACHE:
+        raise ConfigError("The cache is off.", fix="Name its folder: --cache FOLDER.")
+    return Path(chosen).expanduser() / PACKED

@@ -1,4 +1,4 @@
-"""`twostroke ps`: the models that a running server has loaded."""
+"""`twostroke ps`: the models that running servers have loaded."""
 
 from __future__ import annotations
 
@@ -10,31 +10,60 @@ import click
 
 from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.server_records import ServerRecord
+from twostroke.cli.store.local_servers import local_servers
 from twostroke.types.errors import ConfigError
 
 WAIT_S = 5.0
 
 
 @click.command(cls=ExampleCommand, example="twostroke ps")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the server; unix:PATH for a socket.")
+@click.option("--url", default=None, help="Address of one server; unix:PATH for a socket [default: this user's here].")
 @click.option("--api-key", metavar="KEY", default=None, help="The server's API key.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(url: str, api_key: str | None, as_json: bool, verbose: bool) -> None:
-    """Show the models that the server has loaded: name, bytes of weights, format, context."""
+def command(url: str | None, api_key: str | None, as_json: bool, verbose: bool) -> None:
+    """Show the models that servers have loaded: name, bytes of weights, format, context. Without --url these are the
+    servers that this user has started on this machine, or the one at the usual address."""
     with clear_errors(verbose):
-        server = RunningServer(url, api_key, WAIT_S)
-        models = _models(server)
+        here = [] if url is not None else local_servers()
+        if not here:
+            only = url or DEFAULT_URL
+            shown = [_of_one(only, _models(RunningServer(only, api_key, WAIT_S)))]
+        else:
+            shown = [_of_record(record, api_key) for record in here]
         if as_json:
-            print_json({"url": url, "models": models})
+            print_json({**shown[0], "servers": shown})
             return
-        for model in models:
-            details = model["details"]
-            size = f"{model['size'] / 1e9:,.2f} GB" if model["size"] else "size unknown"
-            click.echo(
-                f"{model['name']}  {details['parameter_size']} parameters  {size}  {details['quantization_level']}  "
-                f"context {model['context_length']:,}"
-            )
+        for server in shown:
+            pid = f"  process {server['pid']}" if server["pid"] else ""
+            for model in server["models"]:
+                click.echo(f"{_line(model)}  {server['url']}{pid}")
+            if server["problem"]:
+                click.echo(f"{' '.join(server['names'])}  {server['url']}{pid}  {server['problem']}")
+
+
+def _of_one(url: str, models: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"url": url, "pid": None, "names": [model["name"] for model in models], "models": models, "problem": ""}
+
+
+def _of_record(record: ServerRecord, api_key: str | None) -> dict[str, Any]:
+    """What a server of this user says of itself; what is wrong with it, where it does not answer."""
+    models, problem = [], ""
+    try:
+        models = _models(RunningServer(record.url, api_key, WAIT_S))
+    except ConfigError as error:
+        problem = error.what
+    return {**_of_one(record.url, models), "pid": record.pid, "names": list(record.names), "problem": problem}
+
+
+def _line(model: dict[str, Any]) -> str:
+    details = model["details"]
+    size = f"{model['size'] / 1e9:,.2f} GB" if model["size"] else "size unknown"
+    return (
+        f"{model['name']}  {details['parameter_size']} parameters  {size}  {details['quantization_level']}  "
+        f"context {model['context_length']:,}"
+    )
 
 
 def _models(server: RunningServer) -> list[dict[str, Any]]:

@@ -21,12 +21,13 @@ def command(model: str, dry_run: bool, yes: bool, as_json: bool, verbose: bool) 
     """Remove MODEL (an id of the hub, with :QUANT for one of its GGUF files, or a short name). Bytes that another
     repository or another revision needs stay, and are not counted."""
     with clear_errors(verbose):
+        from twostroke.assembly.settings.names import meant as alias_meaning
         from twostroke.cli.store.cache_place import hub_cache
         from twostroke.weights.hub.reference import reference_of
         from twostroke.weights.store.cached import cached_models, files_meant, removal_of, remove
 
         cache = hub_cache()
-        meant = reference_of(model)
+        meant = reference_of(alias_meaning(model))
         here = cached_models(cache)
         mine = [each for each in here if meant is not None and each.repo_id == meant.repo_id]
         if meant is None or not mine:

@@ -13,6 +13,7 @@ from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts
 from twostroke.engine.executor import Executor
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.plan import Plan, PlannedSequence, Role
+from twostroke.types.pooling import PooledRows, Pooling
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
 
@@ -42,9 +43,11 @@ def arithmetic_of(
     tables: str,
     pools: CachePools,
     step_tokens: int,
+    pooling: Pooling | None = None,
 ) -> Arithmetic:
     """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot
-    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit."""
+    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit. pooling:
+    how a model that makes vectors or scores takes rows."""
     cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
         ops=OPS_VERSION,
@@ -54,7 +57,9 @@ def arithmetic_of(
         unit=unit_of(cpu_level, weights, kv_format),
         tables=tables,
         sampling=SAMPLING_VERSION,
-        probe=_probe(executor, vocab_size, page_tokens, pools, step_tokens),
+        probe=_probe(executor, vocab_size, page_tokens, pools, step_tokens)
+        if pooling is None
+        else _pooled_probe(executor, vocab_size, page_tokens, pools, pooling),
     )
 
 
@@ -77,6 +82,20 @@ def _probe(executor: Executor, vocab_size: int, page_tokens: int, pools: CachePo
     return digest.hexdigest()
 
 
+def _pooled_probe(
+    executor: Executor, vocab_size: int, page_tokens: int, pools: CachePools, pooling: Pooling
+) -> str:
+    """A text of one page, and the sum of its pooled rows, exactly."""
+    known = tuple((7 * index + 3) % vocab_size for index in range(page_tokens))
+    params, rows = SamplingParams(temperature=0.0, max_tokens=1), PooledRows(pooling)
+    request = Request("probe", "probe", known, params, 0, 0, frozenset(), 0.0, pooling=rows)
+    slot, copies = (0, ((-1, 0),)) if pools.state_slots else (-1, ())
+    pages, scores = ((0,),) * len(pools.pages), rows.positions(page_tokens)
+    planned = PlannedSequence(request, 0, page_tokens, known, pages, False, Role.PREFILL, scores, slot)
+    result = executor.execute(Plan(0, (planned,), state_copies=copies))
+    return hashlib.blake2b(result.pooled["probe"], digest_size=16).hexdigest()
+
+
 def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
     """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none."""
     pairs = [
@@ -85,6 +104,7 @@ def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
         ("the page size", first.page_tokens, other.page_tokens),
         ("the context", first.context_tokens, other.context_tokens),
         ("the vocabulary", first.vocab_size, other.vocab_size),
+        ("the adapters", first.adapters, other.adapters),
         ("--ttft", first.objectives.ttft_s, other.objectives.ttft_s),
         ("--itl", first.objectives.itl_s, other.objectives.itl_s),
     ]

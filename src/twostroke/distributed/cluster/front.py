@@ -180,6 +180,20 @@ class FrontStepper:
         self._flush()
         return deltas
 
+    def refuse_waiting(self, why: str, retry_after_s: float | None) -> None:
+        """End all requests that no replica has, with this reason."""
+        self._early += self.fleet.refuse_waiting(why, retry_after_s, self.clock())
+        self._waker.wake()
+
+    def look_soon(self) -> None:
+        """The list of addresses has changed."""
+        self._look_at_s = 0.0
+        self._waker.wake()
+
+    def forget_facts(self) -> None:
+        """All replicas have ended; the next one may be of another model."""
+        self.facts = None
+
     def close(self) -> None:
         """Close the connections."""
         for caller in self._callers:

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from twostroke.system import here
 
 FIRST_DELAY_S, MOST_DELAY_S, STEADY_S = 0.25, 30.0, 60.0
 END_S = 10.0
@@ -27,16 +29,18 @@ Command = Callable[[str, int], list[str]]
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """One replica. failed: it will not be started again."""
+    """One replica. cpus: the CPUs that it runs on; none for any. failed: it will not be started again."""
 
     name: str
     listener: socket.socket
+    cpus: tuple[int, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     failed: int | None = None
 
 
 class LocalKeeper:
-    """Owns the processes and one thread for each. say: writes a line to the log. host: where they listen."""
+    """Owns the processes and one thread for each. say: writes a line to the log. host: where they listen. places: the
+    CPUs that each runs on, none for any."""
 
     def __init__(
         self,
@@ -45,10 +49,12 @@ class LocalKeeper:
         environment: Mapping[str, str],
         say: Callable[[str], None],
         host: str = "127.0.0.1",
+        places: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self._command, self._environment, self._say = command, dict(environment), say
         self._ending = threading.Event()
-        self._kept = [_Kept(f"replica-{index}", _listener(host)) for index in range(count)]
+        cpus = places or [()] * count
+        self._kept = [_Kept(f"replica-{index}", _listener(host), cpus[index]) for index in range(count)]
         self._threads = [
             threading.Thread(target=self._keep, args=(kept,), name=kept.name, daemon=True) for kept in self._kept
         ]
@@ -104,7 +110,10 @@ class LocalKeeper:
         descriptor = kept.listener.fileno()
         command = self._command(kept.name, descriptor)
         try:
-            kept.process = subprocess.Popen(command, env=self._environment, pass_fds=(descriptor,), stdout=sys.stderr)
+            with here.beginning_on(kept.cpus):
+                kept.process = here.start_child(
+                    command, (descriptor,), env=self._environment, stdout=sys.stderr
+                )
         except OSError as error:  # no memory, no process left
             self._say(f"{kept.name} cannot be started: {error}")
             return NOT_STARTED

@@ -66,11 +66,13 @@ class NoParking:
 class ReplicaFleet:
     """Satisfies engine.book.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
     that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
-    they are decoded. sooner: decides between a split and the whole. ledger: the front's own, for its session."""
+    they are decoded. holds: no replica is given anything, because all of them are about to end. sooner: decides between
+    a split and the whole. ledger: the front's own, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
         self.moved = self.handed_over = 0
+        self.holds = False
         self.parking = NoParking()
         self._page_tokens, self._sooner = page_tokens, sooner
         self._router = router or LeastSeconds()
@@ -94,6 +96,17 @@ class ReplicaFleet:
     def num_waiting(self) -> int:
         """Requests that no replica has."""
         return len(self._waiting)
+
+    @property
+    def num_streams(self) -> int:
+        """Requests that have not ended."""
+        return len(self._streams)
+
+    def refuse_waiting(self, why: str, retry_after_s: float | None, now: float) -> list[Event]:
+        """End all requests that no replica has. They were not begun, or their replica is lost."""
+        self._now = max(self._now, now)
+        waiting = [each for first in list(self._waiting) for each in first.party]
+        return [self._failed(stream, why, retry_after_s) for stream in waiting]
 
     # The session's side.
 
@@ -205,13 +218,14 @@ class ReplicaFleet:
             if (stream := self._of(member, each.number)) is None:
                 continue
             if isinstance(each, WireToken):
-                stream.take(each.token_id, now)
+                stream.take(each, now)
                 events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
             elif isinstance(each, WireStart):
                 stream.start(each, now)
             elif isinstance(each, WirePrompt):
-                if new := stream.new_logprobs(each):
-                    events.append(PromptEvent(stream.request.request_id, new))
+                new = stream.new_logprobs(each)
+                if new or each.rows_sum:
+                    events.append(PromptEvent(stream.request.request_id, new, each.rows_sum))
             elif each.event.retry_after_s is None or stream.told:
                 events.append(self._end(stream, each.event))
             else:  # it was held until it was too late
@@ -229,15 +243,18 @@ class ReplicaFleet:
             self._take_back(each, StayEnd.REFUSED)
         if stream.handed:
             stream.stays_whole = True
-        elif not stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now):
+        elif not self.holds and not self._may_be_taken(stream, member, refused):
             retry_s = None if refused.retry_after_s is None else max(0.0, stream.retry_at_s - self._now)
             return [self._failed(each, stream.refusal, retry_s) for each in stream.party]
         self._place_or_wait(stream)
         return []
 
+    def _may_be_taken(self, stream: FleetStream, member: FleetMember, refused: Refused) -> bool:
+        return stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now)
+
     def _usable(self) -> list[FleetMember]:
         """Suspected replicas only where there is no other one."""
-        ready = [member for member in self._members.values() if not member.draining]
+        ready = [] if self.holds else [member for member in self._members.values() if not member.draining]
         return [member for member in ready if not member.suspect] or ready
 
     def _hand_over(self, source: FleetMember) -> None:
@@ -288,7 +305,8 @@ class ReplicaFleet:
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
         source = None if placed.source is None else placed.source.where
         promised = not stream.to_be_held and len(self._members) > 1
-        work = Assignment(stream.number, wire_request(request, self._now), told, source, beams, ahead, promised)
+        sent = wire_request(request, self._now, stream.memory)
+        work = Assignment(stream.number, sent, told, source, beams, ahead, promised)
         self.outbox.append((member.name, work))
         stream.decode_replica = placed.decode_replica
         if placed.decode_replica is not None:

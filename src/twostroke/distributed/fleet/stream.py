@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from twostroke.cost.history.account import LiveAccount, Phase
 from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.distributed.fleet.router import FleetMember
-from twostroke.distributed.wire.frames import Refused, WirePrompt, WireStart
+from twostroke.distributed.wire.frames import Refused, WirePrompt, WireStart, WireToken
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 
@@ -20,8 +20,9 @@ PART_OF = {Phase.QUEUED: "queue_s", Phase.FILLING: "own_s", Phase.DECODING: "dec
 class FleetStream:
     """One request. account: its time so far, as the front sees it, and the replicas that had it.
 
-    told: its output so far, as sent. number: the number of its present Assignment; 0 while it waits for a replica.
-    sent_tokens: the tokens of its prompt, while its present replica has not begun it.
+    told: its output so far, as sent; memory: what its samplers know after it. number: the number of its
+    present Assignment; 0 while it waits for a replica. sent_tokens: the tokens of its prompt, while its
+    present replica has not begun it.
     party: the streams that one replica must compute, and that end together: the beams of a search, or this one alone.
     The first leads: it is placed, and its Assignment names the others.
     prompt_told: how many log probabilities of the prompt were sent. prompt_seen: how many came from the present
@@ -37,6 +38,7 @@ class FleetStream:
     request: Request
     account: LiveAccount = field(init=False)
     told: list[int] = field(default_factory=list)
+    memory: tuple[float, ...] = ()
     number: int = 0
     member: FleetMember | None = None
     sent_tokens: int = 0
@@ -65,8 +67,8 @@ class FleetStream:
 
     @property
     def may_split(self) -> bool:
-        """May two replicas compute its prompt and its output? Scores need every row of the prompt again."""
-        return not (self.stays_whole or self.request.steered) and self.request.params.prompt_logprobs is None
+        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again."""
+        return not (self.stays_whole or self.request.steered or self.request.wants_rows)
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
         """It is at `member` from now on."""
@@ -125,9 +127,10 @@ class FleetStream:
         self.prompt_told = max(self.prompt_told, self.prompt_seen)
         return new
 
-    def take(self, token_id: int, now: float) -> None:
+    def take(self, token: WireToken, now: float) -> None:
         """The next output token."""
-        self.told.append(token_id)
+        self.told.append(token.token_id)
+        self.memory = token.memory
         if self.account.phase is not Phase.DECODING:
             self._pass(Phase.DECODING, now)
 

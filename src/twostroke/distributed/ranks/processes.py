@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from twostroke.distributed.ranks.line import RankLine, RankLineLost
+from twostroke.system import here
 from twostroke.types.errors import BackendError
 
 END_S, LOST_END_S, LAST_WORDS_S = 5.0, 1.0, 2.0
@@ -27,22 +28,20 @@ class LocalMembers:
     first_rank: int
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, count: int, command: Sequence[str], environment: Mapping[str, str]) -> list[RankLine]:
-        """`count` processes, each with a line to this one: `command` with --line-fd and --memory-fd after it."""
+    def start(
+        self, places: Sequence[tuple[int, ...]], command: Sequence[str], environment: Mapping[str, str]
+    ) -> list[RankLine]:
+        """A process for each of `places`, which are CPUs to run on or none for any, each with a line to this one:
+        `command` with --line-fd and --memory-fd after it."""
         lines = []
-        for _ in range(count):
+        for cpus in places:
             own, other = socket.socketpair()
             with other:
                 fds = (other.fileno(), self.descriptor)
                 words = [*command, "--line-fd", str(fds[0]), "--memory-fd", str(fds[1])]
-                started = subprocess.Popen(
-                    words,
-                    env=environment,
-                    pass_fds=fds,
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.stderr,
-                    start_new_session=True,
-                )
+                with here.beginning_on(cpus):
+                    streams = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
+                    started = here.start_child(words, fds, own_session=True, env=environment, **streams)
             self.processes.append(started)
             lines.append(RankLine(own))
         return lines
@@ -75,9 +74,7 @@ class LocalMembers:
 
 def shared_memory(num_bytes: int) -> int:
     """The descriptor of memory that children may inherit. Untouched, it takes none."""
-    descriptor = os.memfd_create("twostroke-ranks", 0)
-    os.ftruncate(descriptor, num_bytes)
-    return descriptor
+    return here.memory_file("twostroke-ranks", num_bytes)
 
 
 def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:

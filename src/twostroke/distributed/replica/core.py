@@ -39,6 +39,7 @@ from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import Plan
+from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
@@ -48,6 +49,11 @@ PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
 PREDICTED_S = 0.1
 """A prediction takes as long as sending a step's news: it is made again when it is this old."""
+
+
+def always_possible(_request: Request) -> str:
+    """Nothing speaks against a request."""
+    return ""
 
 
 @dataclass(eq=False, slots=True)
@@ -70,7 +76,7 @@ class ReplicaCore:
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
-    flight: the plans that are computed at a time.
+    flight: the plans that are computed at a time. why_not: why a request cannot be computed here, or nothing.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class ReplicaCore:
         explainer: Explainer,
         pages: PageExchange | None = None,
         flight: PlansInFlight | None = None,
+        why_not: Callable[[Request], str] = always_possible,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
@@ -92,6 +99,7 @@ class ReplicaCore:
         self._forgiving = ForgivingExecutor(executor, report)
         self._clock = clock
         self._times = times
+        self._why_not = why_not
         self._probe = probe
         self._explainer, self._ledger = explainer, explainer.ledger
         self.flight = PlansInFlight() if flight is None else flight
@@ -124,7 +132,9 @@ class ReplicaCore:
         link = self._links.get(link_id)
         if link is None:
             return
-        if work.number in link.ids or self.pulls.waits(link_id, work.number):
+        if why := self._why_not(work.request):
+            self._refuse(link_id, work.number, why)
+        elif work.number in link.ids or self.pulls.waits(link_id, work.number):
             self._refuse(link_id, work.number, "A stream of this number is running.")
         elif not self.pulls.begin(link_id, work, masks):
             self._queue(link_id, work, masks)

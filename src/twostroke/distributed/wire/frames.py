@@ -20,7 +20,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 7
+WIRE_VERSION = 8
 NONCE_BYTES = 32
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
@@ -62,7 +62,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
     bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
-    request.
+    request. adapters: their names, by slot.
     """
 
     name: str
@@ -78,6 +78,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     role: ReplicaRole = "both"
     page_bytes: int = 0
     objectives: LatencyObjectives = NO_OBJECTIVES
+    adapters: tuple[str, ...] = ()
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -158,18 +159,20 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
-    """One output token of a stream."""
+    """One output token of a stream. memory: what its samplers know after it; another replica needs that to go on."""
 
     number: int
     token_id: int
     logprob: TokenLogprob | None = None
+    memory: tuple[float, ...] = ()
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """Log probabilities of a stream's next prompt tokens."""
+    """Log probabilities of a stream's next prompt tokens. rows_sum: for a pooled prompt, as in PromptEvent."""
 
     number: int
     logprobs: tuple[TokenLogprob, ...]
+    rows_sum: bytes = b""
 
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):

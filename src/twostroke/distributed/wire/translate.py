@@ -11,9 +11,9 @@ from twostroke.types.grammar import TokenMask
 from twostroke.types.request import Request
 
 
-def wire_request(request: Request, now: float) -> Request:
-    """The request as an Assignment carries it to another process."""
-    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now))
+def wire_request(request: Request, now: float, memory: tuple[float, ...] = ()) -> Request:
+    """The request as an Assignment carries it to another process. memory: what its samplers know after its output."""
+    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now), resumed_memory=memory)
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
@@ -21,7 +21,6 @@ def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMas
     other beams of its search. masks: they have taken in `work.resumed`."""
     come_s, told = now + work.request.arrival_s, work.resumed
     first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
-    first = replace(first, adapter=-1, pooling=None)  # replicas have neither
     silent = replace(first.params, prompt_logprobs=None)  # the first one has them
     others = zip(names[1:], masks[1:], strict=True)
     return [first, *(replace(first, request_id=name, mask=mask, params=silent) for name, mask in others)]
@@ -33,7 +32,7 @@ def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WireProm
     if number is None:
         return None
     if isinstance(event, TokenEvent):
-        return WireToken(number, event.token_id, event.logprob)
+        return WireToken(number, event.token_id, event.logprob, event.memory)
     if isinstance(event, PromptEvent):
-        return WirePrompt(number, event.logprobs)
+        return WirePrompt(number, event.logprobs, event.rows_sum)
     return WireEnd(number, event)

@@ -16,6 +16,7 @@ from twostroke.engine.scheduler.limits.cache_limiters import cache_limiters
 from twostroke.engine.scheduler.limits.heavy_masks import without_late_masks
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad, WholePrompts, budgets_of
+from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.misses import MissReasons
 from twostroke.engine.scheduler.parking import Parking
 from twostroke.engine.scheduler.places import Places
@@ -44,6 +45,7 @@ class Scheduler:
         self._policy = policy or ArrivalPolicy()
         self.limiters = budgets_of(limits) + self._policy.limiters + cache_limiters(cache, limits)
         self.limiters += (WholePrompts(),) if limits.whole_prompts else ()
+        self._spans = WholeSpans(limits.max_step_tokens, cache.chunk_tokens)
         self._has_states = cache.states is not None
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
@@ -76,6 +78,7 @@ class Scheduler:
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
         sequence = Sequence(request, self._num_added + 1, [*request.prompt_token_ids, *request.resumed_token_ids])
+        sequence.memory = request.resumed_memory
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
@@ -213,6 +216,7 @@ class Scheduler:
         wanted = num_tokens = self._images.limit(sequence, len(sequence.known) - sequence.computed, step)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
+        num_tokens = self._spans.limit(sequence, num_tokens, step)
         if num_tokens < wanted:
             step.full = True
         return num_tokens
@@ -245,7 +249,8 @@ class Scheduler:
         slot = self._cache.slot_of(request_id) if self._has_states else -1
         num_tokens, alone = num_tokens + len(draft), start < sequence.alone_before
         step.planned[request_id] = PlannedSequence(
-            request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone
+            *(request, start, num_tokens, known, tables, samples, role, scores, slot, draft, sequence.pooled, alone),
+            sequence.memory,
         )
 
     def _give_up(self, sequence: Sequence, by: str) -> None:
@@ -369,10 +374,10 @@ class Scheduler:
         if request.ends_with(token_id, num_output):
             return Ending(FinishReason.STOP, stopped_by=sampled)
         known.append(token_id)
-        sequence.role = Role.DECODE
+        sequence.role, sequence.memory = Role.DECODE, sampled.memory
         if request.mask is not None:
             request.mask.feed(token_id)
-        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now))
+        events.append(TokenEvent(request.request_id, token_id, sampled.logprob, now, sampled.memory))
         if num_output + 1 >= request.max_tokens:
             return Ending(FinishReason.LENGTH)
         if not self._pages.fits_ever(sequence):

@@ -53,6 +53,7 @@ class Sequence(Struct, eq=False):
     paused: bool = False
     alone_before: int = 0
     under_way: int = 0
+    memory: tuple[float, ...] = ()
 
     @property
     def remaining(self) -> int:

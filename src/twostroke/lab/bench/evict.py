@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from twostroke.system import here
+
 
 def evict(paths: Iterable[str]) -> None:
     """Drop the clean, unmapped pages of files, and of everything in folders. A path that is not there is left out."""
@@ -15,6 +17,6 @@ def evict(paths: Iterable[str]) -> None:
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                here.forget(descriptor)
             finally:
                 os.close(descriptor)

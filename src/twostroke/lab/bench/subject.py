@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from twostroke.assembly.settings.names import meant
 from twostroke.lab.bench.cases import INTEGER_WEIGHTS
 from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.lab.bench.random_tensors import Progress
@@ -59,7 +60,7 @@ def find_subject(
     if model is None:
         folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()
         return Subject(folder, folder, usual, is_published=False)
-    found = resolve_model(str(model), offline=True).path.resolve()
+    found = resolve_model(meant(str(model)), offline=True).path.resolve()
     if not found.is_file():
         return Subject(found, found, usual, is_published=True)
     if weights:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.assembly.settings.env import hub_offline, read_machine
+from twostroke.assembly.settings.names import meant
 from twostroke.assets import spark_path
 from twostroke.models.common.registry import read_model as read_config
 from twostroke.ops.passes.scaled_keys import scalable_caches
@@ -44,11 +45,11 @@ def read_model(
     model: str, revision: str | None = None, endpoint: str | None = None, cache_dir: Path | None = None
 ) -> PlannedModel:
     """Raises ModelNotFound; ConfigError naming the field where config.json lacks what a plan needs."""
-    gguf = False
-    if model == EMBEDDED:
+    gguf, name = False, meant(model)
+    if name == EMBEDDED:
         path = spark_path() / "config.json"
     else:
-        path = resolve_config(model, revision, hub_offline(), cache_dir, endpoint)
+        path = resolve_config(name, revision, hub_offline(), cache_dir, endpoint)
         gguf = path.suffix != ".json"
         if gguf:
             path = unfold(path, read_machine().cache_folder) / "config.json"
@@ -64,6 +65,11 @@ def read_model(
     except ModelError as error:
         # A plan is made from this one file: what is missing there is wrong input, not a broken model.
         raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None
+
+
+def read_header(source: str, path: Path) -> PlannedModel:
+    """The model of a GGUF file whose header alone may be here. Nothing is kept. Raises ModelError."""
+    return _planned(source, unfold(path, None) / "config.json", gguf=True)
 
 
 def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:

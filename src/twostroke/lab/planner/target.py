@@ -28,7 +28,7 @@ MEASURE = "twostroke doctor --fresh"
 @dataclass(frozen=True, slots=True)
 class Target:
     """memory_bytes: the memory of all devices together, or what is available here now. step_tokens: a step's token
-    budget.
+    budget. nodes: memory nodes that a process would spread over.
 
     read_bytes_per_s: peak of the catalogue, or measured here. link: how processes of this machine exchange; None where
     nobody knows.
@@ -42,6 +42,7 @@ class Target:
     step_tokens: int
     assumptions: tuple[str, ...]
     link: LinkRates | None = None
+    nodes: int = 1
 
     @property
     def is_gpu(self) -> bool:

@@ -1,17 +1,18 @@
 """What a model that sees says next to its text program: the encoder of images, and how image rows come into a prompt.
 
 A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
-a row of the text model. A start imports the one file that a config names: ENCODERS says which file it is.
+a row of the text model. The program makes image rows, and the further ones that `Sight.added` asks for. A start imports
+the one file that a config names: ENCODERS says which file it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from twostroke.models.common.registry import CommonFacts, ProgramText
-from twostroke.models.common.sight import Sight
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
 from twostroke.ops.program.check import check
 from twostroke.ops.program.fuse import fuse
@@ -22,19 +23,38 @@ from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
-_IDEFICS3 = LazyModule("twostroke.models.vision.idefics3")
-ENCODERS: Mapping[str, LazyModule] = {"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3}
-"""Outer model_type -> the file in models/vision."""
+EncoderText = Callable[[Tracer], tuple[Value, ...]]
+"""Traces an encoder and returns its image rows, and after them those that are added after layers."""
+
+
+
+def _home(name: str) -> LazyModule:
+    return LazyModule(f"twostroke.models.vision.{name}")
+
+
+_IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
+_GEMMA3, _PADDLE, _GLM4V = map(_home, ("gemma3", "paddleocr_vl", "glm4v"))
+ENCODERS: Mapping[str, LazyModule] = {
+    **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
+    **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
+    **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
+    **{"gemma3": _GEMMA3, "paddleocr_vl": _PADDLE},
+    **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
+    **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
+}
+"""Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
-    head. pixels: the value that takes patches, one a row."""
+    head. pixels: the value that takes patches, one a row. places: the value that takes their learned places, where the
+    size of a tile decides these."""
 
     sight: Sight
     model: Model
     pixels: Value
+    places: Value | None
 
 
 def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
@@ -43,17 +63,32 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     Raises CorruptModel and UnsupportedModel, which name the field.
     """
     fields = Fields(config, "config.json")
-    home = ENCODERS.get(fields.text("model_type", ""))
-    if home is None or fields.group("vision_config") is None:
+    tower, word = fields.group("vision_config"), fields.text("model_type", "")
+    if tower is None:
         return None
-    found: tuple[Sight, CommonFacts, ProgramText] = home.read(fields, text.hidden_size)
+    home = ENCODERS.get(word) or ENCODERS.get(f"{word} {tower.text('model_type', '')}")
+    if home is None:
+        return None
+    found: tuple[Sight, CommonFacts, EncoderText] = home.read(fields, text.hidden_size)
     sight, facts, made = found
     if not 0 <= sight.placeholder < text.vocab_size:
         raise fields.wrong("image_token_id", f"The language model has {text.vocab_size:,} tokens.")
+    if sight.text_turns is not None:
+        _require_pairs(fields, sight.text_turns, text)
     trace = Tracer()
-    plain = trace.program(made(trace))
+    rows, *added = made(trace)
+    plain = trace.program(rows, tuple(added))
     program = fuse(plain, PATTERNS)
     check(program)
     facts = replace(facts, dtype=text.dtype)
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
-    return SightEncoder(sight, replace(model, part="the encoder of images"), program.given[0])
+    pixels, *places = program.given
+    return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
+
+
+def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
+    """Raises CorruptModel where sections of pairs are not those of the language model's heads."""
+    for rope in text.program.ropes:
+        pairs = rope.spec.rotary_dim // 2
+        if not turns.fits(pairs):
+            raise fields.wrong("mrope_section", f"Heads of the language model have {pairs} pairs that turn.")

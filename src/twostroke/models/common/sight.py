@@ -1,35 +1,103 @@
-"""Sight: how many patches and image rows a tile of an encoder has."""
+"""Sight: how an encoder divides images, and what the language model needs to know of their rows."""
 
 from __future__ import annotations
 
+import enum
+
 from msgspec import Struct
 
+from twostroke.ops.program.values import Rope
+from twostroke.types.images import Patching, SpanLayers
 
-class Sight(Struct, frozen=True):
+
+class Between(enum.Enum):
+    """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
+    BILINEAR, BICUBIC: places are the middles of squares. GRID: the first lines and columns as they are."""
+
+    CORNERS = enum.auto()
+    BILINEAR = enum.auto()
+    BICUBIC = enum.auto()
+    GRID = enum.auto()
+
+
+class LearnedPlaces(Struct, frozen=True):
+    """A tensor with a row for each place of a square grid, which is fitted to each tile. side: places of one side."""
+
+    tensor: str
+    side: int
+    between: Between
+
+
+class Windows(Struct, frozen=True):
+    """Layers whose patches see those of a square window alone. side: image rows of one side of a window. whole: the
+    layers that see the whole tile."""
+
+    side: int
+    whole: tuple[int, ...]
+
+    def most(self, rows: int) -> int:
+        """The most windows of a tile of this many image rows: those of a tile of one line, or of a square."""
+        return rows // self.side**2 + (rows + 1) // self.side + 3
+
+
+TIME, HEIGHT, WIDTH = range(3)
+
+
+class TextTurns(Struct, frozen=True):
+    """Which of time, height and width turns each pair of the language model's heads. sections: how many pairs each of
+    them turns. interleaved: whether the three alternate, or stand in a row."""
+
+    sections: tuple[int, int, int]
+    interleaved: bool
+
+    def fits(self, pairs: int) -> bool:
+        """Whether the sections are those of a head with so many pairs."""
+        return self.interleaved or sum(self.sections) == pairs
+
+    def axes(self, pairs: int) -> tuple[int, ...]:
+        """The axis of each pair of a head, which the sections fit."""
+        if not self.interleaved:
+            return tuple(axis for axis, section in enumerate(self.sections) for _ in range(section))
+        axes = [TIME] * pairs
+        for axis in (HEIGHT, WIDTH):
+            for pair in range(axis, min(3 * self.sections[axis], pairs), 3):
+                axes[pair] = axis
+        return tuple(axes)
+
+
+class Sight(Struct, frozen=True, kw_only=True):
     """family: the family of the processor and of the marks in prompts. placeholder: the token id that stands where
     image rows go.
 
-    side: the side of a tile, in pixels. patch: the side of a patch in pixels. merge: patches of one side that become
-    one image row.
+    side: the side of all tiles in pixels; 0 where a tile has the size that its image asks for. frames: how often a
+    patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. text_turns: where
+    places of image rows turn the language model's heads. scaled: whether the factor of the embedding is that of image
+    rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
+    rows of an image see each other.
     """
 
     family: str
     placeholder: int
-    side: int
-    patch: int
-    merge: int
+    patching: Patching
+    side: int = 0
+    frames: int = 1
+    turn: Rope | None = None
+    learned: LearnedPlaces | None = None
+    windows: Windows | None = None
+    text_turns: TextTurns | None = None
+    scaled: bool = True
+    added: tuple[int, ...] = ()
+    spans: SpanLayers = SpanLayers.NONE
 
-    @property
-    def grid(self) -> int:
-        """Patches of one side of a tile. Pixels that make no whole patch are left out, as by a convolution."""
-        return self.side // self.patch
+    def most_rows(self, asked: int) -> int:
+        """The most image rows of a tile. asked: the same where an image decides its size."""
+        if not self.side:
+            return asked
+        lines, columns = self.patching.lines(self.side, self.side)
+        return lines * columns
 
-    @property
-    def patches(self) -> int:
-        """Patches of a tile."""
-        return self.grid**2
-
-    @property
-    def rows(self) -> int:
-        """Image rows of a tile."""
-        return (self.grid // self.merge) ** 2
+    def most_patches(self, asked: int) -> int:
+        """The most patches of a tile; see most_rows."""
+        if self.side:
+            return (self.side // self.patching.patch) ** 2
+        return asked * self.patching.merge**2

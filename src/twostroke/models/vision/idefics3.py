@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-from twostroke.models.common.blocks.attend import AttentionNames, Heads
-from twostroke.models.common.blocks.feed import Feed
-from twostroke.models.common.blocks.norm import Norm, NormKind
-from twostroke.models.common.blocks.tower import Patches, Tower
-from twostroke.models.common.fields.fields import activation, head_dim, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.families.siglip import read_siglip
+from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import Value
 from twostroke.ops.rows.join_rows import join_rows
+from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
 
 SILENT = {
@@ -23,36 +21,23 @@ SILENT = {
 }
 """What transformers assumes for the tower where vision_config is silent."""
 
-MOST_PIXELS = 4096
 
-
-def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, ProgramText]:
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """The tower reads tiles of image_size; scale_factor squared patches become one image row."""
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
-    side, patch = own.integer("image_size", 1, MOST_PIXELS), own.integer("patch_size", 1, MOST_PIXELS)
-    merge = fields.integer("scale_factor", 1, 64, default=2)
-    sight = Sight("idefics3", fields.integer("image_token_id", 0, 1 << 24, default=128_257), side, patch, merge)
-    if not sight.grid or sight.grid % merge:
-        raise fields.wrong("scale_factor", f"A tile has {sight.grid} patches a side, which are not groups of {merge}.")
-    inner, layers = own.integer("intermediate_size", 1, 1 << 20), own.integer("num_hidden_layers", 1, 4096)
-    wide, count = own.integer("hidden_size", 2, 1 << 17), own.integer("num_attention_heads", 1, 4096)
-    norm = Norm(own.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)
-    heads = Heads(
-        *(wide, count, count, head_dim(own, wide, count)),
-        qkv_bias=True,
-        output_bias=True,
-        names=AttentionNames(o="self_attn.out_proj"),
-        ahead=ALL_AHEAD,
+    tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
+    merge, grid = fields.integer("scale_factor", 1, 64, default=2), tower.grid
+    placeholder = fields.integer("image_token_id", 0, 1 << 24, default=128_257)
+    sight = Sight(
+        family="idefics3", placeholder=placeholder, patching=Patching(tower.patch, merge), side=tower.side
     )
-    feed = Feed(wide, inner, activation(own, "hidden_act", ""), bias=True, gate="", up="mlp.fc1", down="mlp.fc2")
-    tower = Tower("encoder.layers.", layers, heads, feed, norm)
-    patches = Patches(patch, wide, sight.patches, "embeddings.patch_embedding", "embeddings.position_embedding")
+    if not grid or grid % merge:
+        raise fields.wrong("scale_factor", f"A tile has {grid} patches a side, which are not groups of {merge}.")
 
-    def text(t: Tracer) -> Value:
+    def text(t: Tracer) -> tuple[Value, ...]:
         with t.layer("model.vision_model."):
-            x = norm(t, "post_layernorm", tower(t, patches(t)))
+            x = tower(t)
         joined = join_rows(x, t.logit_rows, merge**2)
-        return linear(joined, t.matrix("connector", {"model.connector.modality_projection.proj": width}, joined.width))
+        matrix = t.matrix("connector", {"model.connector.modality_projection.proj": width}, joined.width)
+        return (linear(joined, matrix),)
 
-    facts = CommonFacts(sight.patches, wide, layers, sight.patches, None, (), "float32")
-    return sight, facts, text
+    return sight, CommonFacts(grid**2, tower.width, tower.layers, grid**2, None, (), "float32"), text

@@ -23,6 +23,7 @@ With int8 and int4 pages both products are sums of whole numbers. A row's query 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -62,6 +63,22 @@ def reference(
     ahead: int = 0,
 ) -> None:
     """See the module."""
+    attend(out, q, layer, batch, scale, window, lambda _, position: position + 1 + ahead, soft_cap, sinks, slopes)
+
+
+def attend(
+    out: F32Array,
+    q: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    scale: float,
+    window: int,
+    end_of: Callable[[int, int], int],
+    soft_cap: float = 0.0,
+    sinks: F32Array | None = None,
+    slopes: F32Array | None = None,
+) -> None:
+    """See the module. end_of(row, position): one after the last position that a row may see."""
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
@@ -70,7 +87,7 @@ def reference(
         keys, values = gather(layer, pages, context)[0], gather_values(layer, pages, context)
         for row in range(first, last):
             position = context - (last - row)
-            begin, end = first_seen(position, window), min(position + 1 + ahead, context)
+            begin, end = first_seen(position, window), min(end_of(row, position), context)
             k = np.repeat(keys[:, begin:end], heads_per_kv, axis=0)
             scores = np.einsum("hd,hnd->hn", scaled_query(layer, q[row], scale), k)
             if soft_cap > 0:

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.cos_sin import cos_sin
-from twostroke.ops.operands import F32Array, RopeTable
+from twostroke.ops.operands import F32Array, I32Array, RopeTable
+from twostroke.ops.program.values import RowTurns
 from twostroke.types.spec.portable import ln, powers
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
@@ -119,3 +120,21 @@ def _yarn_pair(rope: RopeSpec, turns: float) -> float:
     """Index of the pair that turns `turns` times within the trained context, as a fraction."""
     reach = ln(rope.original_positions / (turns * 2 * math.pi))
     return rope.rotary_dim * reach / (2 * ln(rope.theta))
+
+
+class TurnedRows:
+    """A table with a row for each row of a step, whose places say where in the usual table each pair is looked up.
+
+    rows: the table that ops read.
+    """
+
+    def __init__(self, turns: RowTurns, usual: RopeTable, max_rows: int) -> None:
+        self._usual, self._axes, self._pairs = usual, np.array(turns.axes), np.array(turns.pairs)
+        shape = (max_rows, len(self._axes))
+        self.rows = RopeTable(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+
+    def write(self, places: I32Array) -> None:
+        """The rows of a step. places (A, rows): each below the positions of the usual table."""
+        at, count = places[self._axes].T, places.shape[1]
+        self.rows.cos[:count] = self._usual.cos[at, self._pairs]
+        self.rows.sin[:count] = self._usual.sin[at, self._pairs]

@@ -2,39 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import Struct, structs
+
+from twostroke.ops.attention.attention import Attention
+from twostroke.ops.attention.rope import Rotate
+from twostroke.ops.attention.span_attention import with_spans
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.program.check import check
+from twostroke.ops.program.hidden import last_hidden, layer_input
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
-from twostroke.ops.program.values import ROW_MARKS, TOKEN_IDS, Value
+from twostroke.ops.program.substitute import Substitution
+from twostroke.ops.program.values import POSITIONS, ROW_MARKS, ROW_NUMBERS, TOKEN_IDS, RowTurns, Value
 from twostroke.ops.rows.replace_rows import ReplaceRows
+from twostroke.ops.rows.scale import Scale
+from twostroke.types.images import SpanLayers
+
+AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
-def with_given_rows(model: Model) -> Model:
+class GivenRows(Struct, frozen=True):
+    """How rows come into a program. scaled: whether the factor of the embedding is theirs too. added: layers after
+    which further given rows are added to the marked rows. axes: which of a row's three places turns each pair, for
+    heads with so many pairs; None where positions do. spans: layers in which rows of a span see each other.
+    """
+
+    scaled: bool = True
+    added: tuple[int, ...] = ()
+    axes: AxesOfPairs | None = None
+    spans: SpanLayers = SpanLayers.NONE
+
+
+REPLACED = GivenRows()
+"""Given rows stand in place of those of the embedding, and nothing else changes."""
+
+
+def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
     """The model with a place for given rows in both forms of its program. Raises ValueError without an embedding."""
-    return replace(model, plain=_placed(model.plain), program=_placed(model.program))
+
+    def made(program: Program) -> Program:
+        program = _placed(program, how.scaled)
+        for layer in how.added:
+            program = _added(program, layer, model.num_layers)
+        program = program if how.axes is None else _turned(program, how.axes)
+        program = program if how.spans is SpanLayers.NONE else _seeing(program, how.spans)
+        check(program)
+        return program
+
+    return replace(model, plain=made(model.plain), program=made(model.program))
 
 
-def given_rows(program: Program) -> Value | None:
-    """The value that takes given rows; None where the program has no place for them."""
-    return next((call.given for call in program.body if isinstance(call, ReplaceRows)), None)
+def given_rows(program: Program) -> tuple[Value, ...]:
+    """The values that take given rows, in the order of layers; none where the program has no place for them."""
+    return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 
-def _placed(program: Program) -> Program:
+def _placed(program: Program, scaled: bool) -> Program:
+    """Rows that are given, in place of those of the embedding."""
+    for index, call in enumerate(program.body):
+        if isinstance(call, Embed) and call.token_ids == TOKEN_IDS:
+            after = program.body[index + 1]
+            if not scaled and isinstance(after, Scale) and after.out.base is call.out:
+                return _inserted(program, index + 2, after.out)
+            return _inserted(program, index + 1, call.out)
+    raise ValueError("a program without an embedding has no rows to replace")
+
+
+def _added(program: Program, layer: int, num_layers: int) -> Program:
+    """Rows that are given, added to the residual after a layer."""
+    if layer + 1 < num_layers:
+        return _inserted(program, *layer_input(program, layer + 1), added=1)
+    return _inserted(program, len(program.body), last_hidden(program).body, added=1)
+
+
+def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program:
+    """Given rows in place of rows of x from a call on, or added to them."""
+    given, out = Value(x.trace, x.rows, x.shape), x.written()
+    later = Substitution(x, out)
+    new = ReplaceRows(out, x, given, ROW_MARKS, added)
+    calls = (*program.calls[:index], new, *map(later.call, program.calls[index:]))
+    return Program.of(calls, later.value(program.logits), (*program.given, given), program.kept)
+
+
+def _seeing(program: Program, spans: SpanLayers) -> Program:
+    """Attention in which rows of a span see each other."""
+    calls = [
+        with_spans(call) if isinstance(call, Attention) and (call.window or spans is SpanLayers.ALL) else call
+        for call in program.calls
+    ]
+    return Program.of(tuple(calls), program.logits, program.given, program.kept)
+
+
+def _turned(program: Program, axes: AxesOfPairs) -> Program:
+    """Rotations by position become rotations by the places of a row."""
     calls: list[Op] = []
-    given = None
     for call in program.calls:
-        if given is None and isinstance(call, Embed) and call.token_ids == TOKEN_IDS:
-            out = call.out
-            embedded, given = (Value(out.trace, out.rows, out.shape) for _ in range(2))
-            calls += [Embed(embedded, call.table, call.token_ids), ReplaceRows(out, embedded, given, ROW_MARKS)]
-        else:
-            calls.append(call)
-    if given is None:
-        raise ValueError("a program without an embedding has no rows to replace")
-    made = Program.of(tuple(calls), program.logits, (*program.given, given), program.kept)
-    check(made)
-    return made
+        if isinstance(call, Rotate) and call.positions == POSITIONS:
+            pairs = call.table.spec.rotary_dim // 2
+            turns = RowTurns(axes(pairs), tuple(range(pairs)))
+            call = replace(call, table=structs.replace(call.table, turns=turns), positions=ROW_NUMBERS)
+        calls.append(call)
+    return Program.of(tuple(calls), program.logits, program.given, program.kept)

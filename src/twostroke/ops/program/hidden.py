@@ -48,16 +48,24 @@ def with_layer_inputs(
     copy: a call whose result is a copy of a value. begin: what names of a layer's tensors begin with. Raises ValueError
     where a layer's first call reads no tensor of that name.
     """
-    calls, kept = list(program.body), []
+    kept = []
     for layer in layers:
-        prefix = f"{begin}{layer}."
-        first = next((index for index, call in enumerate(calls) if _reads_of(call, prefix)), None)
-        if first is None:
-            raise ValueError(f"no call reads a tensor of {prefix}")
-        made = copy(next(value for value in calls[first].reads() if value.rows is Size.TOKENS))
-        calls.insert(first, made)
+        index, residual = layer_input(program, layer, begin)
+        made = copy(residual)
+        body = (*program.body[:index], made, *program.body[index:])
+        program = replace(program, body=body)
         kept += [made.result] if made.result is not None else []
-    return Program.of((*calls, *program.head), program.logits, program.given, (*program.kept, *kept))
+    return Program.of(program.calls, program.logits, program.given, (*program.kept, *kept))
+
+
+def layer_input(program: Program, layer: int, begin: str = "model.layers.") -> tuple[int, Value]:
+    """The place of the first call of a layer in the body, and the residual that it reads. begin: see
+    `with_layer_inputs`. Raises ValueError as it does."""
+    prefix = f"{begin}{layer}."
+    first = next((index for index, call in enumerate(program.body) if _reads_of(call, prefix)), None)
+    if first is None:
+        raise ValueError(f"no call reads a tensor of {prefix}")
+    return first, next(value for value in program.body[first].reads() if value.rows is Size.TOKENS)
 
 
 def _reads_of(call: Op, prefix: str) -> bool:

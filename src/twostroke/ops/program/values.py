@@ -250,14 +250,28 @@ class Vector:
         return sum(part.length for part in self.parts) if self.form is VectorForm.DIFFERENCE else self.length
 
 
+class RowTurns(Struct, frozen=True):
+    """How several places of a row turn the pairs of its heads, for example time, height and width.
+
+    axes: for each pair, which of a row's places turns it. pairs: for each pair, the pair of the usual table whose
+    frequency it has.
+    """
+
+    axes: tuple[int, ...]
+    pairs: tuple[int, ...]
+
+
 class Rope(Struct, frozen=True):
     """A table of rotations; equal ones are one table.
 
     rates: logarithms of what each pair's frequency is multiplied by, (rotary_dim / 2,), where they are learned.
+    turns: where rows have several places. The table then has a row for each row of the step, in the order of
+    ROW_NUMBERS, and is written before each step.
     """
 
     spec: RopeSpec
     rates: Vector | None = None
+    turns: RowTurns | None = None
 
 
 ALL_AHEAD = 1 << 30
@@ -333,8 +347,8 @@ class StateCache(Cache):
 
 
 class Indices(Struct, frozen=True):
-    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters`, `row_marks` (T,),
-    `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
+    """An int32 input of the step: `token_ids`, `token_types`, `positions`, `slots`, `adapters`, `row_marks`,
+    `row_numbers`, `row_ends` (T,), `state_slots` (S,), `logit_rows`, `logit_adapters` (R,)."""
 
     name: str
     count: Size
@@ -349,6 +363,8 @@ TOKEN_TYPES = Indices("token_types", Size.TOKENS)
 POSITIONS = Indices("positions", Size.TOKENS)
 SLOTS = Indices("slots", Size.TOKENS)
 ROW_MARKS = Indices("row_marks", Size.TOKENS)
+ROW_NUMBERS = Indices("row_numbers", Size.TOKENS)
+ROW_ENDS = Indices("row_ends", Size.TOKENS)
 STATE_SLOTS = Indices("state_slots", Size.SEQUENCES)
 LOGIT_ROWS = Indices("logit_rows", Size.LOGIT_ROWS)
 ADAPTERS = Indices("adapters", Size.TOKENS)

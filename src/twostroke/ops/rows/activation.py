@@ -49,6 +49,7 @@ HF_NAMES = {
     "gelu_new": Activation.GELU_TANH,
     "gelu_fast": Activation.GELU_TANH,
     "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "quick_gelu": Activation.QUICK_GELU,
     "relu": Activation.RELU,
     "relu2": Activation.RELU2,
 }

@@ -1,6 +1,7 @@
 """replace_rows: rows that are given from outside, in place of computed ones.
 
-    out (T, D) float32 = given[t] where marks[t] is not 0, else x[t]. marks (T,) int32.
+    out (T, D) float32 = given[t] where marks[t] is not 0, else x[t]. marks (T,) int32. Where `added` is not 0 it is
+    x[t] + given[t] in place of given[t].
 
 Rows of `given` without a mark are never read, so that they may hold anything.
 """
@@ -18,9 +19,9 @@ from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value
 
 
-def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array) -> None:
+def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array, added: int = 0) -> None:
     """See the module."""
-    out[...] = np.where(np.asarray(marks)[:, None] != 0, given, x)
+    out[...] = np.where(np.asarray(marks)[:, None] != 0, x + given if added else given, x)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,7 +36,8 @@ class ReplaceRows(Op):
     x: Value
     given: Value
     marks: Indices
+    added: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """One row read, one written."""
-        return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
+        return OpCost(per_row=Work(self.out.width if self.added else 0, activation_bytes=8 * self.out.width))

@@ -21,6 +21,7 @@ from twostroke.runner.sampling.adjust import (
     lower,
     penalize_repetition,
 )
+from twostroke.runner.sampling.samplers.dry import Dry
 from twostroke.types.grammar import TokenMask
 from twostroke.types.plan import PlannedSequence
 from twostroke.types.sampling_params import SamplingParams
@@ -65,12 +66,15 @@ def changes_of(sequence: PlannedSequence) -> Changes | None:
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
     counted = bool(params.presence_penalty or params.frequency_penalty) and num_output > 0
     changed = counted or params.logit_bias or banned or request.mask is not None or forbids(params)
-    if params.repetition_penalty == 1.0 and not changed:
+    if params.repetition_penalty == 1.0 and not changed and not params.repeats_cost:
         return None
     known = sequence.known_token_ids
     if params.bad_token_ids:
         banned |= bad_ends(params.bad_token_ids, known, num_output)
     lowered, by = _lowered(known[len(request.prompt_token_ids) :] if counted else (), params)
+    dry = Dry.of(params)
+    if dry is not None:
+        lowered, by = _both(lowered, by, *dry.lowered(known))
     window = _window(known, params.repetition_window) if params.repetition_penalty != 1.0 else ()
     return Changes(
         np.unique(np.asarray(window, np.int64)),
@@ -94,6 +98,15 @@ def _lowered(output: Sequence[int], params: SamplingParams) -> tuple[IdArray, F3
     seen, counts = np.unique(np.asarray(output, np.int64), return_counts=True)
     by = np.float32(params.presence_penalty) + np.float32(params.frequency_penalty) * counts.astype(np.float32)
     return seen, by
+
+
+def _both(ids: IdArray, by: F32Array, more_ids: IdArray, more_by: F32Array) -> tuple[IdArray, F32Array]:
+    """Two lists of tokens as one, in which no token comes twice."""
+    joined = np.union1d(ids, more_ids)
+    total = np.zeros(len(joined), np.float32)
+    total[np.searchsorted(joined, ids)] += by
+    total[np.searchsorted(joined, more_ids)] += more_by
+    return joined, total
 
 
 def _window(known_token_ids: Sequence[int], size: int | None) -> Sequence[int]:

@@ -7,6 +7,7 @@ function of (logits, parameters, draw) alone, and the same on every machine.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +28,16 @@ def choose(
     """logits (V,) after penalties; draw in [0, 2^53). Returns a token id."""
     weights = weigh(logits, temperature)
     if not (top_k or top_p < 1.0 or min_p > 0.0):
-        return _drawn(weights, draw)
-    candidates = _top_candidates(logits, weights, top_k, top_p)
+        return drawn(weights, draw)
+    candidates = top_candidates(logits, weights, top_k, top_p)
     if min_p > 0.0:
         found = weights[candidates]
-        candidates = candidates[found >= _part(min_p, int(found[0]))]
+        candidates = candidates[found >= share_of(min_p, int(found[0]))]
     candidates = np.sort(candidates)
-    return int(candidates[_drawn(weights[candidates], draw)])
+    return int(candidates[drawn(weights[candidates], draw)])
 
 
-def _top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: float) -> IdArray:
+def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: float) -> IdArray:
     """Token ids by falling logit: the top_k best, and of these the smallest set that holds top_p of their weight."""
     vocabulary = len(logits)
     keep = min(top_k, vocabulary) if top_k else vocabulary
@@ -46,7 +47,7 @@ def _top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: f
             return candidates
         cumulative = np.cumsum(weights[candidates])
         total = int(cumulative[-1]) if top_k else int(weights.sum())
-        reached = int(np.searchsorted(cumulative, _part(top_p, total))) + 1
+        reached = int(np.searchsorted(cumulative, share_of(top_p, total))) + 1
         if reached <= len(candidates) or look == vocabulary:
             return candidates[:reached]
     raise AssertionError("the last look covers the vocabulary")
@@ -56,7 +57,7 @@ def _looks(least: int, vocabulary: int) -> Iterable[int]:
     return min(max(_FIRST_LOOK, least), vocabulary), vocabulary
 
 
-def largest(logits: F32Array, count: int) -> IdArray:
+def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
     """The ids of the `count` largest logits, best first, ties by id (also at the cut)."""
     if count < len(logits):
         threshold = np.partition(logits, len(logits) - count)[len(logits) - count]
@@ -66,12 +67,17 @@ def largest(logits: F32Array, count: int) -> IdArray:
     return ids[np.argsort(-logits[ids], kind="stable")][:count]
 
 
-def _part(share: float, total: int) -> np.uint64:
+def share_of(share: float, total: int) -> np.uint64:
     """share * total, rounded up."""
     return np.uint64(-(-int(share * (1 << DRAW_BITS)) * total >> DRAW_BITS))
 
 
-def _drawn(weights: WeightArray, draw: int) -> int:
+def share_below(share: float, total: int) -> np.uint64:
+    """share * total, rounded down."""
+    return np.uint64(int(share * (1 << DRAW_BITS)) * total >> DRAW_BITS)
+
+
+def drawn(weights: WeightArray, draw: int) -> int:
     """The first index at which the cumulative weight exceeds draw / 2^53 of the total; never one of weight 0."""
     cumulative = np.cumsum(weights)
     return int(np.searchsorted(cumulative, np.uint64(draw * int(cumulative[-1]) >> DRAW_BITS), side="right"))

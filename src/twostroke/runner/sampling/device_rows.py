@@ -54,6 +54,8 @@ def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int
     """Why a device cannot sample this sequence, so that its logits are needed here; None where it can."""
     if (sequence.request.num_top or 0) > MOST_TOP:
         return f"more than {MOST_TOP} likely tokens (beam search)"
+    if sequence.request.params.has_chain and not sequence.request.params.greedy:
+        return "samplers next to top-k, top-p and min-p"
     if changes is None:
         return None
     if sequence.request.steered:

@@ -22,6 +22,11 @@ def draw(seed: int, position: int) -> int:
     return _mix(_mix(seed & WORD) ^ _mix(~position & WORD)) >> (64 - DRAW_BITS)
 
 
+def coin(seed: int, position: int) -> int:
+    """A second number in [0, 2^53) for this seed and output position, next to `draw`."""
+    return _mix(_mix(seed & WORD) ^ _mix(_mix(~position & WORD))) >> (64 - DRAW_BITS)
+
+
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """`_mix` of each of them."""
     values = values + np.uint64(0x9E3779B97F4A7C15)

@@ -9,6 +9,7 @@ import numpy as np
 
 from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array
+from twostroke.runner.sampling.chain import chosen
 from twostroke.runner.sampling.changes import changes_of, forbids
 from twostroke.runner.sampling.choose import choose
 from twostroke.runner.sampling.logprobs import token_logprob
@@ -28,16 +29,21 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
     params = sequence.request.params
     changes = changes_of(sequence)
     adjusted = logits if changes is None else changes.changed(logits)
-    token_id = int(np.argmax(adjusted))
+    token_id: int = int(np.argmax(adjusted))
+    memory: tuple[float, ...] = ()
     if not np.isfinite(adjusted[token_id]):
         refuse(sequence, changes is not None, float(logits.max()))
-    if not params.greedy:
+    if params.greedy:
+        pass
+    elif params.has_chain:
+        token_id, memory = chosen(weigh, adjusted, sequence)
+    else:
         drawn = draw(sequence.request.seed, sequence.num_output_tokens)
         token_id = choose(weigh, adjusted, params.temperature, params.top_k, params.top_p, params.min_p, drawn)
     num_top = sequence.request.num_top
     logprob = None if num_top is None else token_logprob(weigh, logits, token_id, num_top)
     if logprob is None or not sequence.request.steered:
-        return SampledToken(token_id, logprob)
+        return SampledToken(token_id, logprob, (), memory)
     offered = unchanged(logprob) if changes is None else offer(weigh, logits, changes, sequence.request.num_offered)
     return SampledToken(token_id, logprob, offered)
 

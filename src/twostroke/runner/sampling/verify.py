@@ -26,15 +26,15 @@ def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tupl
     """
     sampled = [sample(weigh, rows[0], sequence)]
     if sequence.draft_token_ids and sampled[0].token_id == sequence.draft_token_ids[0]:
-        sampled += _behind(weigh, sampled[0].token_id, rows, sequence)
+        sampled += _behind(weigh, sampled[0], rows, sequence)
     return tuple(sampled)
 
 
-def _behind(weigh: Weigh, token_id: int, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
-    """Tokens after the first, `token_id`. The mask of the request is as before when it returns: a commit moves it."""
+def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
+    """Tokens after the first. The mask of the request is as before when it returns: a commit moves it."""
     request, num_output = sequence.request, sequence.num_output_tokens
     known, mask = list(sequence.known_token_ids), request.mask
-    sampled: list[SampledToken] = []
+    sampled, token_id, memory = list[SampledToken](), first.token_id, first.memory
     try:
         for place, guess in enumerate(sequence.draft_token_ids):
             if token_id != guess or request.ends_with(token_id, num_output + place):
@@ -42,8 +42,9 @@ def _behind(weigh: Weigh, token_id: int, rows: F32Array, sequence: PlannedSequen
             known.append(token_id)
             if mask is not None:
                 mask.feed(token_id)
-            sampled.append(sample(weigh, rows[place + 1], sequence._replace(known_token_ids=known)))
-            token_id = sampled[-1].token_id
+            after = sequence._replace(known_token_ids=known, memory=memory)
+            sampled.append(sample(weigh, rows[place + 1], after))
+            token_id, memory = sampled[-1].token_id, sampled[-1].memory
     except FAULTS:
         pass
     finally:

@@ -26,7 +26,7 @@ _CLOSE = 0.82
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 HINTS = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options "
-    "cache_prompt id_slot slot_id request_id guided_decoding_backend timings_per_token".split()
+    "cache_prompt id_slot slot_id request_id guided_decoding_backend".split()
 )
 """Known fields that do not change the answer; they are not named."""
 _MEANT = {
@@ -42,7 +42,7 @@ _MEANT = {
 }
 """What other servers call a field, and what it is called here, where it is not near in letters."""
 _ELSEWHERE = frozenset(
-    "top_a top_n_sigma typical_p tfs_z mirostat mirostat_tau mirostat_eta n_keep n_probs n_discard min_keep "
+    "top_a tfs_z n_keep n_probs n_discard min_keep "
     "length_penalty early_stopping prompt_template return_token_ids return_tokens_as_token_ids".split()
 )
 """Fields of other servers that are near to one of ours in letters and not in meaning."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.cache_marks import FIELD, check_marks, marks_all
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
 from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import asked_model
@@ -56,6 +57,7 @@ class CountRequest(msgspec.Struct, kw_only=True):
     container: Any = None  # this one and the two below are known, and not supported
     compaction: Any = None
     thread: Any = None
+    cache_control: dict[str, Any] | None = None  # a mark at the end of the prompt
     parse_special: bool | None = None  # extension: as in chat completions
 
 
@@ -85,6 +87,11 @@ def messages_call(body: bytes, parts: ServerParts) -> Call:
     return call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
 
 
+def caches_all(request: MessagesRequest) -> bool:
+    """Whether a mark asks that the whole prompt be cached."""
+    return request.cache_control is not None or (bool(request.messages) and marks_all(request.messages[-1].content))
+
+
 def count_tokens(body: bytes, parts: ServerParts) -> tuple[int, tuple[str, ...]]:
     """Tokens of the prompt that these messages make, and what was changed in them.
 
@@ -105,6 +112,7 @@ def _chat_of(request: CountRequest, parts: ServerParts, notes: Notes) -> tuple[C
     asked_model(request.model, parts)
     _check_depths(request, parts.limits.json_depth)
     _refuse_unsupported(request)
+    check_marks([request.system, *(each.content for each in request.messages), [{FIELD: request.cache_control}]])
     if request.messages and (role := request.messages[-1].role) not in ROLES:
         raise InvalidRequest(f"The last message has the role {named(role)!r}.", param="messages", fix="Use user.")
     system = [{"role": "system", "content": request.system}] if request.system else []

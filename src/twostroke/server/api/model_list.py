@@ -10,6 +10,8 @@ from twostroke.server.parts import ServerParts
 
 ARITHMETIC = ("weights", "kv_format", "key_factors")
 """The settings that decide the bits of an answer. key_factors: the digest of calibrated keys, or none."""
+LATEST = ":latest"
+_HOSTS = ("hf.co/", "huggingface.co/")
 
 
 def model_list(parts: ServerParts) -> dict[str, Any]:
@@ -26,16 +28,33 @@ def one_model(name: str, parts: ServerParts) -> dict[str, Any]:
 
 def asked_model(name: str | None, parts: ServerParts) -> str:
     """The name that a request asks for; one without a name means the model itself. Raises HttpProblem (404)."""
-    if not name:
-        return parts.served_name
-    if name not in parts.names and name not in parts.adapters.names():
+    return parts.served_name if not name else _known(name, parts)
+
+
+def plain_name(name: str) -> str:
+    """The part of a name that tells models apart: without regard to case, and `:latest` is the same as no tag."""
+    found = name.strip().lower().removesuffix(LATEST)
+    for host in _HOSTS:
+        found = found.removeprefix(host)
+    return found
+
+
+def _known(name: str, parts: ServerParts) -> str:
+    """The model's or adapter's name that is meant. Raises HttpProblem (404)."""
+    known = (*parts.names, *parts.adapters.names())
+    if name in known:
+        return name
+    wanted = plain_name(name)
+    found = next((each for each in known if plain_name(each) == wanted), None)
+    if found is None:
         raise HttpProblem(unknown_model(name, parts.served_name))
-    return name
+    return found
 
 
 def adapter_of(name: str | None, parts: ServerParts) -> str | None:
     """The adapter that the name of a model means; None for the model itself."""
-    return None if not name or name in parts.names else name
+    found = asked_model(name, parts)
+    return None if found in parts.names else found
 
 
 def _context_names(tokens: int) -> dict[str, object]:

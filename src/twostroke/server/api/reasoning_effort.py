@@ -51,6 +51,8 @@ def with_wish(
     if put is None:
         _unkept(wish, notes, thinks=form.thinks)
         return Put(said, system)
+    if wish.budget and not wish.off and form.thinks and wish.budget not in put.variables.values():
+        notes.add(f"the thinking budget of {wish.budget} tokens is not enforced: the template has no variable for it")
     for name, value in put.variables.items():
         if said.get(name, value) != value:
             raise InvalidRequest(

@@ -13,6 +13,7 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import AskedTool, CustomSpec, FunctionSpec
 from twostroke.server.api.history.items import chat_messages
 from twostroke.server.api.model_list import asked_model
+from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checked_chat, require_tokens
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
@@ -21,6 +22,7 @@ from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
+from twostroke.types.sampler_fields import FIELD_NAMES
 
 MAX_ITEMS = 4096
 
@@ -44,7 +46,7 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 
 @body_kind
-class ResponsesRequest(msgspec.Struct, kw_only=True):
+class ResponsesRequest(AskedSamplers, kw_only=True):
     """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
 
     model: str | None = None
@@ -76,30 +78,34 @@ class ResponsesRequest(msgspec.Struct, kw_only=True):
     cache_salt: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     parse_special: bool | None = None
-    # known, not supported
+    priority: int | None = None
+    # of stored work; without a folder for it only null and false pass
     previous_response_id: Any = None
+    background: bool | None = None
+    # known, not supported
     conversation: Any = None
     prompt: Any = None
-    background: bool | None = None
     max_tool_calls: Any = None
     context_management: Any = None
     moderation: Any = None
 
 
 NOT_SUPPORTED = (
-    *("previous_response_id", "conversation", "prompt", "max_tool_calls"),
+    *("conversation", "prompt", "max_tool_calls"),
     *("context_management", "moderation"),
 )
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
-    "chat_template_kwargs parallel_tool_calls parse_special"
-).split()
+    "chat_template_kwargs parallel_tool_calls parse_special priority"
+).split() + list(FIELD_NAMES)
 
 
 def responses_call(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, parts.limits.json_depth)
+    if parts.stored is None or request.store is False:
+        _check_nothing_kept(request, parts)
     wants_logprobs = "message.output_text.logprobs" in (request.include or ())
     chat = ChatRequest(
         messages=_messages(request, notes),
@@ -149,8 +155,6 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
     for name in NOT_SUPPORTED:
         if getattr(request, name) is not None:
             raise InvalidRequest(f"{name} is not supported.", param=name, fix="Leave it out.", code="unsupported_value")
-    if request.background:
-        raise InvalidRequest("background is not supported.", param="background", fix="Leave it out.")
     if request.truncation not in (None, "disabled"):
         raise InvalidRequest("truncation is only supported as disabled.", param="truncation")
     if request.top_logprobs is not None and not 0 <= request.top_logprobs <= 20:
@@ -161,6 +165,19 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
             check_depth(value, depth_limit)
     if isinstance(request.input, list) and len(request.input) > MAX_ITEMS:
         raise InvalidRequest(f"input has more than {MAX_ITEMS} items.", param="input")
+
+
+def _check_nothing_kept(request: ResponsesRequest, parts: ServerParts) -> None:
+    """Fields that need a kept response are refused where none is kept."""
+    for name in ("previous_response_id", "background"):
+        if getattr(request, name) not in (None, False):
+            raise InvalidRequest(
+                f"{name} is not supported without stored responses.",
+                param=name,
+                why="The request says store: false." if parts.stored else "This server keeps no responses.",
+                fix="Leave store out." if parts.stored else "Start the server with --stored-work FOLDER.",
+                code="unsupported_value",
+            )
 
 
 def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:

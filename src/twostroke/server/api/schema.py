@@ -13,6 +13,7 @@ import msgspec
 
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec, Tool, kept_tools
 from twostroke.server.api.other_engines import in_our_fields
+from twostroke.server.api.sampler_fields import AskedSamplers
 from twostroke.server.gate.decode import body_kind, check_depth, decode
 from twostroke.text.history.thoughts import NAMES, with_thought
 from twostroke.types.errors import InvalidRequest
@@ -39,7 +40,7 @@ class StreamOptions(msgspec.Struct):
     include_obfuscation: bool | None = None
 
 
-class GenerationRequest(msgspec.Struct, kw_only=True):
+class GenerationRequest(AskedSamplers, kw_only=True):
     """The fields that both kinds of request share. Every optional one may be null."""
 
     model: str | None = None
@@ -74,6 +75,7 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
+    timings_per_token: bool | None = None  # llama.cpp's: `timings` at the end of an answer
     parse_special: bool | None = None  # control tokens in texts: false for chats, true for prompts (SECURITY.md)
     # llama.cpp's (other_engines.py)
     n_predict: int | None = None
@@ -137,7 +139,10 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     suffix: str | None = None
 
 
-_FLAT = ("logit_bias", "stop", "stop_token_ids", "allowed_token_ids", "bad_words", "prompt")
+_FLAT = (
+    *("logit_bias", "stop", "stop_token_ids", "allowed_token_ids", "bad_words", "prompt", "samplers"),
+    "dry_sequence_breakers",
+)
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
@@ -242,8 +247,6 @@ def checked_completion(request: CompletionRequest, depth_limit: int) -> Completi
     if request.n is None:
         request.n = 1
     require_tokens(request.max_tokens, 0, "max_tokens", "Send n_predict: -1 for all that the context has room for.")
-    if request.suffix:
-        raise InvalidRequest("suffix is not supported.", param="suffix", fix="Leave it out.")
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_COMPLETION_LOGPROBS:
         raise InvalidRequest(
             f"logprobs must be between 0 and {MAX_COMPLETION_LOGPROBS}, not {request.logprobs}.", param="logprobs"

@@ -167,7 +167,6 @@ class ChatTurn:
         self._turn = call.new_turn()
         self._one = call.tools.one
         self._calls_only = call.tools.forced
-        self._plain = self._turn.plain and not self._calls_only
         self._texts = TextCalls(call.tools.texts)
         self._count = ReasoningCount(call.new_counting_turn(), token_text)
         self._call, self._new_id = call, new_id
@@ -202,11 +201,13 @@ class ChatTurn:
             self.stop_reason = delta.stop_reason
         return steps
 
-    @property
-    def text_alone(self) -> bool:
-        """True from when all that may come is more text for the open block, and the end. `take` may be left out then
-        for pieces before the end, but the block does not have their text."""
-        return self._plain and self.made.in_text
+    def passes(self, delta: Delta) -> bool:
+        """True where the delta is more text of the open block and nothing else: it counts as taken, but the block does
+        not have its text. False changes nothing. delta: not the last one, which ends the turn."""
+        if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
+            return False
+        self._count.passed(delta.token_ids)
+        return True
 
     def _belongs(self, piece: Piece) -> bool:
         """Text of an answer that must be calls is a call that broke off before its name: no text for the user."""
@@ -232,7 +233,7 @@ class TurnShape:
         self._parts = parts
         self._turn = ChatTurn(call, parts.new_id, parts.tokenizer.token_bytes)
         self._begun = False
-        self._template: EventTemplate | None = None
+        self._templates: dict[int, EventTemplate] = {}
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """See Shape: these APIs have no words for it."""

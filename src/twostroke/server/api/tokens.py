@@ -28,6 +28,9 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
+    content: str | None = None  # llama.cpp's form
+    add_special: bool | None = None
+    with_pieces: bool | None = None
     messages: list[dict[str, Any]] | None = None
     tools: list[AskedTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -47,9 +50,14 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
 
 
 def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
-    """count, max_model_len, tokens, token_strs. Raises InvalidRequest, HttpProblem."""
+    """count, max_model_len, tokens, token_strs; for `content` the tokens, as llama.cpp has it.
+
+    Raises InvalidRequest, HttpProblem.
+    """
     request = decode(body, TokenizeRequest)
     asked_model(request.model, parts)
+    if request.content is not None:
+        return _pieces(request, request.content, parts)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
     prompt = request.prompt or ""
@@ -72,6 +80,25 @@ def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
         "tokens": _written(ids),
         "token_strs": None if texts is None else _written(texts),
     }
+
+
+def _pieces(request: TokenizeRequest, text: str, parts: ServerParts) -> dict[str, Any]:
+    """llama.cpp's answer: ids, or ids with their texts. A piece that is no text alone is a list of bytes."""
+    tokenizer, special = parts.tokenizer, request.parse_special is not False
+    if request.add_special:
+        ids = _listed(partial(tokenizer.encode_prompt, parse_special=special), text)
+    else:
+        ids = _listed(partial(tokenizer.encode_rendered, quoted=() if special else ((0, len(text)),)), text)
+    if not request.with_pieces:
+        return {"tokens": _written(ids)}
+    return {"tokens": _written([{"id": each, "piece": _piece(tokenizer.token_bytes(each))} for each in ids])}
+
+
+def _piece(data: bytes) -> str | list[int]:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(data)
 
 
 def chat_of(request: TokenizeRequest, parts: ServerParts) -> ChatRequest:
@@ -116,7 +143,8 @@ def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
     wrong = next((i for i in request.tokens if not 0 <= i < 2**31), None)
     if wrong is not None:
         raise InvalidRequest(f"tokens holds {wrong}, which is no token id.", param="tokens")
-    return {"prompt": parts.tokenizer.decode(request.tokens)}
+    text = parts.tokenizer.decode(request.tokens)
+    return {"prompt": text, "content": text}  # by vLLM's name and by llama.cpp's
 
 
 def tokenizer_info(parts: ServerParts) -> dict[str, Any]:

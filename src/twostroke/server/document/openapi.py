@@ -9,7 +9,8 @@ import msgspec
 
 from twostroke.server.adapters import LoadRequest, UnloadRequest
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
-from twostroke.server.api.llama.requests import LlamaCompletion
+from twostroke.server.api.llama.requests import LlamaCompletion, LlamaInfill
+from twostroke.server.api.llama.retrieval import LlamaEmbedding
 from twostroke.server.api.messages_request import CountRequest, MessagesRequest
 from twostroke.server.api.responses_request import ResponsesRequest
 from twostroke.server.api.retrieval_request import EmbeddingRequest, RerankRequest, ScoreRequest
@@ -18,6 +19,7 @@ from twostroke.server.api.tokens import DetokenizeRequest, TokenizeRequest
 from twostroke.server.document.openapi_answers import ANSWERS, DETAILS, ERROR, MESSAGES_ERROR, STREAMED
 from twostroke.server.document.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY, frames_query
 from twostroke.server.document.openapi_ollama import ollama_paths
+from twostroke.server.document.openapi_stored import stored_paths
 from twostroke.server.live.routes import MAX_FRAMES
 from twostroke.server.parts import ServerParts
 from twostroke.types.pooling import Task
@@ -29,12 +31,17 @@ _GENERATING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/responses": (ResponsesRequest, "Response", "Answer a conversation, in items.", True),
     "/v1/messages": (MessagesRequest, "Message", "Answer a conversation, in Anthropic's form.", True),
     "/completion": (LlamaCompletion, "LlamaAnswer", "Continue a text, in llama.cpp's form.", True),
+    "/completions": (LlamaCompletion, "LlamaAnswer", "The same.", True),
+    "/infill": (LlamaInfill, "LlamaAnswer", "Write what stands between two texts, in llama.cpp's form.", True),
 }
 _EMBEDDING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/embeddings": (EmbeddingRequest, "Embeddings", "Make vectors of texts.", False),
+    "/embedding": (LlamaEmbedding, "LlamaVectors", "Make vectors of texts, in llama.cpp's form.", False),
+    "/embeddings": (LlamaEmbedding, "LlamaVectors", "The same.", False),
 }
 _RERANKING: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
     "/v1/rerank": (RerankRequest, "Ranks", "Rank documents for a query.", False),
+    **{path: (RerankRequest, "Ranks", "The same.", False) for path in ("/rerank", "/reranking", "/v1/reranking")},
     "/v1/score": (ScoreRequest, "Scores", "Score pairs of texts.", False),
 }
 _BY_TASK = {Task.GENERATE: _GENERATING, Task.EMBED: _EMBEDDING, Task.RERANK: _RERANKING}
@@ -47,6 +54,7 @@ _REQUESTS: dict[str, tuple[type[msgspec.Struct], str, str, bool]] = {
 _GETS = {
     "/v1/models": ("ModelList", "The models served."),
     "/props": ("Props", "What a request that says nothing gets, in llama.cpp's form."),
+    "/slots": ("Slots", "The places for sequences that run at once, in llama.cpp's form."),
     "/tokenizer_info": ("TokenizerInfo", "Special tokens."),
     "/health": ("Health", "200 while requests are taken."),
     "/ready": ("Health", "The same."),
@@ -76,7 +84,7 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths |= _engine_paths() | _adapter_paths()
     for path in (path for own in _BY_TASK.values() for path in own if path not in served):
         paths[path] = {"post": _refused("Another task than the model's.")}
-    paths |= _responses_paths(parts)
+    paths |= stored_paths(_REF, _named(parts))
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
     of_ollama, their_schemas = ollama_paths(parts.task, _REF)
     paths |= of_ollama
@@ -139,19 +147,6 @@ def _adapter_paths() -> dict[str, Any]:
             "post": made | {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
         }
     return paths
-
-
-def _responses_paths(parts: ServerParts) -> dict[str, Any]:
-    """What a server that keeps no answers has to say of them."""
-    absent = {
-        "summary": "Answers are not kept: 404.",
-        "responses": _errors("Error", (401, 403, 404, 405, 500)),
-        **_named(parts),
-    }
-    return {
-        "/v1/responses/{name}": {"get": absent, "delete": absent},
-        "/v1/responses/{name}/input_items": {"get": absent},
-    }
 
 
 def _refused(summary: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from twostroke.server.api.json_schema import COUNT, OBJECT, TEXT, list_of, maybe
 from twostroke.server.api.responses_request import NOT_SUPPORTED
 from twostroke.server.api.retrieval_request import MAX_TEXTS, REFUSED
 from twostroke.server.api.schema import NEUTRAL
+from twostroke.types.sampler_fields import DEFAULTS, RANGES
 from twostroke.types.speculate import WAYS
 
 STREAMED: dict[str, Any] = {
@@ -67,10 +68,22 @@ _MESSAGE: dict[str, Any] = {
     "description": "Only an assistant's message may come without content.",
 }
 _MESSAGES: dict[str, Any] = {"type": "array", "items": _MESSAGE, "minItems": 1}
+_ITEM = {
+    **_MESSAGE,
+    "properties": {"role": _MESSAGE["properties"]["role"], "content": {}},
+    "description": "Content is a text or parts of text; what an earlier turn left is read as far as it is known.",
+}
+_ITEMS: dict[str, Any] = {"type": "array", "items": _ITEM, "minItems": 1}
 
 
 def _between(low: float, high: float, kind: str = "number") -> dict[str, Any]:
     return maybe({"type": kind, "minimum": low, "maximum": high})
+
+
+def _sampler(name: str) -> dict[str, Any]:
+    low, high = RANGES[name]
+    kind = "integer" if isinstance(DEFAULTS[name], int) else "number"
+    return _between(low, min(high, 2**31), kind)
 
 
 _NULL: dict[str, Any] = {"type": "null"}
@@ -79,6 +92,7 @@ _MORE_SAMPLING = {
     **_SAMPLING,
     "top_k": _between(0, 2**31, "integer"),
     "min_p": _between(0, 1),
+    **{name: _sampler(name) for name in RANGES},
     "seed": _between(-(2**63), 2**63, "integer"),
     "repetition_penalty": maybe({"type": "number", "exclusiveMinimum": 0, "maximum": 10}),
 }
@@ -122,9 +136,10 @@ _MESSAGES_FIELDS = {
 }
 _RESPONSES_FIELDS = {
     **_MORE_SAMPLING,
-    "input": {"anyOf": [{"type": "string", "minLength": 1}, _MESSAGES], "description": "Also calls and their outputs."},
+    "input": {"anyOf": [{"type": "string", "minLength": 1}, _ITEMS], "description": "Also calls and their outputs."},
     "truncation": maybe(_const("disabled")),
     "background": {"enum": [False, None]},
+    "previous_response_id": _NULL,
     "top_logprobs": _between(0, 20, "integer"),
     "max_output_tokens": maybe({"type": "integer", "minimum": 1}),
     "tool_choice": {"anyOf": [{"enum": ["auto", "none", "required", None]}, object_of(type=TEXT, name=TEXT)]},
@@ -230,8 +245,15 @@ ANSWERS: dict[str, Any] = {
         usage=_READ_USAGE,
     ),
     "TokenCount": object_of(input_tokens=COUNT),
-    "Tokens": object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),
-    "Detokenized": object_of(prompt=TEXT),
+    "Tokens": {
+        "anyOf": [
+            object_of(count=COUNT, max_model_len=COUNT, tokens=list_of(COUNT), token_strs=or_null("array")),
+            object_of(tokens=list_of({})),
+        ]
+    },
+    "LlamaVectors": list_of(object_of(index=COUNT, embedding=list_of(list_of({"type": "number"})))),
+    "Slots": list_of(object_of(id=COUNT, n_ctx=COUNT, is_processing={"type": "boolean"})),
+    "Detokenized": object_of(prompt=TEXT, content=TEXT),
     "Rendered": object_of(prompt=TEXT),
     "Props": object_of(
         default_generation_settings=OBJECT, total_slots=COUNT, model_path=TEXT, chat_template=TEXT, build_info=TEXT

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import select
 import socket
-import struct
-import sys
-import termios
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
-_GONE = select.POLLHUP | select.POLLERR
-_UNACKNOWLEDGED = struct.Struct("=24xI")  # tcpi_unacked in struct tcp_info, in packets
+from twostroke.system import here
 
 
 class FarEnd:
@@ -35,15 +28,9 @@ class FarEnd:
 
         False for a network that loses packets, and where the system does not tell.
         """
-        if not self._kernel_bytes() or self._socket is None or not hasattr(socket, "TCP_INFO"):
+        if not self._kernel_bytes() or self._socket is None:
             return False
-        if self._socket.family == socket.AF_UNIX:
-            return True  # no network
-        try:
-            info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKNOWLEDGED.size)
-        except OSError:
-            return False
-        return not _UNACKNOWLEDGED.unpack(info)[0]
+        return here.is_socket_file(self._socket) or here.unacknowledged_packets(self._socket) == 0
 
     def ask(self) -> None:
         """Find out whether a peer that has ended its side is there: one byte of urgent data, once.
@@ -54,7 +41,7 @@ class FarEnd:
         if self._asked or self._socket is None or self._socket.fileno() < 0:
             return
         self._asked = True
-        if self._socket.family == socket.AF_UNIX:
+        if here.is_socket_file(self._socket):
             return  # `gone` tells at once
         with contextlib.suppress(OSError), self._socket.dup() as own:
             own.setblocking(False)
@@ -65,22 +52,16 @@ class FarEnd:
         """True where both sides of the connection have ended."""
         if self._socket is None or self._socket.fileno() < 0:
             return True
-        poll = select.poll()
-        poll.register(self._socket.fileno(), 0)
-        return any(events & _GONE for _, events in poll.poll(0))
+        return here.is_closed_by_both(self._socket)
 
     def drop(self) -> None:
         """End the connection at once. The system gives up what the peer has not taken, which it would keep else."""
         if self._socket is not None and self._socket.fileno() >= 0:
             with contextlib.suppress(OSError):
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                here.reset_on_close(self._socket)
         self._transport.abort()
 
     def _kernel_bytes(self) -> int:
-        if sys.platform != "linux" or self._socket is None or self._socket.fileno() < 0:
+        if self._socket is None or self._socket.fileno() < 0:
             return 0
-        try:
-            held = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
-        except OSError:
-            return 0
-        return int(struct.unpack("=i", held)[0])
+        return here.unsent_bytes(self._socket)

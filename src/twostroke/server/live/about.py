@@ -57,6 +57,18 @@ def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, vers
     }
 
 
+def planned_about(resolved: Resolved, version: str) -> dict[str, Any]:
+    """The facts of one model of several, from its settings: its process need not run."""
+    asked = {setting.name: setting.value for setting in resolved.settings}
+    return {
+        "version": version,
+        "model": resolved["served_name"],
+        "page_tokens": PAGE_TOKENS,
+        "settings": {**{name: resolved[name] for name in SHOWN}, "replicas": 1},
+        "objectives": {"ttft_s": asked.get("ttft"), "itl_s": asked.get("itl")},
+    }
+
+
 def kv_facts(about: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the KV cache, by the names that vLLM's cache_config_info has."""
     settings = about.get("settings", {})

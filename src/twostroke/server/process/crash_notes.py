@@ -10,13 +10,12 @@ of time.monotonic, which all processes of a machine share.
 from __future__ import annotations
 
 import mmap
-import os
 import struct
-import sys
-import tempfile
 from collections.abc import Iterable
 
 from msgspec import Struct
+
+from twostroke.system import here
 
 PRINT_BYTES = 16
 MOST_RUNNING = 1024
@@ -102,13 +101,7 @@ class CrashNotes:
 
 def new_page() -> int:
     """A descriptor of an empty page in memory, or in a file without a name where the system has no such thing."""
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("twostroke-crash-notes")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.truncate(descriptor, SIZE_BYTES)
-    return descriptor
+    return here.memory_file("twostroke-crash-notes", SIZE_BYTES)
 
 
 def _places() -> range:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from twostroke.server.process.crash_notes import REFUSED_S, CrashNotes, new_page
 from twostroke.server.process.notify import Listener
 from twostroke.server.process.stand_in import StandIn
+from twostroke.system import here
 
 FIRST_DELAY_S, MOST_DELAY_S = 0.25, 30.0
 STEADY_S = 60.0
@@ -75,15 +76,10 @@ class Supervisor:
 
     async def run(self) -> int:
         """Run workers until one ends as it should; -> the exit code for this process."""
-        loop = asyncio.get_running_loop()
-        kinds = (signal.SIGINT, signal.SIGTERM)
-        for kind in kinds:
-            loop.add_signal_handler(kind, self._signal, kind)
         try:
-            return await self._restarting()
+            with here.signals_to(self._signal, (signal.SIGINT, signal.SIGTERM)):
+                return await self._restarting()
         finally:
-            for kind in kinds:
-                loop.remove_signal_handler(kind)
             if self._process is not None and self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()

@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 from twostroke.cost.work import Work
 from twostroke.engine.observer import Observer
 from twostroke.engine.scheduler.gauges import Gauges
-from twostroke.runner.adapters.shelf import AdapterShelf
 from twostroke.server.live.recent import Recent
 from twostroke.server.telemetry.gaps import Gaps
 from twostroke.server.telemetry.vllm_names import VllmNames
+from twostroke.types.adapter import AdapterPlaces
 from twostroke.types.event import FinishedEvent
 from twostroke.types.forbidden_tokens import NO_TOKEN_LEFT
 from twostroke.types.grammar import TOO_HEAVY
@@ -53,7 +53,7 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 class _EngineCollector(Collector):
     """Reads the engine at each scrape, so that gauges can never be stale."""
 
-    def __init__(self, read: Callable[[], Gauges], work: Callable[[], Work], adapters: AdapterShelf | None) -> None:
+    def __init__(self, read: Callable[[], Gauges], work: Callable[[], Work], adapters: AdapterPlaces | None) -> None:
         self._read = read
         self._work = work
         self._adapters = adapters
@@ -77,7 +77,7 @@ class _EngineCollector(Collector):
             yield from _adapter_metrics(self._adapters, now)
 
 
-def _adapter_metrics(adapters: AdapterShelf, now: Gauges) -> Iterator[Metric]:
+def _adapter_metrics(adapters: AdapterPlaces, now: Gauges) -> Iterator[Metric]:
     """Which adapters are used."""
     yield GaugeMetricFamily("twostroke_adapter_places", "Adapters that can be used at once.", value=adapters.places)
     used = GaugeMetricFamily("twostroke_adapter_used", "1: sequences have this adapter.", labels=["state", "adapter"])
@@ -132,7 +132,7 @@ class ServerMetrics(Observer):
         self,
         read: Callable[[], Gauges],
         work: Callable[[], Work] = Work,
-        adapters: AdapterShelf | None = None,
+        adapters: AdapterPlaces | None = None,
     ) -> None:
         """Add the engine's gauges and the work of its steps; once a registry. adapters: where it has places."""
         self.registry.register(_EngineCollector(read, work, adapters))
@@ -186,6 +186,11 @@ class ServerMetrics(Observer):
         if timings.parts is not None:
             for name, seconds in timings.parts.by_name().items():
                 self.parts.labels(name.removesuffix("_s")).inc(max(0.0, seconds))
+
+    def families(self) -> Iterator[Metric]:
+        """All metrics, those with vLLM's names included."""
+        yield from self.registry.collect()
+        yield from self._aliases.collect()
 
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from msgspec import Struct
 
+from twostroke.system import here
 from twostroke.text.grammar.faults import in_users_terms
 from twostroke.text.grammar.tokens import TrialTokens
 from twostroke.types.errors import BackendError, InvalidRequest
@@ -121,7 +121,7 @@ class GrammarGuard:
         until_s, read = time.monotonic() + limit_s, b""
         while not read.endswith(b"\n"):
             left_s = until_s - time.monotonic()
-            if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
+            if left_s <= 0 or not here.is_readable(process.stdout, left_s):
                 return None
             piece = os.read(process.stdout.fileno(), _READ_BYTES)
             if not piece:

@@ -10,9 +10,10 @@ Ends when its input ends. It imports nothing of Twostroke.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
+
+from twostroke.system import here
 
 if TYPE_CHECKING:
     import llguidance
@@ -90,14 +91,6 @@ def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLP
     return "" if fault.startswith("NoExtension") else fault
 
 
-def _limit_memory(memory_bytes: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on this system: the parent's clock is what is left
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-
-
 def main() -> None:
     """Read, compile, answer, until the input ends."""
     import llguidance
@@ -105,19 +98,17 @@ def main() -> None:
     opening = json.loads(sys.stdin.readline())
     tokens = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Tokens(opening)), eos_token=opening["ends"])
     limits = llguidance.LLParserLimits(**opening["limits"])
-    _limit_memory(opening["memory_bytes"])
+    here.limit_memory(opening["memory_bytes"])
     for line in sys.stdin:
         job = json.loads(line)
         # The system ends this process where the parent is gone and no other process would.
-        signal.setitimer(signal.ITIMER_REAL, 2 * opening["wall_s"])
-        signal.setitimer(signal.ITIMER_PROF, job["cpu_s"])
+        here.end_after(wall_s=2 * opening["wall_s"], cpu_s=job["cpu_s"])
         try:
             source = source_of(job["kind"], job["text"])
             fault = fault_of(source, tokens, limits)
         except (ValueError, RecursionError) as error:
             source, fault = "", f"{error}" or "it cannot be read"
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        here.end_after(wall_s=0, cpu_s=0)
         print(json.dumps({"fault": fault} if fault else {"source": source}), flush=True)
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from twostroke.system import here
 from twostroke.types.errors import BackendError
 
 SPECIAL_MARK = b"\xff"
@@ -95,7 +96,7 @@ def _loaded() -> ctypes.CDLL:
     import llguidance
 
     try:
-        found = ctypes.CDLL(str(next(Path(llguidance.__file__).parent.glob("_lib*.so"))))
+        found = ctypes.CDLL(str(next(Path(llguidance.__file__).parent.glob(f"_lib*{here.LIBRARY_SUFFIX_OF_PYTHON}"))))
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(found, name)
             function.restype, function.argtypes = result, arguments

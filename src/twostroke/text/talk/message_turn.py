@@ -80,8 +80,8 @@ class _Messages:
                 stream.forget()
                 return True
         if not told:  # no header: the model says something
-            self._turn.text.say(stream.forget().removeprefix(form.start))
-            return (yield from self._body(self._turn.text.say))
+            self._turn.says(stream.forget().removeprefix(form.start))
+            return (yield from self._body(self._turn.says))
         stream.forget()
         while True:
             mark = yield from stream.until(self._marks, header.append)
@@ -106,7 +106,7 @@ class _Messages:
             turn.thinking = False
             return more
         turn.text.trim()
-        more = yield from self._body(turn.text.say)
+        more = yield from self._body(turn.says)
         turn.text.trim()
         return more
 

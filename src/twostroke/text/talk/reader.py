@@ -32,6 +32,7 @@ class TurnReader:
         self.out: list[Piece] = []
         self.thinking = False
         self.text = Trimmed(self._say)
+        self.says = self.text.say
         self._behind_call = False  # nothing was said since
         self._num_calls = self._accepted = 0
         self._front = True  # nothing but white space stands between here and a beginning
@@ -54,6 +55,18 @@ class TurnReader:
         self.stream.add(text)
         self._advance()
         return self._taken()
+
+    def passes(self, text: str) -> bool:
+        """True where the text is more text for the user and nothing else: it counts as read, and no piece comes of it.
+
+        False changes nothing; `feed` reads it then.
+        """
+        if self.plain:
+            return True
+        if not (self.stream.says_at_once(text, self.says) and self.text.passes(text)):
+            return False
+        self._behind_call = False
+        return True
 
     def finish(self) -> list[Piece]:
         """What was held back; a call that broke off stays as far as it came, and half a mark after it is no text."""
@@ -110,7 +123,7 @@ class TurnReader:
                 yield from self._at_front()
             if self._front:
                 continue
-            mark = yield from self.stream.until(marks_of(self._marks()), self.text.say)
+            mark = yield from self.stream.until(marks_of(self._marks()), self.says)
             if not mark:
                 return
             yield from self._marked(mark)
@@ -131,7 +144,7 @@ class TurnReader:
     def _marked(self, mark: str) -> Reading[None]:
         thought = self.form.thought
         if mark in self.starts:
-            self._front = yield from self.calls(mark, self.text.say)
+            self._front = yield from self.calls(mark, self.says)
         elif thought is not None and thought.anywhere and mark == thought.opening.strip():
             yield from self._think()
         elif not self.text.begun:

@@ -40,6 +40,13 @@ class TextStream:
         self.open[1](text)
         return True
 
+    def says_at_once(self, text: str, say: Callable[[str], object]) -> bool:
+        """True where `passes` would say the text to this reader."""
+        waits = self.open
+        if waits is None or waits[1] is not say or self.at < len(self.text) or self.kept is not None:
+            return False
+        return not waits[0].may_begin(text)
+
     def add(self, text: str) -> None:
         """Take more text."""
         self.text = self.text[self.at :] + text

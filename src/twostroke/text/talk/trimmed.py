@@ -35,6 +35,13 @@ class Trimmed:
         if len(solid) < len(text):
             self._spaces.append(text[len(solid) :])
 
+    def passes(self, text: str) -> bool:
+        """True where `say` would emit exactly this text: it counts as said."""
+        if self._trim or self._spaces or text[-1:].isspace():
+            return False
+        self.begun = self.begun or bool(text)
+        return True
+
     def trim(self) -> None:
         """A mark stands here: white space after it is the form's."""
         self._trim = True

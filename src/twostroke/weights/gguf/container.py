@@ -92,7 +92,7 @@ class GgufFile(OpenFile):
             same = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
             parsed = _parsed.get(same)
             if parsed is None:
-                parsed = _parsed[same] = _parse(HeaderReader(descriptor, status.st_size, path.name))
+                parsed = _parsed[same] = parse_header(HeaderReader(descriptor, status.st_size, path.name))
         except BaseException:
             os.close(descriptor)
             raise
@@ -110,7 +110,8 @@ class GgufFile(OpenFile):
         return blocks
 
 
-def _parse(reader: HeaderReader) -> GgufHeader:
+def parse_header(reader: HeaderReader) -> GgufHeader:
+    """Read and check a whole header. Raises CorruptModel, UnsupportedModel."""
     if reader.file_bytes < 24 or reader.u32() != MAGIC:
         reader.refuse("it does not begin with the letters GGUF")
     _check_version(reader, reader.u32())

@@ -39,6 +39,23 @@ def beside(name: str) -> str:
     return BESIDE[found[1]] if found else ""
 
 
+PREFERRED = ("F16", "BF16", "F32", "Q8_0")
+"""The first of these is taken among encoders of images that differ by their format alone."""
+
+
+def projectors_for(model: str, names: Iterable[str]) -> list[str]:
+    """The encoders of images that may belong to a model's file: those whose names have its name in them, else all; of
+    several, those of the first format."""
+    found = [name for name in sorted(names) if beside(name) == BESIDE["mmproj"]]
+    base = _PART.sub("", stem_of(model)).lower()
+    base = _QUANT.sub("", base).strip("-._")
+    own = [name for name in found if base and base in name.lower()] or found
+    for word in PREFERRED if len(own) > 1 else ():
+        if some := [name for name in own if quant_of(name) == word]:
+            return some
+    return own
+
+
 def parts_of(name: str, names: Iterable[str]) -> list[str]:
     """All parts of the model that begins with this file."""
     found = _PART.search(stem_of(name))

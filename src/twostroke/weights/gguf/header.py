@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from itertools import islice, repeat
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.system import here
 from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN
 
@@ -190,7 +190,7 @@ class HeaderReader:
         have = len(self._buffer)
         while have < wanted:
             try:
-                piece = os.pread(self._descriptor, wanted - have, have)
+                piece = here.read_at(self._descriptor, wanted - have, have)
             except OSError as error:
                 self.refuse(f"it cannot be read: {error.strerror}")
             if not piece:

@@ -35,7 +35,7 @@ from twostroke.weights.kept_folder import make_folder
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
 """The part of the cache folder that is this module's."""
-VERSION = "7"
+VERSION = "8"
 
 
 class Unfolded(Struct, frozen=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ from twostroke.weights.gguf.container import GgufHeader
 from twostroke.weights.gguf.file_names import ENDING, chosen, first_part, parts_of, quant_of, stem_of, whole_models
 from twostroke.weights.gguf.quants import usual
 from twostroke.weights.hub.names import hub_id_of
+from twostroke.weights.hub.place import HubPlace, names_in, token_for
+from twostroke.weights.hub.problems import status_of, translate
 from twostroke.weights.hub.progress import Meter, Progress
 from twostroke.weights.hub.reference import reference_of
 from twostroke.weights.quantized.recipe import SIDE_FILES
@@ -60,7 +62,6 @@ sentence-transformers, whose folders begin with a number (1_Pooling)."""
 
 EMBEDDED = "spark"
 EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
-DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
 class ModelFolder(Struct, frozen=True):
@@ -105,8 +106,7 @@ def resolve_model(
     if meant is None:
         raise _no_local_model(name_or_path, local)
     repo_id, revision = meant.repo_id, revision or meant.revision
-    elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
-    place = _Place(repo_id, revision, offline, cache_dir, endpoint, False if elsewhere else token)
+    place = HubPlace(repo_id, revision, offline, cache_dir, endpoint, token_for(endpoint, token))
     if meant.wanted:
         return _hub_gguf(place, name_or_path, meant.wanted, progress)
     path = _download(place, WEIGHTS, SETTINGS, progress)
@@ -135,7 +135,6 @@ def resolve_config(
     from huggingface_hub.errors import EntryNotFoundError
 
     folder = cache_dir or Path(constants.HF_HUB_CACHE)
-    elsewhere = endpoint is not None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
     name_or_path, revision = meant.repo_id, revision or meant.revision
     try:
         path = hf_hub_download(
@@ -144,32 +143,14 @@ def resolve_config(
             revision=revision,
             cache_dir=folder,
             endpoint=endpoint,
-            token=False if elsewhere else None,
+            token=token_for(endpoint, None),
             local_files_only=offline,
         )
     except Exception as error:
-        if isinstance(error, EntryNotFoundError) and _status(error) == 404:
+        if isinstance(error, EntryNotFoundError) and status_of(error) == 404:
             raise _no_config(name_or_path) from error
-        raise _translate(error, name_or_path, revision, offline, folder) from error
+        raise translate(error, name_or_path, revision, offline, folder) from error
     return Path(path)
-
-
-class _Place(Struct, frozen=True):
-    """A repository of a hub, and how it is reached; see resolve_model."""
-
-    repo_id: str
-    revision: str | None
-    offline: bool
-    cache_dir: Path | None
-    endpoint: str | None
-    token: str | bool | None
-
-    @property
-    def cache(self) -> Path:
-        """The folder of all models."""
-        from huggingface_hub import constants
-
-        return self.cache_dir or Path(constants.HF_HUB_CACHE)
 
 
 def _local_gguf(local: Path) -> Path | None:
@@ -186,46 +167,21 @@ def _local_gguf(local: Path) -> Path | None:
     return local.absolute() / chosen(names, None, str(local))
 
 
-def _hub_gguf(place: _Place, source: str, wanted: str | None, progress: Progress | None) -> ModelFolder:
+def _hub_gguf(place: HubPlace, source: str, wanted: str | None, progress: Progress | None) -> ModelFolder:
     """The GGUF file of a repository that is meant; its parts are downloaded and nothing else."""
-    names = _names(place)
+    names = names_in(place)
     if wanted is None and not whole_models(names):
         raise _no_config(place.repo_id)
-    name = usual(whole_models(names), place.repo_id) if wanted is None else chosen(names, wanted, place.repo_id)
+    name = meant_file(names, wanted, place.repo_id)
     if wanted is None or quant_of(name) not in (wanted.upper(), stem_of(wanted).upper()):
         log.info("%s means the file %s", source, name)
     path = _download(place, tuple(parts_of(name, names)), (), progress)
     return ModelFolder(path / name, source, path.name)
 
 
-def _names(place: _Place) -> list[str]:
-    """All files of a repository; offline, or where the hub does not answer, those that are here."""
-    from huggingface_hub import HfApi
-
-    if place.offline:
-        return _names_here(place)
-    try:
-        api = HfApi(endpoint=place.endpoint, token=place.token)
-        return api.list_repo_files(place.repo_id, revision=place.revision)
-    except Exception as error:
-        status = _status(error)
-        if status is None or status >= 500:
-            with contextlib.suppress(ModelError):
-                return _names_here(place)
-        raise _translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
-
-
-def _names_here(place: _Place) -> list[str]:
-    """The files of the snapshot in the cache. Raises ModelNotFound where there is none."""
-    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
-    named = folder / "refs" / (place.revision or "main")
-    commit = named.read_text().strip() if named.is_file() else place.revision or ""
-    snapshot = folder / "snapshots" / commit
-    if not commit or not snapshot.is_dir():
-        raise _not_there(
-            f"{place.repo_id} is not on this machine.", place.offline, "", _nearest(place.repo_id, place.cache)
-        )
-    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.suffix.lower() == ENDING]
+def meant_file(names: Sequence[str], wanted: str | None, repo_id: str) -> str:
+    """The first file of the model that a quantization or a name means, or of the usual one. Raises ModelNotFound."""
+    return usual(whole_models(names), repo_id) if wanted is None else chosen(names, wanted, repo_id)
 
 
 def _is_local(folder: Path) -> bool:
@@ -291,7 +247,7 @@ def _is_a_file(name: str, local: Path) -> ModelNotFound:
     )
 
 
-def _download(place: _Place, weights: tuple[str, ...], settings: tuple[str, ...], progress: Progress | None) -> Path:
+def _download(place: HubPlace, weights: tuple[str, ...], settings: tuple[str, ...], progress: Progress | None) -> Path:
     """The snapshot's folder with the files of these patterns."""
     from huggingface_hub import snapshot_download
 
@@ -313,70 +269,5 @@ def _download(place: _Place, weights: tuple[str, ...], settings: tuple[str, ...]
             tqdm_class=meter.bar_class(),
         )
     except Exception as error:
-        raise _translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+        raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
     return Path(path)
-
-
-def _translate(error: Exception, repo_id: str, revision: str | None, offline: bool, cache: Path) -> ModelError:
-    """Our error for one of huggingface_hub's; anything unknown is raised as it is. Order matters: they inherit."""
-    from huggingface_hub import errors as hub
-
-    if isinstance(error, ModelError):
-        return error
-    if isinstance(error, hub.HFValidationError):
-        why = "Those read publisher/model, in letters, digits, dots, dashes and underscores."
-        return ModelNotFound(f"{repo_id[:100]} is no hub id.", why=why, fix="Check the spelling.")
-    if isinstance(error, hub.GatedRepoError):
-        return ModelNotFound(
-            f"{repo_id} is gated: its publisher wants to know who downloads it.",
-            why="The hub refused access.",
-            fix="Accept its terms on its page on the hub, then set HF_TOKEN or run `hf auth login`.",
-        )
-    if isinstance(error, hub.RevisionNotFoundError):
-        return ModelNotFound(
-            f"{repo_id} has no revision {revision or 'main'}.",
-            why="It is no branch, tag or commit of that repository.",
-            fix="Leave --revision out for the newest, or take one from the model's page on the hub.",
-        )
-    if isinstance(error, hub.RepositoryNotFoundError) or _status(error) in (401, 403):
-        return ModelNotFound(
-            f"There is no model {repo_id} on the hub, or it is private.",
-            why="The hub does not say which.",
-            fix=_nearest(repo_id, cache) or "Check the spelling; for a private one set HF_TOKEN.",
-        )
-    if isinstance(error, hub.IncompleteSnapshotError):
-        return _not_there(f"{repo_id} is here only in part.", offline, "its download was interrupted", "")
-    if isinstance(error, hub.LocalEntryNotFoundError | hub.OfflineModeIsEnabled):
-        return _not_there(f"{repo_id} is not on this machine.", offline, "", _nearest(repo_id, cache))
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ModelError(
-            f"The disk is full: {repo_id} could not be downloaded.",
-            why="What has come so far is kept.",
-            fix="Make room, or set HF_HOME to a folder on another disk, and start again.",
-        )
-    if _status(error) is not None or resume.is_transport_error(error):
-        return ModelError(
-            f"The download of {repo_id} was interrupted.",
-            why=f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else 'no answer'}.",
-            fix="Start again: it goes on where it stopped.",
-        )
-    raise error
-
-
-def _not_there(what: str, offline: bool, reason: str, near: str) -> ModelNotFound:
-    network = "the network was not to be used" if offline else "the hub could not be reached"
-    why = f"{reason}, and {network}." if reason else f"{network}."
-    fix = "Start again without offline mode." if offline else "Check the network, then start again."
-    return ModelNotFound(what, why=why[0].upper() + why[1:], fix=near or fix)
-
-
-def _status(error: Exception) -> int | None:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
-
-
-def _nearest(repo_id: str, cache: Path) -> str:
-    """A question naming the most similar model already downloaded, or nothing."""
-    known = [path.name.removeprefix("models--").replace("--", "/", 1) for path in cache.glob("models--*--*")]
-    near = difflib.get_close_matches(repo_id, [name for name in known if name != repo_id], 1, cutoff=0.7)
-    return f"Did you mean {near[0]}, which is on this machine?" if near else ""

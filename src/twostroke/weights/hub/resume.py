@@ -13,7 +13,6 @@ another process at work on it) is left to huggingface_hub.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from twostroke.system import here
 from twostroke.types.errors import ModelError
 from twostroke.weights.hub.progress import Meter
 
@@ -165,10 +165,10 @@ def _fetch(hub: Hub, file: RemoteFile, blobs: Path, meter: Meter) -> None:
 @contextlib.contextmanager
 def _locked_partial(path: Path) -> Iterator[int | None]:
     """The partial file, ours alone; None where another process is at work on it, or has just finished it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | here.file_flags(follow=False), 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here.lock(descriptor, wait=False)
             ours = os.stat(path).st_ino == os.fstat(descriptor).st_ino
         except OSError:
             ours = False
@@ -193,7 +193,7 @@ def _stream(hub: Hub, file: RemoteFile, partial: int, first_byte: int, meter: Me
         for chunk in response.iter_bytes():
             if offset + len(chunk) > file.num_bytes:
                 raise _damaged(file, "More bytes came than the hub announced.")
-            os.pwrite(partial, chunk, offset)
+            here.write_at(partial, chunk, offset)
             offset += len(chunk)
             meter.add(len(chunk))
 
@@ -209,7 +209,7 @@ def _check(partial: int, file: RemoteFile, blobs: Path) -> None:
     problem = "" if os.fstat(partial).st_size == file.num_bytes else "It is too long."
     if not problem and len(file.etag) == 64:
         digest, offset = hashlib.sha256(), 0
-        while part := os.pread(partial, 1 << 22, offset):
+        while part := here.read_at(partial, 1 << 22, offset):
             digest.update(part)
             offset += len(part)
         problem = "" if digest.hexdigest() == file.etag else "Its SHA-256 is not the one that the hub announced."

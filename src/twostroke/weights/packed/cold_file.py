@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import functools
 import mmap
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.operands import U8Array
+from twostroke.system import here
 
 PIECE_BYTES = 8 << 20
 """Read at a time."""
@@ -54,7 +54,7 @@ def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
 def _mincore() -> Callable[[int, int, int], int] | None:
     try:
         call = ctypes.CDLL(None).mincore
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # Windows has no library without a name
         return None
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     call.restype = ctypes.c_int
@@ -87,11 +87,10 @@ def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None]) -> N
         for later in offsets[max(asked, place + 1) : place + 1 + AHEAD_PIECES]:
             _fetch(descriptor, later)
         asked = place + 1 + AHEAD_PIECES
-        done_bytes += os.preadv(descriptor, [buffer], offset)
+        done_bytes += here.read_into(descriptor, buffer, offset)
         tell(done_bytes)
 
 
 def _fetch(descriptor: int, offset: int) -> None:
     """Have the system read a piece while the program goes on."""
-    if hasattr(os, "posix_fadvise"):  # not on macOS
-        os.posix_fadvise(descriptor, offset, PIECE_BYTES, os.POSIX_FADV_WILLNEED)
+    here.fetch_ahead(descriptor, offset, PIECE_BYTES)

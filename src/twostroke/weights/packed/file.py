@@ -20,7 +20,6 @@ that memory does not hold next to their file go through a mapping whose room was
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import tempfile
@@ -31,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from twostroke.ops.operands import U8Array
+from twostroke.system import here
 from twostroke.weights.packed.block_sums import BLOCK_BYTES, block_sums, num_blocks
 from twostroke.weights.packed.header import (
     PREAMBLE_BYTES,
@@ -87,9 +87,7 @@ class PartialFile:
 
     def take_whole(self) -> None:
         """Set `whole`. The room on the disk is taken first, so that writing to it is never a signal. Raises OSError."""
-        if not hasattr(os, "posix_fallocate"):  # macOS
-            raise OSError("this system does not take room for a file before it is written")
-        os.posix_fallocate(self._descriptor, 0, self._plan.file_bytes)
+        here.take_room(self._descriptor, self._plan.file_bytes)
         self.whole = np.frombuffer(mmap.mmap(self._descriptor, self._plan.file_bytes), np.uint8)
 
     def finish(self, whole: U8Array, go_on: GoOn = always) -> None:
@@ -220,9 +218,9 @@ def open_file(path: Path, require: Callable[[Header], None] = lambda header: Non
 
 def read_header(descriptor: int) -> Header:
     """The header of an open file, after its digest was compared. Raises StaleFile."""
-    begin = os.pread(descriptor, PREAMBLE_BYTES, 0)
+    begin = here.read_at(descriptor, PREAMBLE_BYTES, 0)
     return parse_header(
-        begin, lambda length: os.pread(descriptor, length, PREAMBLE_BYTES), os.fstat(descriptor).st_size
+        begin, lambda length: here.read_at(descriptor, length, PREAMBLE_BYTES), os.fstat(descriptor).st_size
     )
 
 
@@ -256,7 +254,7 @@ def _locked_temporary(path: Path) -> tuple[int, str]:
         descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".partial", dir=path.parent)
         try:
             with contextlib.suppress(OSError):  # a file system without locks has no sweeping either
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                here.lock(descriptor, wait=False)
             if os.fstat(descriptor).st_nlink:
                 return descriptor, name
         except BaseException:
@@ -268,7 +266,7 @@ def _locked_temporary(path: Path) -> tuple[int, str]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[int]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
     except OSError as error:
         raise StaleFile(f"it cannot be opened: {error.strerror}") from None
     try:
@@ -283,7 +281,7 @@ def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
     view = memoryview(data)
     done = 0
     while done < len(view):
-        done += os.pwrite(descriptor, view[done : done + (1 << 30)], offset + done)
+        done += here.write_at(descriptor, view[done : done + (1 << 30)], offset + done)
 
 
 def sync_folder(folder: Path) -> None:

@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 
 from twostroke.ops.operands import U8Array
+from twostroke.system import here
 from twostroke.weights.packed.file import GoOn, PartialFile, always
 from twostroke.weights.packed.header import FilePlan
 from twostroke.weights.packed.in_use import mark_used
@@ -96,7 +97,7 @@ class FreshFile:
 
 def _in_huge_pages(num_bytes: int) -> U8Array:
     """(num_bytes,) uint8 zeros, aligned to a page; in huge pages where the system has them."""
-    memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = here.private_memory(num_bytes)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)

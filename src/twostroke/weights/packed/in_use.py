@@ -14,17 +14,18 @@ The last use is the modification time: the bytes never change.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from twostroke.system import here
 
 
 def use(descriptor: int) -> bool:
     """Hold a shared lock on an open file until its last descriptor and mapping are gone. False where the file has no
     name any more. Waits for a process that is taking it away."""
     with contextlib.suppress(OSError):  # a file system without locks: nothing is taken away there
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        here.lock(descriptor, shared=True)
     return os.fstat(descriptor).st_nlink > 0
 
 
@@ -32,10 +33,10 @@ def use(descriptor: int) -> bool:
 def alone(path: Path) -> Iterator[bool]:
     """Whether no process uses the file; none can begin to before the block ends. Raises OSError where that cannot be
     known: no such file, no permission, a file system without locks."""
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDWR | here.file_flags(follow=False, wait=False))
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            here.lock(descriptor, wait=False)
         except BlockingIOError:
             yield False
             return

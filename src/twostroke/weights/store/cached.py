@@ -18,12 +18,13 @@ from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.file_names import ENDING, parts_of, quant_of, whole_models
 
 _FOLDER = "models--"
+_WEIGHTS = (".safetensors", ENDING)
 _PARTIALS = (".incomplete", ".twostroke-partial")
 
 
 class CachedModel(Struct, frozen=True):
     """name: what `serve` takes. files: of one snapshot. used_s: Unix time of the newest file. whole: false where the
-    repository has only the beginnings of files."""
+    repository has only the beginnings of files, or no weights, as after `plan`."""
 
     name: str
     repo_id: str
@@ -103,7 +104,7 @@ def _models_of(folder: Path) -> Iterator[CachedModel]:
 def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
     real = {os.path.realpath(path) for path in found.values()}
     size = sum(max(0, _size(path)) for path in real)
-    missing = any(_size(path) < 0 for path in real)
+    missing = any(_size(path) < 0 for path in real) or not any(name.lower().endswith(_WEIGHTS) for name in found)
     return CachedModel(name, repo_id, size, tuple(sorted(found)), max(map(_time, found.values())), not missing)
 
 

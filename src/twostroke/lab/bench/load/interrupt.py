@@ -7,22 +7,19 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
+from twostroke.system import here
+
 
 @contextlib.contextmanager
 def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
     """Inside, SIGINT sets `stop` once. Outside the main thread, and where loops have no signals, it does nothing."""
-    loop = asyncio.get_running_loop()
 
-    def stopping() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
+    def stopping(_kind: signal.Signals) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
         stop.set()
 
-    try:
-        loop.add_signal_handler(signal.SIGINT, stopping)
-    except (NotImplementedError, RuntimeError, ValueError):
+    with contextlib.ExitStack() as taken:
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            taken.enter_context(here.signals_to(stopping, (signal.SIGINT,)))
         yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)

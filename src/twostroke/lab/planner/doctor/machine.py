@@ -22,7 +22,7 @@ Examine = Callable[[MeasuredMachine, Callable[[], float], Note], Calibration]
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
     """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: one that
-    this CPU runs and that is not built; None where `level` is its best.
+    this CPU runs and that is not built; None where `level` is its best. placing: why there are as many `cores`.
     """
 
     patient: MeasuredMachine
@@ -30,6 +30,7 @@ class ThisMachine:
     cores: int
     cache_folder: Path
     better_level: str | None = None
+    placing: str = ""
 
     @classmethod
     def read(cls, threads: int | None = None, machine: Machine | None = None) -> ThisMachine:
@@ -37,7 +38,7 @@ class ThisMachine:
         found = machine or read_machine()
         count, level, name = threads or found.cores, best_level(), processor_name()
         patient = MeasuredMachine(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
-        return cls(patient, level, found.cores, found.cache_folder, better_level())
+        return cls(patient, level, found.cores, found.cache_folder, better_level(), found.placing.reason)
 
     def kept(self) -> Calibration | None:
         """The measurement that is kept, if it is of this machine and does not contradict itself."""

@@ -1,7 +1,8 @@
-"""What towers for images share: patches times a matrix, learned places, layers that see the whole tile."""
+"""What towers for images share: patches times a matrix, places, layers that see the whole tile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from twostroke.models.common.blocks.attend import Heads
@@ -9,41 +10,75 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Tensor, Value
+from twostroke.ops.program.values import ROW_NUMBERS, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
+from twostroke.ops.rows.join_rows import join_rows
+from twostroke.ops.rows.scale import scale
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 COLORS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The product that reads a patch, and the table of places that is added. Names are of tensors, without ".weight".
+    """The product that reads a patch. Names are of tensors, without ".weight".
 
-    side: the side of a patch in pixels. places: rows of the table.
+    side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis
+    for them.
     """
 
     side: int
     width: int
-    places: int
     product: str
-    table: str
+    frames: int = 0
+    bias: bool = True
 
     def __call__(self, t: Tracer) -> Value:
-        """The rows that the first layer takes; the step's token ids are the places of the patches."""
-        columns = COLORS * self.side**2
-        name = t.name(self.product)
-        kernel = Tensor(f"{name}.weight", (self.width, COLORS, self.side, self.side))
-        bias = Tensor(f"{name}.bias", (self.width,))
-        x = linear(t.given(columns), t.weight("pixels", self.width, columns, (kernel,), (bias,)))
-        return add(x, embed(t.matrix("positions", {self.table: self.places}, self.width), t.token_ids, t))
+        """The rows of the patches, without places."""
+        columns = COLORS * max(1, self.frames) * self.side**2
+        name, frames = t.name(self.product), (self.frames,) if self.frames else ()
+        kernel = Tensor(f"{name}.weight", (self.width, COLORS, *frames, self.side, self.side))
+        biases = (Tensor(f"{name}.bias", (self.width,)),) if self.bias else ()
+        return linear(t.given(columns), t.weight("pixels", self.width, columns, (kernel,), biases))
+
+
+def with_table(t: Tracer, x: Value, table: str, places: int) -> Value:
+    """The rows with learned places added, a row of the table for each; the step's token ids are the places."""
+    return add(x, embed(t.matrix("positions", {table: places}, x.width), t.token_ids, t))
+
+
+def with_given_places(t: Tracer, x: Value) -> Value:
+    """The rows with places added that are given before each step."""
+    return add(x, t.given(x.width))
+
+
+def turn_by_halves(head_dim: int, theta: float) -> Rope:
+    """The first half of the pairs turns by the line of a patch, the second by its column, with the same frequencies."""
+    quarter = head_dim // 4
+    turns = RowTurns((0,) * quarter + (1,) * quarter, tuple(range(0, 2 * quarter, 2)) * 2)
+    return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
+
+
+def turn_by_turns(head_dim: int, theta: float) -> Rope:
+    """As turn_by_halves, with the frequencies of the even pairs for lines and those of the odd ones for columns."""
+    quarter = head_dim // 4
+    turns = RowTurns((0,) * quarter + (1,) * quarter, (*range(0, 2 * quarter, 2), *range(1, 2 * quarter, 2)))
+    return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Layers with a norm before each block. norms: the names of a layer's two."""
+    """Layers with a norm before each block. norms: the names of a layer's two. turn: the rotation of q and k.
+
+    after: what else becomes of the rows after a layer, by its index.
+    """
 
     layers: str
     num_layers: int
@@ -51,6 +86,8 @@ class Tower:
     feed: Feed
     norm: Norm
     norms: tuple[str, str] = ("layer_norm1", "layer_norm2")
+    turn: Rope | None = None
+    after: Callable[[Tracer, int, Value], None] | None = None
 
     def __call__(self, t: Tracer, x: Value) -> Value:
         """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
@@ -60,11 +97,58 @@ class Tower:
             with t.layer(f"{self.layers}{index}."):
                 h = self.norm(t, self.norms[0], x)
                 names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
-                joined = linear(h, t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
-                q, k, v = joined.split(shape.query, shape.kv, shape.kv)
-                kv_write(cache, k.heads(shape.num_kv_heads), v.heads(shape.num_kv_heads), t.slots)
-                seen = attention(q.heads(shape.num_heads), cache, shape.head_dim**-0.5)
+                matrix = shape.joined(t, shape) if shape.joined else None
+                joined = linear(h, matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
+                q, k, v = self._turned(joined)
+                kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
+                seen = attention(q, cache, shape.head_dim**-0.5)
                 out = {shape.names.o: shape.hidden_size}
                 x = add(x, linear(seen.flat(), t.matrix("o", out, shape.query, bias=shape.output_bias)))
                 x = add(x, self.feed(t, self.norm(t, self.norms[1], x)))
+            if self.after:
+                self.after(t, index, x)
         return x
+
+    def _turned(self, joined: Value) -> tuple[Value, Value, Value]:
+        shape = self.heads
+        q, k, v = joined.split(shape.query, shape.kv, shape.kv)
+        if self.turn is None:
+            return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
+        both = join(q.heads(shape.num_heads), k.heads(shape.num_kv_heads))
+        turned = rope(both, self.turn, ROW_NUMBERS).flat()
+        q, k = turned.columns(0, shape.query), turned.columns(shape.query, shape.kv)
+        return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
+
+
+def by_channel(t: Tracer, joined: Value, width: int) -> Value:
+    """Joined rows of so many elements each, with the same element of all of them next to each other. A convolution that
+    merges patches reads them so."""
+    group = joined.width // width
+    order = tuple(float(part * width + column) for column in range(width) for part in range(group))
+    return take_columns(joined, t.constant("by_channel", order))
+
+
+def mean_rows(x: Value, rows: Indices, group: int) -> Value:
+    """The mean of each group of neighbouring rows; `rows` names the groups."""
+    joined, width = join_rows(x, rows, group), x.width
+    total, *others = joined.split(*[width] * group)
+    for other in others:
+        total = add(total, other)
+    return scale(total, 1 / group)
+
+
+def merged(
+    t: Tracer, x: Value, group: int, width: int, names: tuple[str, str], activation: Activation = Activation.GELU
+) -> Value:
+    """Groups of neighbouring rows as rows of the language model: joined, and two products with an activation between.
+
+    names: those of the two products, which have biases.
+    """
+    return two_products(t, join_rows(x, t.logit_rows, group), width, names, activation)
+
+
+def two_products(t: Tracer, x: Value, width: int, names: tuple[str, str], activation: Activation) -> Value:
+    """The second product of the activation of the first, which keeps the width of the rows."""
+    first = t.matrix("connector", {names[0]: x.width}, x.width, bias=True)
+    middle = activate(linear(x, first), activation)
+    return linear(middle, t.matrix("connector", {names[1]: width}, x.width, bias=True))

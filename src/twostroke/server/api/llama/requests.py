@@ -1,59 +1,107 @@
-"""POST /completion: llama.cpp's request made into a completion request."""
+"""llama.cpp's requests for text made into completion requests: /completion and /infill."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
+from twostroke.server.api.infill import AskedMiddle, OtherText, infill_prompt, infill_tokens
 from twostroke.server.api.schema import CompletionRequest, GenerationRequest, checked_completion
 from twostroke.server.calls import Call
+from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind, decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_completion
 from twostroke.types.errors import InvalidRequest
 
 MAX_PROBS = 5
+MAX_EXTRA = 256
 OFF: dict[str, tuple[Any, ...]] = {
-    "mirostat": (0,),
-    "typical_p": (1, 1.0),
-    "dynatemp_range": (0, 0.0),
-    "dry_multiplier": (0, 0.0),
-    "xtc_probability": (0, 0.0),
-    "top_n_sigma": (-1, -1.0, 0, 0.0),
     "n_indent": (0,),
     "t_max_predict_ms": (0, -1),
     "lora": ([],),
     "post_sampling_probs": (False,),
     "response_fields": ([],),
-    "samplers": (),
 }
 """Fields that would change the answer in a way that is not computed here, with the values that change nothing."""
 
 
-@body_kind
-class LlamaCompletion(GenerationRequest, kw_only=True):
-    """POST /completion. n_probs: how many likely tokens are shown for each. Fields of OFF pass where they are off."""
+class LlamaOptions(GenerationRequest, kw_only=True):
+    """What both share. n_probs: how many likely tokens are shown for each. Fields of OFF pass where they are off."""
 
-    prompt: str | list[str | int | list[int]]
     n_probs: int | None = None
     return_tokens: bool | None = None
-    mirostat: Any = None
-    typical_p: Any = None
-    dynatemp_range: Any = None
-    dry_multiplier: Any = None
-    xtc_probability: Any = None
-    top_n_sigma: Any = None
     n_indent: Any = None
     t_max_predict_ms: Any = None
     lora: Any = None
     post_sampling_probs: Any = None
     response_fields: Any = None
-    samplers: Any = None
+
+
+@body_kind
+class LlamaCompletion(LlamaOptions, kw_only=True):
+    """POST /completion."""
+
+    prompt: str | list[str | int | list[int]]
+
+
+class ExtraFile(msgspec.Struct):
+    """A file that may help to fill in."""
+
+    text: str
+    filename: str = ""
+
+
+@body_kind
+class LlamaInfill(LlamaOptions, kw_only=True):
+    """POST /infill: the text between input_prefix and input_suffix. prompt: how that text begins."""
+
+    input_prefix: str
+    input_suffix: str
+    input_extra: list[ExtraFile] | None = None
+    prompt: str | None = None
 
 
 def llama_completion(body: bytes, parts: ServerParts) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaCompletion)
+    prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
+    return _call(request, prompt, parts)
+
+
+def llama_infill(body: bytes, parts: ServerParts) -> Call:
+    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model without tokens for filling in."""
+    request = decode(body, LlamaInfill)
+    tokens = infill_tokens(parts)
+    if tokens is None:
+        raise HttpProblem(
+            Problem(
+                501,
+                f"The model {parts.served_name} cannot fill in: its vocabulary has no tokens for that. "
+                "Serve a model that was trained for it, such as Qwen2.5-Coder.",
+                "not_supported_error",
+                code="infill_not_supported",
+            )
+        )
+    extra = request.input_extra or []
+    if len(extra) > MAX_EXTRA:
+        raise InvalidRequest(f"input_extra has more than {MAX_EXTRA} files.", param="input_extra")
+    asked = AskedMiddle(
+        request.input_prefix,
+        request.input_suffix,
+        request.prompt or "",
+        [OtherText(each.text, each.filename) for each in extra],
+        request.n_predict if (request.n_predict or -1) > 0 else request.max_tokens,
+    )
+    made = infill_prompt(asked, tokens, parts)
+    request.stop_token_ids = [*(request.stop_token_ids or ()), *tokens.ends]
+    call = _call(request, list(made.token_ids), parts)
+    return replace(call, warnings=(*call.warnings, *made.left_out))
+
+
+def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]], parts: ServerParts) -> Call:
     for name, off in OFF.items():
         value = getattr(request, name)
         if value is not None and value not in off:
@@ -69,13 +117,9 @@ def llama_completion(body: bytes, parts: ServerParts) -> Call:
     shared = {name: getattr(request, name) for name in GenerationRequest.__struct_fields__}
     if shared["n_predict"] is None and shared["max_tokens"] is None:
         shared["n_predict"] = -1
-    asked = CompletionRequest(prompt=_texts(request.prompt), logprobs=request.n_probs or None, **shared)
+    asked = CompletionRequest(prompt=prompt, logprobs=request.n_probs or None, **shared)
     call = call_of_completion(checked_completion(asked, parts.limits.json_depth), parts, "cmpl-")
     if call.num_choices != 1:
         fix = "Send one prompt, or ask /v1/completions."
         raise InvalidRequest("/completion makes one answer.", param="prompt", fix=fix)
     return replace(call, asked=request)
-
-
-def _texts(prompt: str | list[str | int | list[int]]) -> str | list[str | int | list[int]]:
-    return prompt if isinstance(prompt, str) else list(prompt)

@@ -1,22 +1,37 @@
-"""llama.cpp's paths: /completion, /props, /apply-template."""
+"""llama.cpp's paths: which run the model, and what the others answer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from twostroke.server.api.llama.requests import LlamaCompletion, llama_completion
-from twostroke.server.api.llama.shapes import LlamaShape
+from twostroke.server.api.llama.requests import LlamaCompletion, LlamaInfill, llama_completion, llama_infill
+from twostroke.server.api.llama.retrieval import LlamaEmbedding, LlamaEmbeddingShape, llama_embedding
+from twostroke.server.api.llama.shapes import LlamaShape, sampler_settings
 from twostroke.server.api.model_list import asked_model
+from twostroke.server.api.retrieval_request import RerankRequest, rerank_call
 from twostroke.server.api.schema import checked_chat
+from twostroke.server.api.shapes.retrieval import RerankShape
 from twostroke.server.api.tokens import TokenizeRequest, chat_of
+from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 from twostroke.types.pooling import Task
+from twostroke.types.sampling_params import SamplingParams
 
-ANSWERING = (("/completion", Task.GENERATE, llama_completion, LlamaShape, LlamaCompletion),)
+ANSWERING: tuple[tuple[str, Task, Any, Any, Any], ...] = (
+    ("/completion", Task.GENERATE, llama_completion, LlamaShape, LlamaCompletion),
+    ("/completions", Task.GENERATE, llama_completion, LlamaShape, LlamaCompletion),
+    ("/infill", Task.GENERATE, llama_infill, LlamaShape, LlamaInfill),
+    ("/embedding", Task.EMBED, llama_embedding, LlamaEmbeddingShape, LlamaEmbedding),
+    ("/embeddings", Task.EMBED, llama_embedding, LlamaEmbeddingShape, LlamaEmbedding),
+    ("/rerank", Task.RERANK, rerank_call, RerankShape, RerankRequest),
+    ("/reranking", Task.RERANK, rerank_call, RerankShape, RerankRequest),
+    ("/v1/reranking", Task.RERANK, rerank_call, RerankShape, RerankRequest),
+)
 """The paths that run the model: path, task, reader, shape, kind of body."""
 
 
@@ -25,7 +40,10 @@ def props(parts: ServerParts) -> dict[str, Any]:
     settings = parts.view.about.get("settings", {})
     template = parts.template
     return {
-        "default_generation_settings": {"n_ctx": parts.context_tokens, "params": dict(parts.defaults)},
+        "default_generation_settings": {
+            "n_ctx": parts.context_tokens,
+            "params": {**sampler_settings(SamplingParams()), **parts.defaults},
+        },
         "total_slots": settings.get("max_sequences", 1),
         "model_path": parts.served_name,
         "chat_template": "" if template is None else template.source,
@@ -44,3 +62,22 @@ def apply_template(body: bytes, parts: ServerParts) -> dict[str, Any]:
         raise InvalidRequest("The field 'messages' is missing.", param="messages")
     chat = chat_of(request, parts)
     return {"prompt": prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts).text}
+
+
+def slots(query: Mapping[str, str], parts: ServerParts) -> list[dict[str, Any]]:
+    """One slot for each sequence that may run; the first ones are those that do. Raises HttpProblem (503) where none is
+    free and the request asks for that."""
+    gauges = parts.engine.gauges()
+    count = max(gauges.running, int(parts.view.about.get("settings", {}).get("max_sequences") or 1))
+    if query.get("fail_on_no_slot") and gauges.running >= count:
+        raise HttpProblem(Problem(503, "No slot is free.", "unavailable_error", code="no_slot"))
+    return [
+        {
+            "id": place,
+            "id_task": place if place < gauges.running else -1,
+            "n_ctx": parts.context_tokens,
+            "speculative": False,
+            "is_processing": place < gauges.running,
+        }
+        for place in range(count)
+    ]

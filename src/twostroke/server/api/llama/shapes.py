@@ -7,31 +7,19 @@ from typing import Any
 from twostroke.server.api.logprobs import chat_logprobs
 from twostroke.server.api.shape import HEARTBEAT, Counts
 from twostroke.server.api.sse import SSE, Event
+from twostroke.server.api.timings import timings_of
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
-from twostroke.types.output import Delta, Timings
+from twostroke.types.output import Delta
+from twostroke.types.sampler_fields import FIELD_NAMES, SAMPLERS
+from twostroke.types.sampling_params import SamplingParams
 
 
-def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> dict[str, Any]:
-    """llama.cpp's `timings`, of the ledger's parts: what the prompt and what the answer took."""
-    prompt_s = answer_s = 0.0
-    if timings is not None and timings.parts is not None:
-        parts = timings.parts
-        prompt_s = parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
-        answer_s = parts.decode_s + parts.host_gap_s + parts.preempted_s
-    computed = prompt_tokens - counts.cached
-    return {
-        "cache_n": counts.cached,
-        "prompt_n": computed,
-        "prompt_ms": prompt_s * 1e3,
-        "prompt_per_token_ms": prompt_s * 1e3 / computed if computed else 0.0,
-        "prompt_per_second": computed / prompt_s if prompt_s else 0.0,
-        "predicted_n": counts.completion,
-        "predicted_ms": answer_s * 1e3,
-        "predicted_per_token_ms": answer_s * 1e3 / counts.completion if counts.completion else 0.0,
-        "predicted_per_second": counts.completion / answer_s if answer_s else 0.0,
-    }
+def sampler_settings(params: SamplingParams) -> dict[str, Any]:
+    """The fields of all samplers, by llama.cpp's names."""
+    shown = {name: getattr(params, name) for name in FIELD_NAMES}
+    return {**shown, "samplers": SAMPLERS if params.samplers is None else params.samplers}
 
 
 class LlamaShape:
@@ -117,6 +105,7 @@ class LlamaShape:
                 "top_k": params.top_k,
                 "top_p": params.top_p,
                 "min_p": params.min_p,
+                **sampler_settings(params),
                 "repeat_penalty": params.repetition_penalty,
                 "presence_penalty": params.presence_penalty,
                 "frequency_penalty": params.frequency_penalty,

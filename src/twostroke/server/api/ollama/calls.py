@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from twostroke.server.api.changed.kept_tools import AskedTool
+from twostroke.server.api.infill import infill_tokens
 from twostroke.server.api.ollama.names import served_name
 from twostroke.server.api.ollama.options import ReadOptions, read_options
 from twostroke.server.api.ollama.requests import AnswerRequest, OllamaChat, OllamaGenerate
@@ -43,19 +44,19 @@ def ollama_generate(body: bytes, parts: ServerParts) -> Call | None:
     request = decode(body, OllamaGenerate)
     name = served_name(request.model, parts)
     _refuse_unsupported(request, parts)
-    if not request.prompt:
+    if not request.prompt and not request.suffix:
         return None
-    if request.raw or parts.template is None:
+    if request.raw or request.suffix or parts.template is None:
         return _raw_answer(request, name, parts)
     system = [{"role": "system", "content": request.system}] if request.system else []
-    content = _seen(request.images or [], request.prompt, "images", parts)
+    content = _seen(request.images or [], request.prompt or "", "images", parts)
     return _answer(request, name, [*system, {"role": "user", "content": content}], [], parts)
 
 
 def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
     if request.images and (request.raw or parts.template is None):
         raise InvalidRequest("raw mode does not take images", param="images")
-    if request.suffix:
+    if request.suffix and infill_tokens(parts) is None:
         raise InvalidRequest(f"{parts.served_name} does not support insert", param="suffix")
     for name in ("template", "system", "context"):
         if request.raw and getattr(request, name):
@@ -135,7 +136,7 @@ def _answer(
         return _within(_with_context(call, request, parts), options)
 
     call = made(messages) if request.truncate is False else _fitting(messages, made, notes)
-    return _finished(replace(call, warnings=notes.texts), request, options)
+    return _finished(replace(call, warnings=notes.texts), request, options, parts)
 
 
 def _fitting(
@@ -195,22 +196,24 @@ def _within(call: Call, options: ReadOptions) -> Call:
 def _raw_answer(request: OllamaGenerate, name: str, parts: ServerParts) -> Call:
     """The prompt as it is: no template, no other tokens."""
     options = read_options(request.options)
-    ids = parts.tokenizer.encode_rendered(request.prompt or "", parts.context_tokens)
+    text = request.prompt or ""
+    ids = [] if request.suffix else parts.tokenizer.encode_rendered(text, parts.context_tokens)
     completion = CompletionRequest(
         model=name,
-        prompt=list(ids),
+        prompt=text if request.suffix else list(ids),
+        suffix=request.suffix,
         stream=request.stream is not False,
         response_format=_format(request.format),
         logprobs=min(_top(request), 5) if request.logprobs else None,
         **{"n_predict": -1, **options.fields},
     )
     call = call_of_completion(checked_completion(completion, parts.limits.json_depth), parts, PREFIX)
-    return _finished(_within(call, options), request, options)
+    return _finished(_within(call, options), request, options, parts)
 
 
-def _finished(call: Call, request: AnswerRequest, options: ReadOptions) -> Call:
+def _finished(call: Call, request: AnswerRequest, options: ReadOptions, parts: ServerParts) -> Call:
     ignored = [*options.ignored]
-    if request.keep_alive is not None:
+    if request.keep_alive is not None and parts.stays:
         ignored.append("keep_alive")  # the one model of this server stays
     if request.shift:
         ignored.append("shift")

@@ -49,7 +49,8 @@ def _texts(given: str | list[str]) -> str | list[str | int | list[int]]:
 
 
 def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, parts: ServerParts) -> Call:
-    ignored = [*read_options(request.options).ignored, *([] if request.keep_alive is None else ["keep_alive"])]
+    kept = ["keep_alive"] if request.keep_alive is not None and parts.stays else []
+    ignored = [*read_options(request.options).ignored, *kept]
     call = call_of_embedding(asked, parts)
     return replace(call, model=request.model or "", ignored_fields=tuple(ignored))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from twostroke.server.api.infill import infill_tokens
 from twostroke.server.api.ollama.names import served_name, shown_name
 from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.ollama.shapes import stamp
@@ -74,7 +75,8 @@ def capabilities(parts: ServerParts) -> list[str]:
         return ["embedding"] if parts.task is Task.EMBED else []
     tools = [] if parts.template is None else ["tools"]  # offered in words where the template shows none
     vision = [] if parts.eyes is None else ["vision"]
-    return ["completion", *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
+    insert = [] if infill_tokens(parts) is None else ["insert"]
+    return ["completion", *insert, *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
 
 
 def _listed(name: str, parts: ServerParts) -> dict[str, Any]:
@@ -86,6 +88,20 @@ def _listed(name: str, parts: ServerParts) -> dict[str, Any]:
         "digest": parts.card.digest,
         "details": _details(parts),
         "capabilities": capabilities(parts),
+    }
+
+
+def bare(name: str) -> dict[str, Any]:
+    """A model of which nothing has been read yet."""
+    details = {"parent_model": "", "format": "", "family": "", "families": [], "parameter_size": ""}
+    return {
+        "name": shown_name(name),
+        "model": shown_name(name),
+        "modified_at": stamp(0),
+        "size": 0,
+        "digest": "0" * 64,
+        "details": {**details, "quantization_level": "", "context_length": 0, "embedding_length": 0},
+        "capabilities": [],
     }
 
 

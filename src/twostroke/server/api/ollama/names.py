@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
+from twostroke.server.api.model_list import LATEST, plain_name
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.parts import ServerParts
-
-LATEST = ":latest"
-_HOSTS = ("hf.co/", "huggingface.co/")
-
-
-def plain_name(name: str) -> str:
-    """The part of a name that tells models apart."""
-    found = name.strip().lower().removesuffix(LATEST)
-    for host in _HOSTS:
-        found = found.removeprefix(host)
-    return found
 
 
 def shown_name(name: str) -> str:
@@ -30,11 +20,10 @@ def served_name(asked: str | None, parts: ServerParts) -> str:
     for name in (*parts.names, *parts.adapters.names()):
         if plain_name(name) == wanted:
             return name
-    raise HttpProblem(
-        Problem(
-            404,
-            f"model {asked[:200]!r} not found, try pulling it first".replace("'", '"'),
-            param="model",
-            code="model_not_found",
-        )
-    )
+    raise HttpProblem(not_here(asked))
+
+
+def not_here(asked: str) -> Problem:
+    """404 in the words that Ollama's clients look for."""
+    message = f"model {asked[:200]!r} not found, try pulling it first".replace("'", '"')
+    return Problem(404, message, param="model", code="model_not_found")

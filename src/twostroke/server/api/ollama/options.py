@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.sampler_fields import DEFAULTS, FIELD_NAMES
 
 OF_THE_LOAD = frozenset(
     "num_keep num_batch num_gpu main_gpu use_mmap num_thread low_vram numa f16_kv use_mlock vocab_only logits_all "
@@ -21,15 +22,10 @@ OF_THE_LOAD = frozenset(
 )
 """They say how a model is loaded and change no answer; some clients send them always."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "mirostat": (0,),
-    "mirostat_tau": (),
-    "mirostat_eta": (),
     "tfs_z": (1, 1.0),
-    "typical_p": (1, 1.0),
     "penalize_newline": (True, False),
 }
-"""Not computed here: the value that means no change, and none for those that mean something with mirostat alone."""
-_MIROSTAT_ONLY = ("mirostat_tau", "mirostat_eta")
+"""Not computed here: the values that mean no change."""
 
 
 class ReadOptions(Struct, frozen=True):
@@ -60,6 +56,7 @@ def _texts(name: str, value: Any) -> list[str]:
     return [each for each in texts if each]
 
 
+_READERS: dict[type, Callable[[str, Any], Any]] = {int: _whole, float: _number}
 _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "temperature": ("temperature", _number),
     "top_k": ("top_k", _whole),
@@ -72,6 +69,7 @@ _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "repeat_last_n": ("repeat_last_n", _whole),
     "presence_penalty": ("presence_penalty", _number),
     "frequency_penalty": ("frequency_penalty", _number),
+    **{name: (name, _READERS.get(type(DEFAULTS[name]), _texts)) for name in FIELD_NAMES},
 }
 
 
@@ -98,7 +96,7 @@ def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
 
 
 def _neutral(name: str, value: Any) -> str:
-    if name not in _MIROSTAT_ONLY and value not in NEUTRAL[name]:
+    if value not in NEUTRAL[name]:
         raise InvalidRequest(
             f"options.{name} is not supported.",
             param=f"options.{name}",

@@ -69,9 +69,10 @@ class OllamaEmbeddings(msgspec.Struct, kw_only=True):
 
 @body_kind
 class OllamaNameAlone(msgspec.Struct, kw_only=True):
-    """What is read of a request that asks for nothing but that its model be loaded."""
+    """What is read of a request that asks for nothing but that its model be loaded, or with keep_alive 0 unloaded."""
 
     model: str | None = None
+    keep_alive: str | float | None = None
 
 
 @body_kind

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twostroke.server.api.keep_alive import keep_alive_s
 from twostroke.server.api.ollama.calls import ollama_chat, ollama_generate
 from twostroke.server.api.ollama.embed import (
     OllamaEmbeddingsShape,
@@ -122,8 +123,9 @@ def _or_loaded(
 
 
 def _loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
-    """Done at once. The one model of this server stays, so it is never said to be unloaded."""
-    return {"model": request.model, "created_at": stamp(parts.wall_clock()), "done": True, "done_reason": "load"}
+    """Done at once. The model of a server that has one stays, so it is never said to be unloaded."""
+    reason = "unload" if not parts.stays and keep_alive_s(request.keep_alive) == 0 else "load"
+    return {"model": request.model, "created_at": stamp(parts.wall_clock()), "done": True, "done_reason": reason}
 
 
 def _chat_loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class ChatShape(Envelope):
         if choices:
             choices[0]["logprobs"] = logprobs
             choices[-1]["finish_reason"] = self._finish(turn) if delta.finish_reason else None
-        return [self.chunk([choice], counts) for choice in choices]
+        return self.timed(delta, counts, [self.chunk([choice], counts) for choice in choices])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
         """See Shape."""
@@ -51,12 +51,12 @@ class ChatShape(Envelope):
             return None
         template = self._templates.get(index)
         if template is None:
-            if not (index in self._begun and self._turns[index].text_alone):
-                return None
-            template = self.template(partial(self._text_choice, index))
+            template = self.template(partial(self._text_choice, index)) if index in self._begun else None
             if template is None:
                 return None
             self._templates[index] = template
+        if not self._turns[index].passes(delta):
+            return None
         return template.raw(delta.text, self._logprobs(delta.logprobs) if delta.logprobs else None)
 
     def _text_choice(self, index: int, text: str, logprobs: str) -> dict[str, Any]:
@@ -69,11 +69,12 @@ class ChatShape(Envelope):
         """See Shape."""
         self._turns[index].take(delta)
         self._items[index] += delta.logprobs
+        self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         """See Shape."""
         choices = [self._choice(index, turn) for index, turn in enumerate(self._turns)]
-        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
+        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 
     def usage(self, counts: Counts) -> dict[str, Any]:
         """The usage, with the tokens of reasoning for models that reason."""

@@ -35,7 +35,7 @@ class CompletionShape(Envelope):
         ready = [(i, d) for i, d in self._waiting if self._scored(i)]
         self._waiting = [(i, d) for i, d in self._waiting if not self._scored(i)]
         made = [choice for i, d in ready if (choice := self._piece(i, d)) is not None]
-        return [self.chunk([choice], counts) for choice in made]
+        return self.timed(delta, counts, [self.chunk([choice], counts) for choice in made])
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
         """See Shape."""
@@ -58,11 +58,12 @@ class CompletionShape(Envelope):
         """See Shape."""
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._deltas[index].append(delta)
+        self.took(delta)
 
     def whole(self, counts: Counts) -> dict[str, Any]:
         """See Shape."""
         choices = [self._choice(index, deltas) for index, deltas in enumerate(self._deltas)]
-        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts)}
+        return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 
     def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
         items = [item for delta in deltas for item in self._shown(delta)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twostroke.server.api.messages_request import caches_all
 from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step, TurnShape
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.errors import Problem, messages_problem
@@ -31,12 +32,13 @@ class MessagesShape(TurnShape):
         """See Shape."""
         if not delta.text or delta.finish_reason is not None:
             return None
-        if self._template is None:
-            if not (self._begun and self._turn.text_alone):
-                return None
+        if not (self._begun and self._turn.passes(delta)):
+            return None
+        block = self._turn.made.blocks[-1]
+        if block.index not in self._templates:
             mark = new_mark()
-            self._template = EventTemplate(_step_event(Grew(self._turn.made.blocks[-1], mark)), mark)
-        return self._template.raw(delta.text)
+            self._templates[block.index] = EventTemplate(_step_event(Grew(block, mark)), mark)
+        return self._templates[block.index].raw(delta.text)
 
     def last_events(self, counts: Counts) -> list[Event]:
         """See Shape."""
@@ -81,10 +83,12 @@ class MessagesShape(TurnShape):
         return {"stop_reason": reason, "stop_sequence": None}
 
     def _usage(self, counts: Counts) -> dict[str, Any]:
-        """input_tokens leaves out what was read from the cache."""
+        """input_tokens leaves out what was read from the cache, and what a mark has had written into it."""
+        computed = self._call.num_prompt_tokens - counts.cached
+        written = computed if caches_all(self._call.asked) else 0
         return {
-            "input_tokens": self._call.num_prompt_tokens - counts.cached,
-            "cache_creation_input_tokens": 0,
+            "input_tokens": computed - written,
+            "cache_creation_input_tokens": written,
             "cache_read_input_tokens": counts.cached,
             "output_tokens": counts.completion,
         }

@@ -9,9 +9,11 @@ import msgspec
 
 from twostroke.server.api.shape import HEARTBEAT, Counts
 from twostroke.server.api.sse import SSE, Event, EventTemplate, new_mark
+from twostroke.server.api.timings import timings_of
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
+from twostroke.types.output import Delta, Timings
 
 DONE = b"data: [DONE]\n\n"
 
@@ -38,6 +40,7 @@ class Envelope:
         self.call = call
         self.tokenizer = parts.tokenizer
         self._parts = parts
+        self._took: Timings | None = None
         self._kinds = {False: whole_kind, True: chunk_kind}
 
     def envelope(self, choices: Sequence[dict[str, Any]], *, streamed: bool) -> dict[str, Any]:
@@ -57,6 +60,22 @@ class Envelope:
         if self.call.include_usage:
             made["usage"] = self.usage(counts) if self.call.continuous_usage else None
         return Event(None, made)
+
+    def timed(self, delta: Delta, counts: Counts, events: list[Event]) -> list[Event]:
+        """The events of a piece; the last ones of an answer have its timings where the request asks for them."""
+        if self.call.timings and delta.finish_reason is not None and events:
+            events[-1].data["timings"] = timings_of(delta.timings, self.call.num_prompt_tokens, counts)
+        return events
+
+    def took(self, delta: Delta) -> None:
+        """Remember what an answer took, which is told as a whole."""
+        self._took = delta.timings or self._took
+
+    def whole_timings(self, counts: Counts) -> dict[str, Any]:
+        """The timings of a whole answer, where the request asks for them."""
+        if not self.call.timings:
+            return {}
+        return {"timings": timings_of(self._took, self.call.num_prompt_tokens, counts)}
 
     def template(self, choice: Callable[[str, str], dict[str, Any]]) -> EventTemplate | None:
         """A template for chunks with one such choice of a text and its log probabilities; None where a chunk has more

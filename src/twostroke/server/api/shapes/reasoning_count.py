@@ -7,9 +7,11 @@ that equal answers have equal counts. The marks of a thought count as part of it
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from twostroke.text.talk.reader import TurnReader
+
+MOST_PASSED = 256
 
 
 class ReasoningCount:
@@ -19,14 +21,44 @@ class ReasoningCount:
         self._turn = turn
         self._token_text = token_text
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self.tokens = 0
+        self._passed: list[int] = []
+        self._counted = 0
 
-    def add(self, token_ids: Iterable[int]) -> None:
-        """Take the next tokens. One that opens or closes a thought, or stands within it, is counted."""
-        turn = self._turn
-        if turn is None:
+    @property
+    def tokens(self) -> int:
+        """How many of the tokens so far are thoughts."""
+        self._read_passed()
+        return self._counted
+
+    def passed(self, token_ids: Sequence[int]) -> None:
+        """Take tokens whose text is more text for the user. Many of them are read at once, later."""
+        if self._turn is None:
             return
+        self._passed += token_ids
+        if len(self._passed) >= MOST_PASSED:
+            self._read_passed()
+
+    def add(self, token_ids: Sequence[int]) -> None:
+        """Take the next tokens. One that opens or closes a thought, or stands within it, is counted."""
+        if self._turn is None:
+            return
+        self._read_passed()
         for token_id in token_ids:
-            before = turn.thinking
-            turn.feed(self._utf8.decode(self._token_text(token_id)))
-            self.tokens += before or turn.thinking
+            self._read(self._turn, self._text_of(token_id))
+
+    def _read_passed(self) -> None:
+        if not self._passed or self._turn is None:
+            return
+        texts = [self._text_of(token_id) for token_id in self._passed]
+        self._passed.clear()
+        if not self._turn.passes("".join(texts)):  # the tokens begin or end between its characters
+            for text in texts:
+                self._read(self._turn, text)
+
+    def _text_of(self, token_id: int) -> str:
+        return self._utf8.decode(self._token_text(token_id))
+
+    def _read(self, turn: TurnReader, text: str) -> None:
+        before = turn.thinking
+        turn.feed(text)
+        self._counted += before or turn.thinking

@@ -45,14 +45,15 @@ class ResponsesShape(TurnShape):
         """See Shape. The last events repeat the whole text: the block gets it here too."""
         if not delta.text or delta.finish_reason is not None:
             return None
-        if self._template is None:
-            if not (self._begun and self._turn.text_alone):
-                return None
-            self._template = self._text_template(self._turn.made.blocks[-1])
-        self._turn.made.blocks[-1].text += delta.text
+        if not (self._begun and self._turn.passes(delta)):
+            return None
+        block = self._turn.made.blocks[-1]
+        if block.index not in self._templates:
+            self._templates[block.index] = self._text_template(block)
+        block.text += delta.text
         self._items += delta.logprobs
         number, self._number = self._number, self._number + 1
-        return self._template.raw(number, delta.text, self._logprobs(delta.logprobs))
+        return self._templates[block.index].raw(number, delta.text, self._logprobs(delta.logprobs))
 
     def _text_template(self, block: Block) -> EventTemplate:
         number, text, logprobs = new_mark(), new_mark(), new_mark()
@@ -181,9 +182,9 @@ class ResponsesShape(TurnShape):
             "model": self._call.model,
             "output": [] if counts is None else [self._item(block, True) for block in self._turn.made.blocks],
             "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": None,
+            "previous_response_id": asked.previous_response_id,
             "reasoning": asked.reasoning or {"effort": None, "summary": None},
-            "store": False,
+            "store": self._parts.stored is not None and asked.store is not False,
             "temperature": params.temperature,
             "text": {"format": (asked.text.format if asked.text else None) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",

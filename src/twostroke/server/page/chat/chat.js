@@ -14,7 +14,7 @@ import { count, make } from "../text.js";
 const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
 const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
-const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, cut: false, id: "" });
+const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, cut: false, id: "", calls: [] });
 
 export class Chat {
   constructor(about) {
@@ -86,6 +86,7 @@ export class Chat {
     const answer = new AnswerView(this.model, turn.answer, {
       again: () => this.edit(place, turn.question),
       goOn: () => this.goOn(place),
+      sendResults: () => this.sendResults(place),
     });
     this.list.append(question.item, answer.item);
     this.views.push({ question, answer });
@@ -136,6 +137,13 @@ export class Chat {
     this.changed();
     this.begin(earlier, turn, view);
     return true;
+  }
+
+  /** Go on after an answer whose calls have their results. False where another answer is coming. */
+  sendResults(place) {
+    if (this.running) return false;
+    this.removeFrom(place + 1);
+    return this.send("");
   }
 
   /** Continue a cut answer where it ends; later turns go. */
@@ -191,12 +199,13 @@ export class Chat {
   }
 
   async ask(chat, earlier, turn, view, signal) {
-    const { system, most, sampling } = this.settings;
+    const { system, tools, most, sampling } = this.settings;
     const begun = turn.answer.text;
     const continued = begun ? { continue_final_message: true } : {};
     const fields = (from) => ({
       model: this.model,
       messages: messagesOf(system, earlier, from, turn.question, begun),
+      ...(tools ? { tools } : {}),
       ...continued,
     });
     const tokensFrom = (from) => promptTokens(fields(from), signal);
@@ -208,7 +217,7 @@ export class Chat {
     const body = { ...fields(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
     const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
     if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end));
-    else if (!turn.answer.text) turn.answer.notice = "The model ended without an answer.";
+    else if (!turn.answer.text && !turn.answer.calls.length) turn.answer.notice = "The model ended without an answer.";
     byId("room").textContent = end.usage
       ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
       : "";

@@ -1,4 +1,5 @@
 // Which turns fit the context, and how long the answer may be. Counted by the server's own tokenizer and template.
+import { answered, messagesOfCalls } from "./calls.js";
 import { postJson } from "../api.js";
 import { count } from "../text.js";
 
@@ -7,14 +8,20 @@ import { count } from "../text.js";
 export function messagesOf(system, turns, from, question, begun = "") {
   const said = turns
     .slice(from)
-    .filter((turn) => turn.answer.text)
-    .flatMap((turn) => [
-      { role: "user", content: turn.question },
-      { role: "assistant", content: turn.answer.text },
-    ]);
+    .filter(({ answer }) => answer.text || answer.calls.length)
+    .flatMap((turn) => [...asked(turn.question), ...messagesOfAnswer(turn.answer)]);
   const first = system ? [{ role: "system", content: system }] : [];
   const answer = begun ? [{ role: "assistant", content: begun }] : [];
-  return [...first, ...said, { role: "user", content: question }, ...answer];
+  return [...first, ...said, ...asked(question), ...answer];
+}
+
+/** No message where an answer goes on after the results of calls. */
+const asked = (question) => (question ? [{ role: "user", content: question }] : []);
+
+/** Calls whose results never came are left out: the next question takes their place. */
+function messagesOfAnswer({ text, calls }) {
+  if (calls.length && answered(calls)) return messagesOfCalls(text, calls);
+  return text ? [{ role: "assistant", content: text }] : [];
 }
 
 /** tokensFrom(from): tokens of a prompt with the turns from there on; last: with no turn but the question.

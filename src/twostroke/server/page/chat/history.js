@@ -7,6 +7,14 @@ export const MOST_CHATS = 50,
 
 const string = (value) => (typeof value === "string" ? value : "");
 
+const calls = (value) =>
+  (Array.isArray(value) ? value : []).filter(Boolean).map((call) => ({
+    id: string(call.id),
+    name: string(call.name),
+    arguments: string(call.arguments),
+    result: typeof call.result === "string" ? call.result : null,
+  }));
+
 /** A chat as it was kept, or null where it is damaged. */
 function checked(found) {
   if (!found || typeof found !== "object" || !Array.isArray(found.turns)) return null;
@@ -22,6 +30,7 @@ function checked(found) {
         failed: Boolean(turn.answer.failed),
         cut: Boolean(turn.answer.cut),
         id: string(turn.answer.id),
+        calls: calls(turn.answer.calls),
       },
     }));
   return turns.length

@@ -74,6 +74,17 @@ function within(field, text, context) {
   return field.step === 1 ? Math.round(inside) : inside;
 }
 
+/** Functions as the API takes them, from a JSON list of functions or of tools; null for any other text. */
+function toolsOf(text) {
+  try {
+    const listed = JSON.parse(text);
+    const named = listed.map((each) => (each.function ? each : { type: "function", function: each }));
+    return named.length && named.every((each) => typeof each.function.name === "string") ? named : null;
+  } catch {
+    return null;
+  }
+}
+
 export class Settings {
   constructor(context) {
     this.context = context;
@@ -88,6 +99,11 @@ export class Settings {
 
   get system() {
     return String(this.values.system ?? "");
+  }
+
+  /** Tools that the model may call, as the API takes them; null for none. */
+  get tools() {
+    return toolsOf(String(this.values.tools ?? ""));
   }
 
   /** How many tokens an answer may have; Infinity: as many as there is room for. */
@@ -108,6 +124,14 @@ export class Settings {
       this.values.system = system.value.trim();
       this.keep();
     });
+    const tools = make("textarea", { id: "setting-tools", rows: 3, placeholder: "None", spellcheck: "false" });
+    tools.value = String(this.values.tools ?? "");
+    tools.addEventListener("change", () => {
+      this.values.tools = tools.value.trim();
+      const wrong = this.values.tools && !this.tools;
+      this.note.textContent = wrong ? "The tools are no JSON list of functions, so that none are offered." : "";
+      this.keep();
+    });
     this.note = make("p", { class: "figures", role: "status" });
     document
       .getElementById("settings-body")
@@ -121,6 +145,17 @@ export class Settings {
             "span",
             { class: "figures" },
             "Stands before every chat. It tells the model who it is and how to answer.",
+          ),
+        ),
+        make(
+          "p",
+          { class: "setting" },
+          make("label", { for: "setting-tools" }, "Tools"),
+          tools,
+          make(
+            "span",
+            { class: "figures" },
+            'A JSON list: [{"name": "weather", "parameters": {...}}]. A call comes as a card, and you write its result.',
           ),
         ),
         make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))),

@@ -1,4 +1,5 @@
 // One answer of the server as it comes, and the figures that it leaves.
+import { heardCalls } from "./calls.js";
 import { events, getJson, postJson } from "../api.js";
 import { count, duration, rate } from "../text.js";
 
@@ -22,13 +23,17 @@ export async function streamed(body, signal, answer, heard) {
       heard("begun", end.ttft);
     }
     end.reason = choice.finish_reason ?? end.reason;
-    const { content, reasoning_content: thought } = choice.delta;
+    const { content, reasoning_content: thought, tool_calls: calls } = choice.delta;
     if (thought) {
       answer.reasoning += thought;
       heard("thought", since());
     }
     if (content) {
       answer.text += content;
+      heard("text", since());
+    }
+    if (calls) {
+      heardCalls(answer.calls, calls);
       heard("text", since());
     }
   }

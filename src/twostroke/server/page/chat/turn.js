@@ -1,4 +1,5 @@
 // How one turn looks: the question with its buttons, the answer as it grows.
+import { CallsView } from "./calls.js";
 import { copyButton } from "../copy.js";
 import { explain } from "../engine/explain.js";
 import { MarkdownView } from "../markdown.js";
@@ -7,7 +8,7 @@ import { count, duration, make } from "../text.js";
 const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
 
 export class QuestionView {
-  /** edited(text): the question is asked anew. */
+  /** edited(text): the question is asked anew. An empty text is no question: an answer goes on after results. */
   constructor(text, edited) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
@@ -18,6 +19,7 @@ export class QuestionView {
       button("Edit", () => this.edit(), "edit"),
     );
     this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "), this.bubble, this.actions);
+    this.item.hidden = !text;
   }
 
   edit() {
@@ -58,14 +60,16 @@ export class QuestionView {
 }
 
 export class AnswerView {
-  /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one. */
-  constructor(model, answer, { again, goOn }) {
+  /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
+   * sendResults(): goes on after calls that have their results. */
+  constructor(model, answer, { again, goOn, sendResults }) {
     this.answer = answer;
     this.thoughts = make("div", { class: "thoughts" });
     this.summary = make("summary", {}, "Reasoning");
     this.reasoning = make("details", { class: "reasoning", hidden: "" }, this.summary, this.thoughts);
     this.text = make("div", { class: "text" });
     this.markdown = new MarkdownView(this.text);
+    this.calls = new CallsView(answer.calls, sendResults);
     this.progress = make("progress", { max: 1, value: 0, "aria-label": "Reading the prompt", hidden: "" });
     this.notice = make("p", { class: "notice", hidden: "" });
     this.figures = make("p", { class: "figures" });
@@ -86,6 +90,7 @@ export class AnswerView {
       make("span", { class: "who" }, model),
       this.reasoning,
       this.text,
+      this.calls.form,
       this.progress,
       this.notice,
       this.figures,
@@ -108,6 +113,7 @@ export class AnswerView {
     this.reasoning.hidden = !reasoning;
     if (this.thoughts.textContent !== reasoning) this.thoughts.textContent = reasoning;
     this.markdown.update(text);
+    this.calls.draw();
     this.figures.textContent = figures || this.state;
     this.notice.hidden = !notice;
     this.notice.textContent = notice;
@@ -162,7 +168,9 @@ export class AnswerView {
     this.actions.hidden = false;
     this.explain.hidden = !this.answer.id;
     this.goOn.hidden = !this.answer.cut || !this.answer.text;
-    this.again.textContent = this.answer.failed || !this.answer.text ? "Try again" : "Regenerate";
+    const { failed, text, calls } = this.answer;
+    this.again.textContent = failed || !(text || calls.length) ? "Try again" : "Regenerate";
     this.draw();
+    this.calls.end();
   }
 }

@@ -1,7 +1,7 @@
 """Decoders inside models of images: their GGUF names differ from those of the plain decoder, their layers do not.
 
-The parts that see images lie in a file of their own (mmproj), which is not read. Places of images turn by sections of a
-head; those of text turn as a whole head does, so that the sections change nothing here.
+The parts that see images lie in a file of their own (mmproj): see projector.py. Places of images turn by sections of a
+head; those of text turn as a whole head does.
 Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of llama.cpp.
 """
 
@@ -25,8 +25,10 @@ def _of_text(more: More) -> More:
     """The fields of the plain decoder."""
 
     def own(keys: Keys, config: Config) -> dict[str, Any]:
-        keys.ignore("rope.dimension_sections", "n_deepstack_layers")
-        return more(keys, config)
+        keys.ignore("n_deepstack_layers")
+        sections = keys.each("rope.dimension_sections", 3) if keys.has("rope.dimension_sections") else []
+        turns = {"rope_scaling": {"rope_type": "default", "mrope_section": sections}} if any(sections) else {}
+        return turns | more(keys, config)
 
     return own
 

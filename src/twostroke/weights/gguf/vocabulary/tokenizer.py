@@ -59,6 +59,7 @@ def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
 def special_texts(vocabulary: TokenList) -> dict[str, str]:
     """bos_token and so on, as tokenizer_config.json has them."""
     names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    names |= {f"fim_{role}": f"fim_{role}" for role in ("pre", "suf", "mid", "rep", "sep", "pad")}
     found = {f"{ours}_token": vocabulary.text_of(f"{theirs}_token_id") for ours, theirs in names.items()}
     return {name: text for name, text in found.items() if text}
 

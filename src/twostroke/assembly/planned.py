@@ -1,0 +1,92 @@
+"""A model that is one of several on a machine: what it will need, before its process is started.
+
+Its KV cache is not the rest of the memory, as where it is alone. It holds one context, or eight chats of 4,096 tokens
+where the context is shorter than these together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from twostroke.assembly.caches import longest_sequence, own_pools
+from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.folders import texts_of
+from twostroke.assembly.grammars import grammars_of
+from twostroke.assembly.guesses import ways_of
+from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
+from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.task import Texts, build_texts
+from twostroke.engine.limits import EngineLimits
+from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.text.talk.ends import turn_end_ids
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
+
+if TYPE_CHECKING:
+    from twostroke.text.chat_template import ChatTemplate
+
+USUAL_TOKENS = 8 * 4096
+_PARTS = ("weight_bytes", "buffer_bytes", "table_bytes", "process_bytes", "kv_memory")
+
+
+class PlannedProcess(Struct, frozen=True):
+    """A model whose process may be started. found: the model with all of its settings. options: those that the process
+    is started with; they give the same settings there. need_bytes: the memory of the process."""
+
+    found: Found
+    options: Mapping[str, Any]
+    need_bytes: int
+
+
+class ModelTexts(Struct, frozen=True):
+    """What reads and writes texts for a model whose weights are in another process. closing: ends what was begun."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    generation: GenerationDefaults
+    grammars: GrammarCompiler
+    limits: EngineLimits
+    made: Texts
+    closing: ExitStack
+
+
+def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
+    """Resolve everything up to memory. Raises TwostrokeError, as where the model fits on no account."""
+    refuse_later_adapters(collect(options, asked_by_environment()))
+    found = find_model(model, options)
+    settings, plan = found.resolver.resolved(), found.kv_plan
+    if found.resolver.asked_value("kv_memory") is None:
+        wanted = max(settings["context"], USUAL_TOKENS)
+        if plan.tokens > wanted:
+            share = -(-plan.kv_bytes * wanted // plan.tokens)
+            found = find_model(model, {**options, "kv_memory": str(share)})
+            settings = found.resolver.resolved()
+    by_name = {setting.name: setting.value for setting in settings.settings}
+    need = sum(by_name[name] for name in _PARTS) + by_name.get("adapter_bytes", 0)
+    return PlannedProcess(found, {**options, "kv_memory": str(settings["kv_memory"])}, need)
+
+
+def read_texts(found: Found) -> ModelTexts:
+    """What a front needs of a model's folder. Raises TwostrokeError."""
+    resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
+    tokenizer, template = texts_of(found.resolver, folder)
+    generation, closing = read_generation_defaults(folder), ExitStack()
+    ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
+    ends |= turn_end_ids(template, tokenizer)
+    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=True)
+    context = resolved["context"]
+    limits = EngineLimits(
+        context,
+        spec.vocab_size,
+        longest_sequence(own_pools(spec, found.kv_plan), context),
+        ends,
+        objectives_of(resolved),
+        ways_of(resolved, spec),
+        task=spec.task,
+    )
+    made = build_texts(spec, resolved["pooling"], found.files, tokenizer, folder)
+    return ModelTexts(tokenizer, template, generation, grammars, limits, made, closing)

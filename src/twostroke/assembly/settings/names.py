@@ -1,0 +1,30 @@
+"""What the name of a model means to this user: an alias stands for the model that it was given to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twostroke.assembly.settings.env import config_folder
+from twostroke.weights.store.aliases import meaning_of, read_aliases
+
+ALIASES = "aliases.toml"
+
+
+def alias_file() -> Path:
+    """Where this user's aliases are kept."""
+    return config_folder() / ALIASES
+
+
+def meant(name: str) -> str:
+    """The model that a name stands for: itself where it is a path that exists, or no alias. Raises ConfigError where
+    the aliases cannot be read."""
+    if "/" in name or not name or _exists(name):
+        return name
+    return meaning_of(name, read_aliases(alias_file())) or name
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError):
+        return False

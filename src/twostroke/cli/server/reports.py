@@ -1,0 +1,67 @@
+"""What a replica tells the process that started it: how far its load is, and why it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from twostroke.distributed.cluster.model_process import ProcessReport
+from twostroke.types.errors import TwostrokeError
+
+EVERY_S = 0.1
+Progress = Callable[[int, int, str], None]
+
+
+def report_listening(descriptor: int | None) -> None:
+    """Tell who started this process that fronts may call it."""
+    if descriptor is not None:
+        _write(descriptor, ProcessReport(listens=True))
+
+
+@contextlib.contextmanager
+def reports(descriptor: int | None, shown: Progress) -> Iterator[Progress]:
+    """A progress callback that also writes lines to this pipe, and an error's text where the block raises one.
+
+    The process is ended as by SIGTERM when nobody has the pipe's other end any more. Without a descriptor: `shown`.
+    """
+    if descriptor is None:
+        yield shown
+        return
+    threading.Thread(target=_end_with_parent, args=(descriptor,), name="parent", daemon=True).start()
+    next_s = 0.0
+
+    def told(done: int, total: int, what: str) -> None:
+        nonlocal next_s
+        shown(done, total, what)
+        if (now := time.monotonic()) >= next_s or done == total:
+            next_s = now + EVERY_S
+            _write(descriptor, ProcessReport(done, total))
+
+    try:
+        yield told
+    except MemoryError as error:
+        _write(descriptor, ProcessReport(error=f"The system refused memory. {error}".strip()))
+        raise
+    except TwostrokeError as error:
+        _write(descriptor, ProcessReport(error=str(error)))
+        raise
+
+
+def _write(descriptor: int, report: ProcessReport) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it any more: see _end_with_parent
+        os.write(descriptor, msgspec.json.encode(report) + b"\n")
+
+
+def _end_with_parent(descriptor: int) -> None:
+    """Wait until the reading end is closed: the process that started this one has ended."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,75 @@
+"""`twostroke alias`: names of one's own for models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.types.errors import ConfigError, ModelNotFound
+
+
+@click.command(cls=ExampleCommand, example="twostroke alias mine llama3.2:1b")
+@click.argument("name", required=False)
+@click.argument("model", required=False)
+@click.option("--rm", "removed", is_flag=True, help="Forget NAME; the model stays.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+def command(name: str | None, model: str | None, removed: bool, as_json: bool, verbose: bool) -> None:
+    """Let NAME mean MODEL wherever a model is named; show what NAME means, or all aliases."""
+    with clear_errors(verbose):
+        from twostroke.assembly.settings.names import alias_file
+        from twostroke.weights.store.aliases import meaning_of, read_aliases, remove_alias, set_alias
+
+        file = alias_file()
+        if removed:
+            if name is None or model is not None:
+                raise ConfigError("What is to be forgotten is not clear.", fix="Write: twostroke alias --rm NAME")
+            if remove_alias(file, name) is None:
+                raise _unknown(name)
+        elif name is not None and model is not None:
+            _check(name)
+            before = set_alias(file, name, _full(model))
+            if before is not None and not as_json:
+                click.echo(f"{name} meant {before} before.")
+        elif name is not None and meaning_of(name, read_aliases(file)) is None:
+            raise _unknown(name)
+        found = read_aliases(file)
+        shown = found if name is None or removed else {name: meaning_of(name, found)}
+        if as_json:
+            print_json({"file": str(file), "aliases": shown})
+        elif not removed:
+            click.echo("\n".join(f"{alias} = {meant}" for alias, meant in shown.items()) or "There are no aliases.")
+
+
+def _check(name: str) -> None:
+    """Raises ConfigError for a name that must keep its meaning."""
+    from twostroke.assembly.folders import SHIPPED
+
+    if name.lower() in SHIPPED:
+        raise ConfigError(f"{name} cannot be an alias.", why="It is a model of this package.", fix="Take another name.")
+
+
+def _full(model: str) -> str:
+    """What is kept for a model: a path from the root, and what an alias means instead of its name. So an alias means
+    the same from every folder, and no two aliases can mean each other. Raises ModelNotFound."""
+    from twostroke.assembly.folders import SHIPPED
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    path = Path(name).expanduser()
+    if path.exists():
+        return str(path.absolute())
+    if name in SHIPPED or reference_of(name) is not None:
+        return name
+    raise ModelNotFound(
+        f"{model} is no model.",
+        why="It is no path that exists, no id of the hub, no short name and no alias.",
+        fix="Check the spelling; ids of the hub read publisher/model.",
+    )
+
+
+def _unknown(name: str) -> ConfigError:
+    return ConfigError(f"There is no alias {name}.", fix="See `twostroke alias`.")

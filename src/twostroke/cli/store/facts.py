@@ -1,0 +1,194 @@
+"""What is known of a model on this machine without reading its weights: its shape, its template, its files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twostroke.types.errors import ModelError, ModelNotFound, TwostrokeError
+
+if TYPE_CHECKING:
+    from twostroke.lab.planner.fit import MemoryFit
+    from twostroke.weights.hub.hub import ModelFolder
+
+_LICENSES = ("LICENSE", "LICENSE.txt", "LICENSE.md")
+LICENSE_KEY = "general.license"
+
+
+@dataclass(frozen=True)
+class ShownModel:
+    """Sizes in bytes. template: the names of its chat templates. format: how it writes turns, by the template; or why
+    that is not known. files: each with its size. packed: files that a start maps. fit: a text says why none is
+    known."""
+
+    name: str
+    reference: str | None
+    architecture: str
+    task: str
+    parameters: int
+    active_parameters: int
+    layers: int
+    context: int
+    vocabulary: int
+    quantization: str
+    template: tuple[str, ...]
+    format: str
+    license: str
+    revision: str | None
+    folder: str
+    files: dict[str, int]
+    packed: dict[str, int]
+    fit: MemoryFit | str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        fit = {"why_unknown": self.fit} if isinstance(self.fit, str) else {"fits": self.fit.fits, **asdict(self.fit)}
+        return {**asdict(self), "fit": fit}
+
+    def words(self) -> str:
+        """One line for each fact, for people."""
+        active = f", {_count(self.active_parameters)} of them for a token"
+        rows = {
+            "reference": self.reference or "",
+            "architecture": f"{self.architecture}, {self.layers} layers, for {self.task}",
+            "parameters": _count(self.parameters) + (active if self.active_parameters < self.parameters else ""),
+            "quantization": self.quantization,
+            "context": f"{self.context:,}",
+            "vocabulary": f"{self.vocabulary:,}",
+            "template": f"{', '.join(self.template) or 'none'}{f' ({self.format})' if self.format else ''}",
+            "licence": self.license or "not named",
+            "revision": self.revision or "",
+            "folder": self.folder,
+            "files": ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in self.files.items()),
+            "packed": ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in self.packed.items()) or "not yet",
+            "fits": self.fit if isinstance(self.fit, str) else self.fit.words,
+        }
+        return "\n".join(f"  {name:<13}{text}" for name, text in rows.items() if text)
+
+
+def facts_of(model: str, revision: str | None = None) -> ShownModel:
+    """The network is not used. Raises ModelNotFound where the model is not here, UnsupportedModel, CorruptModel."""
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.assembly.settings.names import meant
+    from twostroke.lab.planner.fit import fit_or_reason
+    from twostroke.lab.planner.model_config import read_model
+    from twostroke.weights.hub.hub import EMBEDDED
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    found = found_here(model, revision)
+    planned = read_model(EMBEDDED if name == EMBEDDED else str(found.path))
+    spec, kept = planned.spec, read_machine().cache_folder
+    reference = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
+    templates, form = _talk(found.path, kept)
+    text = None if reference is None else reference.text
+    return ShownModel(
+        name=model,
+        reference=text,
+        architecture=spec.architecture,
+        task=str(spec.task),
+        parameters=spec.parameters(),
+        active_parameters=spec.plain.active_parameters,
+        layers=spec.num_layers,
+        context=spec.longest_context,
+        vocabulary=spec.vocab_size,
+        quantization=_quantization(found.path, planned.quantized, spec.dtype),
+        template=templates,
+        format=form,
+        license=_license(found.path, text, kept),
+        revision=found.revision,
+        folder=str(found.path if found.path.is_dir() else found.path.parent),
+        files=_files(found.path),
+        packed=_packed(found.path, kept),
+        fit=fit_or_reason(planned),
+    )
+
+
+def found_here(model: str, revision: str | None = None) -> ModelFolder:
+    """Where a model lies, without any download. Raises ModelNotFound."""
+    from twostroke.assembly.folders import SHIPPED
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.hub import ModelFolder, resolve_model
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    if name in SHIPPED:
+        return ModelFolder(SHIPPED[name](), model, None)
+    try:
+        return resolve_model(name, revision, offline=True)
+    except ModelNotFound as error:
+        if Path(name).expanduser().exists() or reference_of(name) is None:
+            raise
+        fix = f"`twostroke pull {model} --dry-run` asks the hub, and `twostroke pull {model}` downloads it."
+        raise ModelNotFound(f"{model} is not on this machine.", why=error.what, fix=fix) from None
+
+
+def _talk(path: Path, kept: Path) -> tuple[tuple[str, ...], str]:
+    """The names of the chat templates, and the format that was found."""
+    from twostroke.text.chat_template import ChatTemplate
+    from twostroke.text.talk.learn.find import find_format
+    from twostroke.text.template_files import read_sources
+    from twostroke.text.tokenizer import Tokenizer
+    from twostroke.weights.gguf.unfold import unfold
+    from twostroke.weights.vocabularies.unfold import with_tokenizer
+
+    try:
+        folder = unfold(path, kept) if path.is_file() else with_tokenizer(path, kept)
+        sources = read_sources(folder)
+        template = ChatTemplate.from_folder(folder) if sources else None
+        if template is None:
+            return (), ""
+        form = find_format(template, Tokenizer.from_folder(folder))
+        return tuple(sources), f"turns as {form.name} writes them"
+    except TwostrokeError as error:
+        return (), f"cannot be used: {error.what}"
+
+
+def _quantization(path: Path, said: str, dtype: str) -> str:
+    if path.is_file():
+        from twostroke.weights.gguf.file_names import quant_of
+
+        return f"{quant_of(path.name)} (GGUF)"
+    return said or f"none: {dtype}"
+
+
+def _license(path: Path, reference: str | None, kept: Path) -> str:
+    """As the hub named it when the model was pulled; else as the files name it."""
+    from twostroke.weights.gguf.container import GgufFile
+    from twostroke.weights.store.records import RECORDS, read_record
+
+    record = None if reference is None else read_record(kept / RECORDS, reference)
+    if record is not None and record.license:
+        return record.license
+    if path.is_file():
+        try:
+            file = GgufFile.open(path)
+        except ModelError:
+            return ""
+        file.close()
+        return str(file.values.get(LICENSE_KEY, ""))[:100]
+    return next((f"in {path / name}" for name in _LICENSES if (path / name).is_file()), "")
+
+
+def _files(path: Path) -> dict[str, int]:
+    """The files of a model by name, with the bytes that their links lead to."""
+    from twostroke.weights.gguf.file_names import parts_of
+
+    if path.is_file():
+        names = parts_of(path.name, [each.name for each in path.parent.iterdir()])
+        return {name: (path.parent / name).stat().st_size for name in names}
+    found = sorted(each for each in path.rglob("*") if each.is_file())
+    return {str(each.relative_to(path)): each.stat().st_size for each in found}
+
+
+def _packed(path: Path, kept: Path) -> dict[str, int]:
+    """The packed files that were made of this model."""
+    from twostroke.weights.packed.cache import PACKED
+    from twostroke.weights.packed.cache_folder import cached_files
+
+    return {str(file.path): file.num_bytes for file in cached_files(kept / PACKED) if file.origin == str(path)}
+
+
+def _count(number: int) -> str:
+    return f"{number / 1e9:,.2f} billion" if number >= 1e9 else f"{number / 1e6:,.1f} million"

@@ -1,0 +1,225 @@
+"""Bringing a model of a hub here: what it is and whether it fits is known before the first byte of its weights."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.types.errors import (
+    ConfigError,
+    ModelError,
+    ModelNotFound,
+    OutOfMemory,
+    TwostrokeError,
+    UnsupportedModel,
+)
+
+if TYPE_CHECKING:
+    from twostroke.lab.planner.fit import MemoryFit
+    from twostroke.weights.hub.hub import ModelFolder
+    from twostroke.weights.hub.offer import Offer
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PullWish:
+    """What is to be brought. anyway: also where it does not fit or cannot run. say: told what is brought."""
+
+    model: str
+    revision: str | None = None
+    endpoint: str | None = None
+    anyway: bool = False
+    say: Say = field(default=lambda text: None)
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What is known before the download. offer: None where the hub was not asked or did not answer. fit: a text says
+    why none is known."""
+
+    name: str
+    reference: str | None
+    offer: Offer | None = None
+    fit: MemoryFit | str = ""
+    refusal: TwostrokeError | None = None
+
+    def words(self) -> str:
+        """What a person is told before the download."""
+        offer = self.offer
+        if offer is None:
+            return ""
+        files = offer.gguf or f"{len(offer.sizes)} files"
+        todo = f"{offer.missing_bytes / 1e9:,.2f} GB to download" if offer.missing_bytes else "all of it is here"
+        fit = self.fit if isinstance(self.fit, str) else self.fit.words
+        return (
+            f"  files    {files}, {offer.num_bytes / 1e9:,.2f} GB; {todo}\n"
+            f"  licence  {offer.license or 'not named'}{'; gated, and this user has access' if offer.gated else ''}\n"
+            f"  fits     {fit}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        from dataclasses import asdict
+
+        offer = self.offer
+        if offer is None:
+            return {"reference": self.reference}
+        fit = {"why_unknown": self.fit} if isinstance(self.fit, str) else {"fits": self.fit.fits, **asdict(self.fit)}
+        return {
+            "reference": self.reference,
+            "commit": offer.commit,
+            "files": [{"name": name, "bytes": size} for name, size in offer.sizes.items()],
+            "bytes": offer.num_bytes,
+            "missing_bytes": offer.missing_bytes,
+            "license": offer.license or None,
+            "gated": offer.gated,
+            "fit": fit,
+        }
+
+
+def prospect_of(wish: PullWish) -> Prospect:
+    """Ask the hub what the name means there, and whether it would fit. Raises ModelNotFound, ConfigError."""
+    from twostroke.assembly.settings.env import hub_offline
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.hub import EMBEDDED
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(wish.model)
+    reference = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
+    if reference is None:
+        return Prospect(name, None)
+    if hub_offline():
+        return Prospect(name, reference.text)
+    from twostroke.weights.hub.offer import offer_of
+
+    offer = offer_of(reference, wish.revision, wish.endpoint)
+    if offer is None:
+        return Prospect(name, reference.text)
+    fit = _fit(wish, name, offer)
+    if isinstance(fit, TwostrokeError):
+        fix = f"{fit.fix} --anyway downloads it all the same.".strip()
+        return Prospect(name, reference.text, offer, fit.what, refusal=UnsupportedModel(fit.what, why=fit.why, fix=fix))
+    return Prospect(name, reference.text, offer, fit, refusal=_refusal(offer, fit))
+
+
+def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
+    """Download what is missing, after `prospect.refusal` was heeded; goes on where an earlier run stopped."""
+    from twostroke.assembly.settings.env import hub_offline
+    from twostroke.weights.hub.hub import resolve_model
+
+    heed(wish, prospect)
+    offer, name, revision = prospect.offer, prospect.name, wish.revision
+    if offer is not None and offer.gguf:  # the file is known: the hub need not be asked again which one is meant
+        name, revision = f"{offer.reference.repo_id}:{offer.gguf}", offer.place.revision
+    with progress_bar("download") as progress:
+        folder = resolve_model(
+            name, revision=revision, offline=hub_offline(), endpoint=wish.endpoint, progress=progress
+        )
+    _keep_record(wish, prospect)
+    return replace(folder, source=wish.model)
+
+
+def heed(wish: PullWish, prospect: Prospect) -> None:
+    """Raises the refusal, unless the model is here already, or the user wants it all the same and says so."""
+    refusal, offer = prospect.refusal, prospect.offer
+    if refusal is None or wish.anyway or offer is None or not offer.missing_bytes:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        click.echo(f"{refusal.what} {refusal.why}", err=True)
+        if click.confirm("Download it all the same?", err=True):
+            return
+    raise refusal
+
+
+def pack(folder: ModelFolder) -> Path | None:
+    """Pack the weights as the first start would. None, and a sentence, where that cannot be: the start packs then."""
+    from twostroke.assembly.packed_ahead import pack_ahead
+
+    def report(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    try:
+        with progress_bar("pack") as progress:
+            return pack_ahead(str(folder.path), {}, progress, report)
+    except TwostrokeError as error:
+        click.echo(f"warning: The weights are not packed ahead. {error}", err=True)
+    except KeyboardInterrupt:
+        click.echo("Packing was interrupted: the model is here, and its first start packs it.", err=True)
+    return None
+
+
+def _fit(wish: PullWish, name: str, offer: Offer) -> MemoryFit | str | TwostrokeError:
+    """The fit; a text where it cannot be known; an error where the model cannot run."""
+    from twostroke.lab.planner.fit import fit_of
+    from twostroke.lab.planner.model_config import read_header, read_model
+    from twostroke.weights.hub.remote_header import fetch_headers
+
+    try:
+        if offer.gguf and not offer.missing_bytes:
+            return fit_of(read_header(name, offer.place.folder / "snapshots" / offer.commit / offer.gguf))
+        if not offer.gguf:
+            return fit_of(read_model(name, wish.revision, wish.endpoint))
+        with tempfile.TemporaryDirectory(prefix="twostroke-header-") as folder:
+            return fit_of(read_header(name, fetch_headers(offer, Path(folder))))
+    except ModelNotFound:
+        raise
+    except (ModelError, ConfigError) as error:
+        return error
+    except TwostrokeError as error:
+        return f"not known: {error}"
+    except OSError as error:
+        return f"not known: {error.strerror or error}"
+    except Exception as error:
+        from twostroke.weights.hub.problems import status_of
+        from twostroke.weights.hub.resume import is_transport_error
+
+        if is_transport_error(error) or status_of(error) is not None:
+            return "not known: the hub did not send the beginning of the file"
+        raise
+
+
+def _refusal(offer: Offer, fit: MemoryFit | str) -> TwostrokeError | None:
+    if isinstance(fit, str) or fit.fits:
+        return None
+    smaller = _smaller(offer, fit)
+    way = f"Take {smaller}, or download it all the same with --anyway." if smaller else "--anyway downloads it."
+    return OutOfMemory(
+        f"{offer.reference.text} does not fit in the memory of this machine.",
+        why=f"It needs {fit.needed_bytes / 1e9:,.2f} GB, and {fit.usable_bytes / 1e9:,.2f} GB are free for it.",
+        fix=way,
+    )
+
+
+def _smaller(offer: Offer, fit: MemoryFit) -> str:
+    """The largest quantization of the repository that would fit, if memory goes by the files' sizes; or nothing."""
+    from twostroke.weights.gguf.file_names import quant_of
+
+    own = offer.models.get(offer.gguf, 0)
+    sizes = {quant_of(name): size for name, size in offer.models.items() if 0 < size < own}
+    fitting = {quant: size for quant, size in sizes.items() if fit.needed_bytes * size / own <= fit.usable_bytes}
+    best = max(fitting, key=lambda quant: fitting[quant], default="")
+    return f"{offer.reference.repo_id}:{best}" if best else ""
+
+
+def _keep_record(wish: PullWish, prospect: Prospect) -> None:
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.weights.store.records import RECORDS, PullRecord, keep_record
+
+    offer = prospect.offer
+    if offer is None:
+        return
+    said = (offer.commit, dict(offer.sizes), offer.license, offer.gated, time.time())
+    record = PullRecord(offer.reference.text, offer.reference.repo_id, *said)
+    problem = keep_record(read_machine().cache_folder / RECORDS, record)
+    if problem is not None:
+        wish.say(f"What the hub said of the model is not kept: {problem}.")

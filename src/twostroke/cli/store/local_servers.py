@@ -1,0 +1,46 @@
+"""The servers of this user on this machine: which run, and which of them has a model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from twostroke.cli.shared.server_records import SERVERS, ServerRecord, running_servers
+
+_LATEST = ":latest"
+
+
+def local_servers() -> list[ServerRecord]:
+    """Those that run, in the order in which they began."""
+    from twostroke.assembly.settings.env import read_machine
+
+    return running_servers(read_machine().cache_folder / SERVERS)
+
+
+def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
+    """The servers that were started with this model, or serve it under this name."""
+    wanted = _meaning(model)
+    return [each for each in servers if _plain(model) in map(_plain, each.names) or _meaning(each.model) == wanted]
+
+
+def name_there(server: ServerRecord, model: str) -> str:
+    """How requests to this server name the model."""
+    return next((name for name in server.names if _plain(name) == _plain(model)), server.names[0])
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(_LATEST)
+
+
+def _meaning(model: str) -> str:
+    """One text for all ways to name a model: the path of a folder or file, or the reference in full."""
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    with contextlib.suppress(OSError):
+        if Path(name).expanduser().exists():
+            return str(Path(name).expanduser().resolve())
+    reference = reference_of(name)
+    return name if reference is None else reference.text.lower()

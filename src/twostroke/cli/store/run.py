@@ -1,0 +1,154 @@
+"""`twostroke run`: one verb from a name to an answer. It downloads a model that is not here, takes a server that has it
+already, and computes in this process where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
+from twostroke.cli.chat import ChatJson, ChatText, Conversation, converse
+from twostroke.cli.generate import prompt_of, stream_answer
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
+from twostroke.cli.shared.streams import as_text
+from twostroke.cli.store.served_model import ServedModel
+from twostroke.types.errors import InvalidRequest, ModelNotFound, TwostrokeError
+
+OPTIONS = (*ENGINE_OPTIONS, BY_NAME["chat_template"])
+
+
+@click.command(cls=ExampleCommand, example='twostroke run llama3.2:1b "What is prefill?"')
+@click.argument("model")
+@click.argument("prompt", required=False)
+@click.option("--system", default=None, help="System message.")
+@click.option("--url", default=None, help="Only this server; unix:PATH for a socket [default: one of this user's].")
+@click.option("--api-key", metavar="KEY", default=None, help="The server's API key [env TWOSTROKE_API_KEY].")
+@click.option("--local", is_flag=True, help="Compute in this process, also where a server has the model.")
+@sampling_flags
+@option_flags(OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one for each answer of a chat.")
+@click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
+def command(
+    model: str,
+    prompt: str | None,
+    system: str | None,
+    url: str | None,
+    api_key: str | None,
+    local: bool,
+    as_json: bool,
+    verbose: bool,
+    **values: Any,
+) -> None:
+    """Answer PROMPT, or chat where there is none. Text on standard input is the prompt, or comes after PROMPT. A model
+    of the hub that is not here is downloaded first, as `pull` does it. Options of the engine mean this process."""
+    with clear_errors(verbose):
+        text = _text(prompt)
+        sampling = pop_sampling(values)
+        options = {name: value for name, value in values.items() if value not in (None, ())}
+        with _answering(model, options, url, api_key, local) as llm:
+            params = take_sampling(sampling, llm.sampling_defaults)
+            if text is None:
+                converse(Conversation(llm, params, system, ChatJson() if as_json else ChatText()))
+                return
+            made = prompt_of(llm, text, system, (), raw=False)
+            if as_json:
+                print_json(_whole(llm, made, params))
+            else:
+                stream_answer(llm, made, params, verbose)
+
+
+def _text(prompt: str | None) -> str | None:
+    """What is to be answered; None for a conversation. Raises InvalidRequest where it is empty."""
+    piped = as_text(sys.stdin.read(), "Standard input") if _is_piped() else ""
+    if prompt is None and not piped and sys.stdin.isatty():
+        return None
+    text = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    if not text:
+        raise InvalidRequest("The prompt is empty.", fix='Give some text: twostroke run spark "What is prefill?"')
+    return text
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file, which ends."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+@contextlib.contextmanager
+def _answering(
+    model: str, options: dict[str, Any], url: str | None, api_key: str | None, local: bool
+) -> Iterator[Any]:
+    """What answers: a server that has the model, or an engine in this process. Raises TwostrokeError."""
+    served = None if local or (options and url is None) else _served(model, url, api_key)
+    if served is not None:
+        yield served
+        return
+    _bring(model, options.get("revision"))
+    from twostroke.llm import LLM
+
+    with progress_bar("load") as progress:
+        llm = LLM(model, progress=progress, **options)
+    with llm:
+        yield llm
+
+
+def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | None:
+    """The model on the server that was named, or on one of this user's that has it."""
+    from twostroke.assembly.settings.env import asked_by_environment
+    from twostroke.cli.store.local_servers import having, local_servers, name_there
+
+    api_key = api_key or asked_by_environment().get("api_key")
+    found = having(local_servers(), model)
+    if url is not None:
+        known = next((record for record in found if record.url == url.rstrip("/")), None)
+        return ServedModel(url, model if known is None else name_there(known, model), api_key)
+    for record in found:
+        try:
+            return ServedModel(record.url, name_there(record, model), api_key)
+        except TwostrokeError as error:
+            click.echo(f"The server at {record.url} is not asked: {error}", err=True)
+    return None
+
+
+def _bring(model: str, revision: str | None) -> None:
+    """Download a model of the hub that is not here. What it is and whether it fits is said first."""
+    from twostroke.cli.store.facts import found_here
+    from twostroke.cli.store.fetching import PullWish, bring, prospect_of
+
+    with contextlib.suppress(ModelNotFound):
+        found_here(model, revision)
+        return
+    wish = PullWish(model, revision, say=lambda text: click.echo(text, err=True))
+    prospect = prospect_of(wish)
+    if prospect.reference is not None:
+        wish.say(f"{model} = {prospect.reference}\n{prospect.words()}".rstrip())
+    bring(wish, prospect)
+
+
+def _whole(llm: Any, prompt: Any, params: Any) -> dict[str, Any]:
+    """The whole answer as JSON values. server: where it was computed, None for this process."""
+    text, last = "", None
+    for last in llm.stream(prompt, params):
+        text += last.text
+    served = isinstance(llm, ServedModel)
+    ids = prompt if isinstance(prompt, list) else prompt.token_ids
+    return {
+        "model": llm.model_name,
+        "server": llm.url if served else None,
+        "text": text,
+        "finish_reason": None if last is None or last.finish_reason is None else last.finish_reason.value,
+        "num_prompt_tokens": llm.prompt_tokens if served else len(ids),
+        "num_output_tokens": 0 if last is None else last.num_output_tokens,
+        "error": None if last is None else last.error,
+    }

@@ -1,0 +1,153 @@
+"""A model that a running server has, with those methods of `LLM` that a conversation needs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
+from typing import IO, Any
+from urllib.error import HTTPError
+
+from twostroke.cli.server.running_server import RunningServer
+from twostroke.types.errors import ConfigError, EngineStopped, InvalidRequest
+from twostroke.types.grammar import Grammar, GrammarKind
+from twostroke.types.output import Delta
+from twostroke.types.request import FinishReason
+from twostroke.types.sampling_params import SamplingParams
+
+WAIT_S = 600.0
+_FIELDS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "max_tokens",
+)
+_NAMES_THERE = {"repeat_penalty": "repetition_penalty"}
+_BEGIN, _END = b"data: ", b"[DONE]"
+
+Message = Mapping[str, str]
+
+
+class ServedModel:
+    """name: how the server calls the model. Messages take the place of token ids: the server has the template.
+
+    sampling_defaults: what the model's publisher recommends. They are asked for at once. Raises ConfigError where the
+    server does not answer, InvalidRequest where it does not have the model.
+    """
+
+    has_template = True
+
+    def __init__(self, url: str, name: str, api_key: str | None) -> None:
+        self._server = RunningServer(url, api_key, WAIT_S)
+        self.url = url
+        self.model_name = name
+        self.prompt_tokens = 0
+        self.sampling_defaults = self._recommended()
+
+    def _recommended(self) -> Mapping[str, Any]:
+        with self._open("/api/show", {"model": self.model_name}) as answer:
+            rows = [line.split() for line in str(json.load(answer).get("parameters", "")).splitlines()]
+        found = {_NAMES_THERE.get(row[0], row[0]): row[1] for row in rows if len(row) == 2}
+        numbers = {name: float(text) for name, text in found.items() if name in _FIELDS}
+        return {name: int(value) if name == "top_k" else value for name, value in numbers.items()}
+
+    def messages_tokens(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages themselves."""
+        return list(messages)
+
+    def chat_tokens(self, text: str, system: str | None = None) -> list[Message]:
+        """One user message, after a system message where given."""
+        before = [] if system is None else [{"role": "system", "content": system}]
+        return [*before, {"role": "user", "content": text}]
+
+    def stream(self, messages: Sequence[Message], params: SamplingParams) -> Iterator[Delta]:
+        """The answer as it comes. Raises InvalidRequest where the server refuses, EngineStopped where it breaks off."""
+        asked = {name: value for name in _FIELDS if (value := getattr(params, name)) is not None}
+        body = {
+            **asked,
+            **_form(params.grammar),
+            "model": self.model_name,
+            "messages": list(messages),
+            "stop": list(params.stop),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        last = Delta("", 0, "")
+        try:
+            with self._open("/v1/chat/completions", body) as answer:
+                for event in _events(answer):
+                    last = self._delta(event, last)
+                    yield last
+        except (HTTPException, OSError) as error:
+            raise self._broken(f"{error}.") from None
+        if last.finish_reason is None:
+            raise self._broken("It ended before the answer did.")
+
+    def _delta(self, event: dict[str, Any], before: Delta) -> Delta:
+        """One event as the engine's own piece."""
+        if "error" in event:
+            raise self._broken(str(event["error"].get("message", event["error"])))
+        usage = event.get("usage") or {}
+        self.prompt_tokens = usage.get("prompt_tokens", self.prompt_tokens)
+        choice = (event.get("choices") or [{}])[0]
+        piece = choice.get("delta") or {}
+        text = (piece.get("reasoning_content") or "") + (piece.get("content") or "")
+        reason = choice.get("finish_reason")
+        known = FinishReason(reason) if reason in set(FinishReason) else FinishReason.STOP
+        return Delta(
+            str(event.get("id", before.request_id)),
+            0,
+            text,
+            finish_reason=before.finish_reason if reason is None else known,
+            num_output_tokens=usage.get("completion_tokens", before.num_output_tokens),
+            num_cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens", before.num_cached_tokens),
+        )
+
+    def explain(self, _request_id: str) -> list[Any]:
+        """Nothing: the server explains its requests itself (`twostroke explain`)."""
+        return []
+
+    def _open(self, path: str, body: Mapping[str, Any]) -> IO[bytes]:
+        try:
+            return self._server.open(path, json.dumps(body).encode())
+        except HTTPError as error:
+            if error.code == 404:
+                fix = f"`twostroke ps --url {self.url}` shows those that it has."
+                raise InvalidRequest(f"The server at {self.url} has no model {self.model_name}.", fix=fix) from None
+            raise _refused(error, self.url) from None
+
+    def _broken(self, why: str) -> EngineStopped:
+        return EngineStopped(f"The server at {self.url} broke the answer off.", why=why, fix="Ask again.")
+
+
+def _events(answer: IO[bytes]) -> Iterator[dict[str, Any]]:
+    for line in answer:
+        if line.startswith(_BEGIN) and not line[len(_BEGIN) :].startswith(_END):
+            yield json.loads(line[len(_BEGIN) :])
+
+
+def _form(grammar: Grammar | None) -> dict[str, Any]:
+    """What the answer must look like, as a field of the request."""
+    if grammar is None:
+        return {}
+    if grammar.kind is GrammarKind.REGEX:
+        return {"structured_outputs": {"regex": grammar.text}}
+    return {"structured_outputs": {"json": json.loads(grammar.text)}}
+
+
+def _refused(error: HTTPError, url: str) -> ConfigError | InvalidRequest | EngineStopped:
+    if error.code == 401:
+        why, fix = "It was started with one.", "Give it with --api-key."
+        return ConfigError("The server wants an API key.", why=why, fix=fix)
+    said = ""
+    with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
+        found = json.load(error)["error"]
+        said = str(found["message"] if isinstance(found, dict) else found)
+    kind = InvalidRequest if error.code < 500 else EngineStopped
+    return kind(said or f"The server at {url} answers {error.code}.")

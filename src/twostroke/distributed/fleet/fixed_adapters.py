@@ -1,0 +1,50 @@
+"""The adapters of replicas, as their front knows them: names in the order in which each replica has loaded them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.types.adapter import TakenAdapter
+from twostroke.types.errors import InvalidRequest
+
+
+class NamedAdapter(Struct, frozen=True):
+    """One adapter."""
+
+    name: str
+
+
+class FixedAdapters:
+    """Satisfies engine.session.Adapters. A replica's slots are filled in the order of the names; none is ever freed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._slots = {name: slot for slot, name in enumerate(names)}
+
+    def loaded(self) -> tuple[NamedAdapter, ...]:
+        """All of them."""
+        return tuple(map(NamedAdapter, self._slots))
+
+    @property
+    def places(self) -> int:
+        """How many there are."""
+        return len(self._slots)
+
+    def name_of(self, slot: int) -> str:
+        """The name of the adapter in a slot."""
+        return next(name for name, each in self._slots.items() if each == slot)
+
+    def check(self, name: str | None) -> None:
+        """Raises InvalidRequest for a name that is not loaded."""
+        if name is not None:
+            self.take(name)
+
+    def take(self, name: str) -> TakenAdapter:
+        """The slot of an adapter, and the salt of its prefixes. Raises InvalidRequest."""
+        if name not in self._slots:
+            raise InvalidRequest(f"No adapter {name[:100]!r} is loaded.", param="model", code="model_not_found")
+        return TakenAdapter(self._slots[name], f"\0adapter {name} ")
+
+    def give_back(self, slot: int) -> None:
+        """Nothing: no slot is ever freed."""

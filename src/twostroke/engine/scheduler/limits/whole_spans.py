@@ -1,0 +1,33 @@
+"""Rows of an image that see each other are computed in one step: a chunk ends before them, or holds them all."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.types.plan import Role
+
+
+class WholeSpans(Struct, frozen=True):
+    """Satisfies `limits.Limiter`, except that a span which begins a chunk gets all of its rows, where the limits before
+    this one would have cut it. The last of a scheduler's limits. max_step_tokens, max_chunk_tokens: what no chunk may
+    exceed.
+    """
+
+    max_step_tokens: int
+    max_chunk_tokens: int
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        """As many positions as end no chunk inside of a span; 0 where the step has no room for the next span."""
+        images = sequence.request.images
+        if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
+            return wanted_tokens
+        start, end = sequence.computed, sequence.computed + wanted_tokens
+        cut = next((span for span in images if span.together and span.first < end < span.end), None)
+        if cut is None:
+            return wanted_tokens
+        if cut.first > start:
+            return cut.first - start
+        room = min(self.max_step_tokens - step.num_tokens, self.max_chunk_tokens)
+        return cut.end - start if cut.end - start <= room else 0

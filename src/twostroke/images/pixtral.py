@@ -1,0 +1,70 @@
+"""Tiles of Pixtral and Mistral 3: the whole image, at most so long, both sides stretched to multiples of an image row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, Tiling, one_tile, read_colors
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.spec.fields import Fields
+
+IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
+LOW_LINES = 16
+"""The most lines and columns of an image of which little is asked."""
+
+
+class PixtralProcessor(Struct, frozen=True):
+    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched."""
+
+    unit: int
+    most: tuple[int, int]
+    colors: Colors
+    breaks_lines: bool = True
+
+    @property
+    def settings(self) -> str:
+        """See Processor."""
+        return f"pixtral {self!r}"
+
+    @property
+    def values(self) -> Sequence[tuple[float, float, float]]:
+        """See Processor."""
+        return self.colors.table
+
+    @property
+    def mark(self) -> str:
+        """See Processor."""
+        return IMAGE
+
+    def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor."""
+        most = [min(side, LOW_LINES * self.unit) if low else side for side in self.most]
+        ratio = max(height / most[0], width / most[1])
+        if ratio > 1:
+            height, width = math.floor(height / ratio), math.floor(width / ratio)
+        if not (width and height):
+            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+        height, width = (-(-side // self.unit) * self.unit for side in (height, width))
+        return one_tile(width, height, self.colors.word)
+
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
+        """See Processor."""
+        ((count, columns),) = lines
+        return BREAK.join([IMAGE * columns] * count) + END
+
+
+def read(fields: Fields, tiling: Tiling) -> PixtralProcessor:
+    """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
+    patching = tiling.patching
+    size = fields.group("size") or fields.only({"longest_edge": 1024})
+    longest = size.optional_integer("longest_edge", 1, 1 << 16)
+    most = (longest, longest) if longest else tuple(size.integer(name, 1, 1 << 16) for name in ("height", "width"))
+    allowed = math.isqrt(tiling.most_rows) * patching.unit
+    colors = read_colors(fields, CLIP, BICUBIC)
+    if not colors.resizes:
+        raise fields.wrong("do_resize", "Sides of a tile are multiples of an image row.")
+    return PixtralProcessor(patching.unit, (min(most[0], allowed), min(most[1], allowed)), colors)

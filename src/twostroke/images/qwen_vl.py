@@ -1,0 +1,115 @@
+"""Tiles of Qwen2-VL to Qwen3.5: the whole image, both sides at multiples of an image row, its area between two bounds.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, Tiling, one_tile, read_colors
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.spec.fields import Fields
+
+IMAGE = "<|image_pad|>"
+MOST_RATIO = 200
+LOW_ROWS = 256
+"""The most image rows of an image of which little is asked."""
+MOST_AREA = 1 << 40
+
+
+class Lift(enum.Enum):
+    """How an image with a side below an image row's is enlarged first. EACH: one side after the other, rounded. BOTH:
+    both by one factor, rounded down."""
+
+    NONE = enum.auto()
+    EACH = enum.auto()
+    BOTH = enum.auto()
+
+
+class QwenProcessor(Struct, frozen=True):
+    """unit: the side of an image row in pixels. least, most: areas in pixels. mark: what the template writes for one
+    image, and the processor for each image row. lift: what becomes of sides below an image row's."""
+
+    unit: int
+    least: float
+    most: float
+    colors: Colors
+    mark: str = IMAGE
+    lift: Lift = Lift.NONE
+    breaks_lines: bool = False
+
+    @property
+    def settings(self) -> str:
+        """See Processor."""
+        return f"qwen {self!r}"
+
+    @property
+    def values(self) -> Sequence[tuple[float, float, float]]:
+        """See Processor."""
+        return self.colors.table
+
+    def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor."""
+        width, height = self._lifted(width, height)
+        if max(width, height) / min(width, height) > MOST_RATIO:
+            raise InvalidRequest(
+                f"The image has {width:,} x {height:,} pixels.",
+                param="image",
+                why=f"One side may be {MOST_RATIO} times as long as the other.",
+                fix="Cut the image into parts.",
+            )
+        most = min(self.most, LOW_ROWS * self.unit**2) if low else self.most
+        height, width = smart_size(height, width, self.unit, min(self.least, most), most)
+        return one_tile(width, height, self.colors.word)
+
+    def _lifted(self, width: int, height: int) -> tuple[int, int]:
+        if self.lift is Lift.EACH and height < self.unit:
+            width, height = round(width * self.unit / height), self.unit
+        if self.lift is Lift.EACH and width < self.unit:
+            width, height = self.unit, round(height * self.unit / width)
+        if self.lift is Lift.BOTH and min(width, height) < self.unit:
+            scale = max(self.unit / height, self.unit / width)
+            width, height = int(width * scale), int(height * scale)
+        return width, height
+
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
+        """See Processor."""
+        return "".join(self.mark * (count * columns) for count, columns in lines)
+
+
+def smart_size(height: int, width: int, unit: int, least: float, most: float) -> tuple[int, int]:
+    """Both sides as multiples of unit, with an area between both bounds where that is possible."""
+    high, wide = round(height / unit) * unit, round(width / unit) * unit
+    if high * wide > most:
+        shrink = math.sqrt(height * width / most)
+        high = max(unit, math.floor(height / shrink / unit) * unit)
+        wide = max(unit, math.floor(width / shrink / unit) * unit)
+    elif high * wide < least:
+        grow = math.sqrt(least / (height * width))
+        high, wide = math.ceil(height * grow / unit) * unit, math.ceil(width * grow / unit) * unit
+    return high, wide
+
+
+def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
+    """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
+    return read_bounded(fields, tiling, 56 * 56, 28 * 28 * 1280)
+
+
+def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
+    """See `read`. least_usual, most_usual: the bounds of the area where the file is silent."""
+    patching = tiling.patching
+    for name, own in (("patch_size", patching.patch), ("merge_size", patching.merge)):
+        if fields.has(name) and fields.integer(name, 1, 4096) != own:
+            raise fields.wrong(name, f"The tower has {own}.")
+    size = fields.group("size") or fields.only({})
+    least = size.integer("shortest_edge", 1, MOST_AREA, default=least_usual)
+    most = size.integer("longest_edge", 1, MOST_AREA, default=most_usual)
+    least = fields.optional_integer("min_pixels", 1, MOST_AREA) or least
+    most = fields.optional_integer("max_pixels", 1, MOST_AREA) or most
+    colors, allowed = read_colors(fields, CLIP, BICUBIC), tiling.most_rows * patching.unit**2
+    if not colors.resizes:
+        raise fields.wrong("do_resize", "Sides of a tile are multiples of an image row.")
+    return QwenProcessor(patching.unit, min(least, allowed), min(most, allowed), colors)

@@ -1,0 +1,72 @@
+"""SigLIP: a tower over square tiles with a learned row for each place of a patch (Zhai et al. 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.blocks.tower import Patches, Tower, with_given_places, with_table
+from twostroke.models.common.fields.fields import activation, head_dim, with_silent
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Rope, Value
+from twostroke.types.spec.fields import Fields
+
+MOST_PIXELS = 4096
+TABLE = "embeddings.position_embedding"
+"""The learned places, without ".weight"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Siglip:
+    """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
+    patch. fitted: whether the learned places are fitted to each tile and given before each step."""
+
+    side: int
+    patch: int
+    width: int
+    layers: int
+    eps: float
+    heads: Heads
+    feed: Feed
+    turn: Rope | None = None
+    fitted: bool = False
+
+    @property
+    def grid(self) -> int:
+        """Patches of one side of a tile. Pixels that make no whole patch are left out, as by a convolution."""
+        return self.side // self.patch
+
+    def __call__(self, t: Tracer) -> Value:
+        """The rows of all patches after the last norm."""
+        norm = Norm(self.eps, NormKind.LAYER)
+        x = Patches(self.patch, self.width, "embeddings.patch_embedding")(t)
+        x = with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
+        tower = Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)
+        return norm(t, "post_layernorm", tower(t, x))
+
+
+def read_siglip(own: Fields, silent: Mapping[str, object]) -> Siglip:
+    """The tower that vision_config describes. silent: what its family assumes where it is silent."""
+    own = with_silent(own, silent)
+    wide, count = own.integer("hidden_size", 2, 1 << 17), own.integer("num_attention_heads", 1, 4096)
+    heads = Heads(
+        *(wide, count, count, head_dim(own, wide, count)),
+        qkv_bias=True,
+        output_bias=True,
+        names=AttentionNames(o="self_attn.out_proj"),
+        ahead=ALL_AHEAD,
+    )
+    inner = own.integer("intermediate_size", 1, 1 << 20)
+    feed = Feed(wide, inner, activation(own, "hidden_act", ""), bias=True, gate="", up="mlp.fc1", down="mlp.fc2")
+    return Siglip(
+        own.integer("image_size", 1, MOST_PIXELS),
+        own.integer("patch_size", 1, MOST_PIXELS),
+        wide,
+        own.integer("num_hidden_layers", 1, 4096),
+        own.number("layer_norm_eps", 1e-15, 0.1),
+        heads,
+        feed,
+    )

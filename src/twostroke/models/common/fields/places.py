@@ -1,0 +1,21 @@
+"""Fields of rotations by several places: which of time, height and width turns each pair of a head."""
+
+from __future__ import annotations
+
+from twostroke.models.common.sight import TextTurns
+from twostroke.types.spec.fields import Fields
+
+
+def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) -> TextTurns:
+    """How the language model's heads turn. usual: the sections where the config does not have them."""
+    group = text.group("rope_scaling") or text.group("rope_parameters") or text.only({})
+    found = group.integers("mrope_section") if group.has("mrope_section") else usual
+    if len(found) != 3 or any(not 0 <= each <= 4096 for each in found):
+        raise group.wrong("mrope_section", "It is three numbers of pairs: time, height and width.")
+    return TextTurns((found[0], found[1], found[2]), interleaved)
+
+
+def theta_of(tower: Fields) -> float:
+    """The base of a tower's rotations."""
+    group = tower.group("rope_parameters") or tower.only({})
+    return group.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)

@@ -1,0 +1,66 @@
+"""Gemma 3: SigLIP over one square tile, whose patches become 256 image rows by their means (Gemma team 2025).
+
+The rows of an image see each other in all layers of the language model.
+"""
+
+from __future__ import annotations
+
+import math
+
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.tower import mean_rows
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.families.siglip import read_siglip
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Sight
+from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Tensor, Value
+from twostroke.types.images import Patching, SpanLayers
+from twostroke.types.spec.fields import Fields
+
+SILENT = {
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
+}
+"""What transformers assumes for the tower where vision_config is silent."""
+TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
+PREFIXES = (
+    ("vision_tower.vision_model.", TOWER),
+    ("model.vision_tower.vision_model.", TOWER),
+    ("vision_tower.", TOWER),
+    ("multi_modal_projector.", PROJECTOR),
+)
+
+
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
+    """mm_tokens_per_image rows, each the mean of a square of patches."""
+    tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
+    rows = fields.integer("mm_tokens_per_image", 1, 1 << 16, default=256)
+    side = math.isqrt(rows)
+    if side**2 != rows or tower.grid % side:
+        raise fields.wrong("mm_tokens_per_image", f"A tile has {tower.grid} patches a side.")
+    merge = tower.grid // side
+    sight = Sight(
+        family="gemma3",
+        placeholder=fields.integer(
+            "image_token_index", 0, 1 << 24, default=fields.optional_integer("image_token_id", 0, 1 << 24) or 262_144
+        ),
+        patching=Patching(tower.patch, merge),
+        side=tower.side,
+        scaled=False,
+        spans=SpanLayers.ALL,
+    )
+    norm = Norm(tower.eps, plus=1.0)
+
+    def program(t: Tracer) -> tuple[Value, ...]:
+        with t.layer(TOWER):
+            x = tower(t)
+        with t.layer(PROJECTOR):
+            x = norm(t, "mm_soft_emb_norm", mean_rows(x, t.logit_rows, merge**2))
+            stored = Tensor(t.name("mm_input_projection_weight"), (tower.width, width), transposed=True)
+            return (linear(x, t.weight("connector", width, tower.width, (stored,))),)
+
+    patches = tower.grid**2
+    facts = CommonFacts(patches, tower.width, tower.layers, patches, None, (), "float32", stored_prefixes=PREFIXES)
+    return sight, facts, program

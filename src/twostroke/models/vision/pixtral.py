@@ -1,0 +1,88 @@
+"""Pixtral and Mistral 3: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line and column
+(Agrawal et al. 2024).
+"""
+
+from __future__ import annotations
+
+from twostroke.models.common.blocks.attend import AttentionNames, Heads
+from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.blocks.tower import Patches, Tower, by_channel, turn_by_turns
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.fields.fields import activation, head_dim, with_silent
+from twostroke.models.common.fields.places import theta_of
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Sight
+from twostroke.ops.products.linear import linear
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.ops.rows.join_rows import join_rows
+from twostroke.types.images import Patching
+from twostroke.types.spec.fields import Fields
+
+SILENT = {
+    **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+    **{"patch_size": 16, "hidden_act": "gelu"},
+}
+"""What transformers assumes for the tower where vision_config is silent."""
+EPS = 1e-5
+PROJECTOR = "model.multi_modal_projector."
+PREFIXES = (("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", PROJECTOR))
+
+
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
+    """Mistral 3 joins spatial_merge_size squared patches; in Pixtral each patch becomes an image row."""
+    merges = fields.text("model_type", "") == "mistral3"
+    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    patch, layers = own.integer("patch_size", 1, 4096), own.integer("num_hidden_layers", 1, 4096)
+    wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
+    merge = fields.integer("spatial_merge_size", 1, 64, default=2) if merges else 1
+    _last_layer_only(fields, layers)
+    dim = head_dim(own, wide, count)
+    turn = turn_by_turns(dim, theta_of(own))
+    usual = 10 if merges else 32_000
+    sight = Sight(
+        family="pixtral",
+        placeholder=fields.integer(
+            "image_token_index", 0, 1 << 24, default=fields.optional_integer("image_token_id", 0, 1 << 24) or usual
+        ),
+        patching=Patching(patch, merge),
+        turn=turn,
+    )
+    names = AttentionNames("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj")
+    heads = Heads(wide, count, count, dim, names=names, ahead=ALL_AHEAD)
+    feed = Feed(
+        *(wide, own.integer("intermediate_size", 1, 1 << 20), activation(own, "hidden_act", "")),
+        gate="feed_forward.gate_proj",
+        up="feed_forward.up_proj",
+        down="feed_forward.down_proj",
+    )
+    norm = Norm(EPS)
+    tower = Tower("transformer.layers.", layers, heads, feed, norm, ("attention_norm", "ffn_norm"), turn)
+    patches = Patches(patch, wide, "patch_conv", bias=False)
+    text = fields.group("text_config") or fields.only({})
+    between = Norm(text.number("rms_norm_eps", 1e-12, 0.1, default=1e-5))
+    biased = fields.boolean("multimodal_projector_bias", not merges)
+    act = activation(fields, "projector_hidden_act", "gelu")
+
+    def program(t: Tracer) -> tuple[Value, ...]:
+        with t.layer("model.vision_tower."):
+            x = tower(t, norm(t, "ln_pre", patches(t), in_place=True))
+        with t.layer(PROJECTOR):
+            if merges:
+                joined = join_rows(between(t, "norm", x), t.logit_rows, merge**2)
+                matrix = t.matrix("connector", {"patch_merger.merging_layer": wide}, joined.width)
+                rows = linear(by_channel(t, joined, wide), matrix)
+            else:
+                rows = gather_rows(x, t.logit_rows)
+            middle = activate(linear(rows, t.matrix("connector", {"linear_1": width}, wide, bias=biased)), act)
+            return (linear(middle, t.matrix("connector", {"linear_2": width}, width, bias=biased)),)
+
+    return sight, CommonFacts(1, wide, layers, 1, None, (), "float32", stored_prefixes=PREFIXES), program
+
+
+def _last_layer_only(fields: Fields, layers: int) -> None:
+    if fields.value("vision_feature_layer", -1) not in (-1, layers, [-1], [layers]):
+        raise fields.wrong("vision_feature_layer", "Image rows are made of the last layer.")

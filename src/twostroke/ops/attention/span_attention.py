@@ -1,0 +1,69 @@
+"""span_attention: attention in which the rows of a span see each other: those of an image, in some models.
+
+    As attention without sinks, slopes and `ahead`: row r at position p sees positions max(0, p - window + 1) .. p
+    (window 0: all of 0 .. p), and further those below ends[r], as far as the sequence goes. ends (T,) int32, 0 for a
+    row of no span. With ends of 0 it has the bits of attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from twostroke.cost.work import Work
+from twostroke.ops.attention.attention import Attention, attend
+from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer
+from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.values import ROW_ENDS, Cache, Indices, PagedKV, Sequences, Value
+
+
+def reference(
+    out: F32Array,
+    q: F32Array,
+    layer: KVLayer,
+    batch: AttentionBatch,
+    ends: I32Array,
+    scale: float,
+    window: int,
+    soft_cap: float = 0.0,
+) -> None:
+    """See the module."""
+    attend(out, q, layer, batch, scale, window, lambda row, position: max(position + 1, int(ends[row])), soft_cap)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpanAttention(Op):
+    """Softmax attention over pages, with rows that also see later rows of their span."""
+
+    NAME: ClassVar[str] = "span_attention"
+    SHAPES: ClassVar[Shapes] = {"out": "T H V", "q": "T H D", "layer": "* D V", "ends": "T"}
+    PART: ClassVar[OpPart] = OpPart.ATTENTION
+    BY_HEADS: ClassVar[bool] = True
+    reference = staticmethod(reference)
+
+    out: Value
+    q: Value
+    layer: Cache
+    batch: Sequences
+    ends: Indices
+    scale: float
+    window: int
+    soft_cap: float = 0.0
+
+    def cost(self, formats: StoredFormats) -> OpCost:
+        """As attention: what rows of a span see further is not counted."""
+        kind = self.layer.kind
+        if not isinstance(kind, PagedKV):
+            raise TypeError("span_attention needs pages")
+        return OpCost(
+            per_row=Work(0, activation_bytes=4 * (self.q.width + self.out.width)),
+            per_pair=Work(2 * (self.q.width + self.out.width)),
+            per_position=Work(0, kv_bytes=kind.token_bytes(formats.kv)),
+        )
+
+
+def with_spans(call: Attention) -> SpanAttention:
+    """The same call, whose rows see their spans. Raises ValueError for one that has what spans do not have."""
+    if call.ahead or call.sinks is not None or call.slopes is not None or call.window < 0:
+        raise ValueError("rows of spans have no sinks, slopes, chunks and no other later positions")
+    return SpanAttention(call.out, call.q, call.layer, call.batch, ROW_ENDS, call.scale, call.window, call.soft_cap)

@@ -1,0 +1,37 @@
+"""Calls that read another value in place of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from twostroke.ops.program.op import Op, OperandKind, signature
+from twostroke.ops.program.values import Value
+
+
+class Substitution:
+    """In the calls that it is given, `new` stands where `old` stood, also as the base of other values."""
+
+    def __init__(self, old: Value, new: Value) -> None:
+        self._made: dict[Value, Value] = {old: new}
+
+    def value(self, value: Value) -> Value:
+        """The value over `new`, where it was over `old`; equal values stay one object."""
+        known = self._made.get(value)
+        if known is None:
+            base = None if value.base is None else self.value(value.base)
+            parts = tuple(map(self.value, value.parts))
+            same = base is value.base and all(map(lambda a, b: a is b, parts, value.parts))
+            known = self._made[value] = value if same else structs.replace(value, base=base, parts=parts)
+        return known
+
+    def call(self, call: Op) -> Op:
+        """The call with its values."""
+        changed: dict[str, Any] = {}
+        for operand in signature(type(call)):
+            item = getattr(call, operand.name)
+            if operand.kind is OperandKind.VALUE and item is not None and self.value(item) is not item:
+                changed[operand.name] = self.value(item)
+        return replace(call, **changed) if changed else call  # type: ignore[type-var]

@@ -1,0 +1,112 @@
+"""How a tile becomes rows of pixels: the order of its patches, their windows, and the places that are added to them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from twostroke.models.common.sight import Between, Sight
+from twostroke.ops.operands import F32Array, I32Array
+from twostroke.types.images import ImageTile
+
+
+class PatchOrder(Struct, frozen=True, eq=False):
+    """lines, columns (patches,): where each patch of a step lies in its tile, in the order of the step. back: the group
+    of patches in the step that makes each image row. windows: how many patches each window has, in order; none where
+    no layer has windows.
+    """
+
+    lines: I32Array
+    columns: I32Array
+    back: I32Array
+    windows: tuple[int, ...]
+
+
+class PatchLayout:
+    """values: (256, 3) what each byte of red, green and blue means. table: the learned places (places, width), where
+    they are fitted to each tile."""
+
+    def __init__(self, sight: Sight, values: F32Array, table: F32Array | None = None) -> None:
+        self._sight, self._values, self._table = sight, values, table
+        self.order = lru_cache(maxsize=64)(self._order)
+
+    def grid(self, tile: ImageTile) -> tuple[int, int]:
+        """Patches of a column and of a line of a tile."""
+        merge = self._sight.patching.merge
+        return tile.lines * merge, tile.columns * merge
+
+    def patches(self, tile: ImageTile) -> F32Array:
+        """(patches, colours * frames * side * side): red of all pixels of a patch, then green, then blue."""
+        side, (height, width) = self._sight.patching.patch, self.grid(tile)
+        pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
+        cut = pixels[: height * side, : width * side].reshape(height, side, width, side, 3)
+        order = self.order(tile.lines, tile.columns)
+        bytes_of = cut.transpose(0, 2, 4, 1, 3)[order.lines, order.columns].reshape(len(order.lines), 3, 1, -1)
+        frames = self._sight.frames
+        found = np.empty((len(bytes_of), 3, frames, side * side), np.float32)
+        for channel in range(3):
+            found[:, channel] = self._values[:, channel][bytes_of[:, channel]]
+        return found.reshape(len(found), -1)
+
+    def _order(self, lines: int, columns: int) -> PatchOrder:
+        """The patches of one image row are neighbours; where there are windows, so are the image rows of a window."""
+        merge, windows = self._sight.patching.merge, self._sight.windows
+        numbers = np.arange(lines * columns, dtype=np.int32).reshape(lines, columns)
+        groups, lengths = numbers.reshape(-1), []
+        if windows:
+            cut = [
+                numbers[line : line + windows.side, column : column + windows.side].reshape(-1)
+                for line in range(0, lines, windows.side)
+                for column in range(0, columns, windows.side)
+            ]
+            groups, lengths = np.concatenate(cut), [len(each) * merge**2 for each in cut]
+        inner = np.arange(merge**2, dtype=np.int32)
+        own_line, own_column = np.divmod(groups, np.int32(columns))
+        line = (own_line[:, None] * merge + inner // merge).reshape(-1).astype(np.int32)
+        column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
+        return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths))
+
+    def places(self, tile: ImageTile) -> F32Array:
+        """The learned places of a tile's patches (patches, width). Raises ValueError without a table."""
+        learned, order = self._sight.learned, self.order(tile.lines, tile.columns)
+        if learned is None or self._table is None:
+            raise ValueError("no table of places")
+        height, width = self.grid(tile)
+        lines, columns = (taps(count, learned.side, learned.between) for count in (height, width))
+        made = np.zeros((len(order.lines), self._table.shape[1]), np.float32)
+        for line, line_share in zip(*lines, strict=True):
+            for column, column_share in zip(*columns, strict=True):
+                share = line_share[order.lines] * column_share[order.columns]
+                made += self._table[line[order.lines] * learned.side + column[order.columns]] * share[:, None]
+        return made
+
+
+def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:
+    """For each of `count` places of one side: the learned places of `side` that it is made of, and their shares."""
+    index = np.arange(count, dtype=np.float32)
+    if between is Between.GRID:
+        return [np.minimum(index.astype(np.int32), side - 1)], [np.ones(count, np.float32)]
+    if between is Between.CORNERS:
+        source = index * np.float32(side - 1) / np.float32(max(count - 1, 1))
+    else:
+        source = (index + np.float32(0.5)) * np.float32(side) / np.float32(count) - np.float32(0.5)
+    floor = np.floor(source)
+    offsets = range(-1, 3) if between is Between.BICUBIC else range(2)
+    places, shares = [], []
+    for offset in offsets:
+        distance = np.abs(source - floor - np.float32(offset))
+        places.append(np.clip(floor.astype(np.int32) + offset, 0, side - 1).astype(np.int32))
+        shares.append(_bicubic(distance) if between is Between.BICUBIC else np.maximum(1 - distance, 0))
+    return places, [each.astype(np.float32) for each in shares]
+
+
+def _bicubic(distance: F32Array) -> F32Array:
+    """The kernel of Keys (1981) with a = -0.75."""
+    a = np.float32(-0.75)
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    found: F32Array = np.where(distance <= 1, near, far).astype(np.float32)
+    return found

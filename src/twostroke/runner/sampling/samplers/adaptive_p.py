@@ -1,0 +1,43 @@
+"""Adaptive-p (llama.cpp#17927): tokens near a target probability are preferred, and the target corrects itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.runner.sampling.row import SamplerRow
+from twostroke.types.sampling_params import SamplingParams
+
+_WIDTH, _PEAK, _SHARPNESS = 0.3, 5.0, 10.0
+
+
+class AdaptiveP(Struct, frozen=True):
+    """The memory is the sum of the probabilities of all tokens before, and the sum of their weights. A token has the
+    weight 1, times `decay` for each token since. It begins as if the target had always been met.
+    """
+
+    target: float
+    decay: float
+
+    @classmethod
+    def of(cls, params: SamplingParams) -> AdaptiveP | None:
+        """None where it is off."""
+        return cls(params.adaptive_target, params.adaptive_decay) if params.adaptive_target >= 0.0 else None
+
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink. The aim of a row is as far from the target as the mean so far is, on the other side."""
+        total, count = self._sums(row)
+        aim = min(1.0, max(0.0, 2.0 * self.target - total / count))
+        probabilities = row.weights.astype(np.float64) / float(row.total)
+        apart = np.abs(probabilities - aim) / _WIDTH
+        row.score(probabilities, (_PEAK - _SHARPNESS * apart * apart / (1.0 + apart)).astype(np.float32))
+
+    def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
+        """See RememberingSampler."""
+        total, count = self._sums(row)
+        return (float(row.scored[place]) + self.decay * total, 1.0 + self.decay * count)
+
+    def _sums(self, row: SamplerRow) -> tuple[float, float]:
+        if row.memory:
+            return row.memory[0], row.memory[1]
+        return self.target / (1.0 - self.decay), 1.0 / (1.0 - self.decay)

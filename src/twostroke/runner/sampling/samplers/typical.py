@@ -1,0 +1,36 @@
+"""Locally typical sampling (Meister et al. 2022): keep the tokens whose surprise is nearest to the expected one."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.runner.sampling.choose import largest, share_below
+from twostroke.runner.sampling.row import SamplerRow
+from twostroke.types.sampling_params import SamplingParams
+
+_FIRST_LOOK = 512
+"""Tokens that are sorted before all are: those that are kept are nearly always among them."""
+
+
+class Typical(Struct, frozen=True):
+    """Keeps the fewest such tokens whose probabilities sum up to more than `typical_p`."""
+
+    typical_p: float
+
+    @classmethod
+    def of(cls, params: SamplingParams) -> Typical | None:
+        """None where it is off."""
+        return cls(params.typical_p) if params.typical_p < 1.0 else None
+
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink. A surprise differs from the expected one as its exponent differs from the mean."""
+        exponents = row.exponents()
+        nearness = -np.abs(exponents - row.mean_exponent(exponents))
+        enough = share_below(self.typical_p, row.total)
+        for look in (min(_FIRST_LOOK, len(row)), len(row)):
+            nearest = largest(nearness, look)
+            count = int(np.searchsorted(np.cumsum(row.weights[nearest]), enough, side="right")) + 1
+            if count <= look:
+                break
+        row.keep(np.sort(nearest[:count]))

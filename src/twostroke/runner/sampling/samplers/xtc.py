@@ -1,0 +1,37 @@
+"""XTC, "exclude top choices": now and then, all likely tokens but the least likely of them are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from twostroke.runner.sampling.choose import largest
+from twostroke.runner.sampling.row import SamplerRow
+from twostroke.types.sampling_params import SamplingParams
+
+_MOST_THRESHOLD = 0.5
+"""Two tokens cannot both have more."""
+
+
+class Xtc(Struct, frozen=True):
+    """probability: how often it acts on a row. threshold: the least probability of a likely token."""
+
+    probability: float
+    threshold: float
+
+    @classmethod
+    def of(cls, params: SamplingParams) -> Xtc | None:
+        """None where it is off, or can never act."""
+        acts = params.xtc_probability > 0.0 and params.xtc_threshold <= _MOST_THRESHOLD
+        return cls(params.xtc_probability, params.xtc_threshold) if acts else None
+
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
+        if not row.is_rare(self.probability):
+            return
+        likely = np.flatnonzero(row.at_least(self.threshold) & (row.weights > 0))
+        if len(likely) < 2:
+            return
+        kept = np.ones(len(row), np.bool_)
+        kept[likely[largest(row.logits[likely], len(likely))[:-1]]] = False
+        row.keep(kept)

@@ -1,0 +1,35 @@
+"""Anthropic's cache_control: marks up to which a prompt should be cached. Here every prompt is, so marks only count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twostroke.types.errors import InvalidRequest
+
+FIELD = "cache_control"
+MAX_MARKS = 4
+KINDS = ("ephemeral",)
+
+
+def check_marks(groups: Iterable[Any]) -> None:
+    """groups: lists of blocks. Raises InvalidRequest for too many marks, and for one of another kind."""
+    marks = [block[FIELD] for blocks in groups for block in _blocks(blocks) if block.get(FIELD) is not None]
+    if len(marks) > MAX_MARKS:
+        raise InvalidRequest(
+            f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(marks)}.",
+            param=FIELD,
+        )
+    for mark in marks:
+        if not isinstance(mark, Mapping) or mark.get("type") not in KINDS:
+            raise InvalidRequest(f"cache_control must have the type {KINDS[0]!r}.", param=FIELD)
+
+
+def marks_all(content: Any) -> bool:
+    """Whether the last block of the last message has a mark, so that the whole prompt is to be cached."""
+    blocks = _blocks(content)
+    return bool(blocks) and blocks[-1].get(FIELD) is not None
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []

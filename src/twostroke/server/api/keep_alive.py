@@ -1,0 +1,18 @@
+"""How long a client wants its model to stay loaded after the request: Ollama's keep_alive, LM Studio's ttl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twostroke.assembly.settings.option_values import parse_keep_alive
+from twostroke.types.errors import InvalidRequest
+
+
+def keep_alive_s(value: Any, param: str = "keep_alive") -> float | None:
+    """Seconds, infinite for ever; None where nothing is said. Raises InvalidRequest where it is no time."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return parse_keep_alive(f"{value:f}" if isinstance(value, float) else str(value))
+    except ValueError as error:
+        raise InvalidRequest(f"{param} is wrong: {error}.", param=param) from None

@@ -1,0 +1,41 @@
+"""The part of GET /openapi.json that is stored work: responses that are kept, files, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twostroke.server.api.json_schema import OBJECT
+
+_STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 422, 500, 503, 507)
+_PATHS: Mapping[str, Mapping[str, str]] = {
+    "/v1/responses/{name}": {"get": "A kept response.", "delete": "Forget a kept response."},
+    "/v1/responses/{name}/cancel": {"post": "End a response that runs in the background."},
+    "/v1/responses/{name}/input_items": {"get": "The input of a kept response."},
+    "/v1/files": {"get": "The files that are kept.", "post": "Keep a file of requests for a batch, as a form."},
+    "/v1/files/{name}": {"get": "What is known of a file.", "delete": "Forget a file."},
+    "/v1/files/{name}/content": {"get": "A file."},
+    "/v1/batches": {"get": "The batches.", "post": "Run the requests of a file when there is room."},
+    "/v1/batches/{name}": {"get": "How far a batch is."},
+    "/v1/batches/{name}/cancel": {"post": "End a batch."},
+}
+
+
+def stored_paths(reference: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """reference: where schemas are. named: the parameters of a path with a name."""
+    return {
+        path: {
+            method: {**_operation(summary, reference), **(named if "{name}" in path else {})}
+            for method, summary in methods.items()
+        }
+        for path, methods in _PATHS.items()
+    }
+
+
+def _operation(summary: str, reference: str) -> dict[str, Any]:
+    """404 without --stored-work."""
+    error = {"application/json": {"schema": {"$ref": reference.format(name="Error")}}}
+    errors = {str(status): {"description": "See the error.", "content": error} for status in _STATUSES}
+    kinds = ("application/json", "application/octet-stream")
+    content = {kind: {"schema": OBJECT if kind == kinds[0] else {}} for kind in kinds}
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **errors}}

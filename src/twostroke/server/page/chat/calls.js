@@ -1,0 +1,91 @@
+// Calls of tools in an answer: a card for each, with a field for its result. The reader plays the tool.
+import { make } from "../text.js";
+
+/** Add the pieces of calls that one event brings to the calls so far: {id, name, arguments, result}. */
+export function heardCalls(calls, pieces) {
+  for (const { index, id, function: called } of pieces) {
+    calls[index] ??= { id: id ?? "", name: "", arguments: "", result: null };
+    calls[index].name += called?.name ?? "";
+    calls[index].arguments += called?.arguments ?? "";
+  }
+}
+
+/** The messages of an answer with calls: the calls, and their results. */
+export function messagesOfCalls(text, calls) {
+  const asked = calls.map(({ id, name, arguments: given }) => ({
+    id,
+    type: "function",
+    function: { name, arguments: given },
+  }));
+  const results = calls.map(({ id, result }) => ({ role: "tool", tool_call_id: id, content: result ?? "" }));
+  return [{ role: "assistant", content: text, tool_calls: asked }, ...results];
+}
+
+/** True once each call has its result. */
+export const answered = (calls) => calls.every(({ result }) => result !== null);
+
+/** Arguments as they are read best: JSON on several lines, other text as it is. */
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+export class CallsView {
+  /** send(): goes on with the results, which are in `calls` by then. */
+  constructor(calls, send) {
+    Object.assign(this, { calls, send });
+    this.cards = [];
+    this.fields = make("div");
+    this.form = make("form", { class: "calls", hidden: "" }, this.fields);
+    this.button = make("button", { type: "submit", class: "main" }, "Send the results");
+    this.ends = make("p", { class: "ends", hidden: "" }, this.button);
+    this.form.append(this.ends);
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.sendResults();
+    });
+  }
+
+  draw() {
+    this.form.hidden = this.calls.length === 0;
+    for (const call of this.calls.slice(this.cards.length)) this.cards.push(this.card(call));
+    for (const [place, { name, arguments: given }] of this.calls.entries()) {
+      this.cards[place].name.textContent = name;
+      this.cards[place].given.textContent = pretty(given);
+    }
+  }
+
+  card(call) {
+    const name = make("strong");
+    const given = make("pre");
+    const field = make("textarea", { rows: 2, "aria-label": "Result of the call", placeholder: "The tool's result" });
+    const shown = make("pre", { class: "result", hidden: "" });
+    this.fields.append(make("section", { class: "call" }, make("p", {}, "Call of ", name), given, field, shown));
+    return { call, name, given, field, shown };
+  }
+
+  /** The answer has ended: results can be given, or are shown. */
+  end() {
+    this.draw();
+    const open = !answered(this.calls);
+    for (const { call, field, shown } of this.cards) {
+      field.hidden = !open;
+      shown.hidden = open;
+      shown.textContent = call.result ?? "";
+    }
+    this.ends.hidden = !open;
+  }
+
+  sendResults() {
+    const results = this.cards.map(({ field }) => field.value);
+    for (const [place, result] of results.entries()) this.calls[place].result = result;
+    if (this.send() === false) {
+      for (const call of this.calls) call.result = null;
+      return;
+    }
+    this.end();
+  }
+}

@@ -1,0 +1,84 @@
+"""A server of several models, built: names, parts, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from starlette.types import ASGIApp
+
+from twostroke.assembly.machine.heap import keep_little
+from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
+from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.distributed.fleet.loading import LoadingRules
+from twostroke.engine.async_engine import AsyncEngine
+from twostroke.server.app import guarded
+from twostroke.server.build import overload_parts
+from twostroke.server.built import BuiltServer
+from twostroke.server.gate.door import UNKNOWN_WAIT_S
+from twostroke.server.parts import ServerParts
+from twostroke.server.several.group import Launch, beside
+from twostroke.server.several.models import Models
+from twostroke.server.several.source import ModelSource
+from twostroke.server.several.switch import ModelSwitch
+from twostroke.server.telemetry.metrics import ServerMetrics
+from twostroke.types.errors import TwostrokeError
+
+
+def build_several(
+    sources: Sequence[ModelSource], options: Mapping[str, Any], launch: Launch, rules: LoadingRules
+) -> BuiltServer:
+    """options: those that are about the whole server. Raises TwostrokeError where no model can be served."""
+    keep_little()
+    models = Models(sources, launch, rules)
+    first = _first_built(models, launch)
+    asked = collect({**options, "served_name": None}, asked_by_environment())
+    resolver = Resolver(asked)
+    resolve_server(resolver, first.served_name)
+    tokens = sum(group.plan().found.kv_plan.tokens for group in models.groups.values() if group.parts is not None)
+    resolve_overload(resolver, tokens)
+    resolved = resolver.resolved()
+    shared = replace(
+        first,
+        **overload_parts(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
+        engine=cast(AsyncEngine, models),
+        metrics=ServerMetrics(),
+    )
+    models.shared = shared
+    for group in models.groups.values():
+        if group.parts is not None:
+            group.parts = beside(group.parts, shared)
+
+    def make_app(parts: ServerParts) -> ASGIApp:
+        models.shared = parts
+        return guarded(ModelSwitch(models), parts)
+
+    facts = {"served_name": first.served_name, "models": list(models.groups)}
+    return BuiltServer(shared, resolved, facts, models.close, make_app)
+
+
+def _first_built(models: Models, launch: Launch) -> ServerParts:
+    """Make the parts of the models that are there from the start, or of the first that can be served.
+
+    -> those of the first model. Raises what is wrong with the last one where none can be served.
+    """
+    found, last = None, None
+    for group in models.groups.values():
+        if found is not None and not (group.source.at_start or group.source.pinned):
+            continue
+        try:
+            parts = models.build(group)
+            found = found or parts
+        except TwostrokeError as error:
+            last, group.problem = error, str(error)
+            launch.say(f"{group.name} cannot be served: {error}")
+    if found is None:
+        raise last or TwostrokeError("No model is named.")
+    return found
+
+
+def _wait_s(models: Models, requests: int, tokens: int) -> float:
+    """The longest of the predictions of models that are loaded."""
+    found = [group.forecast.wait_s(requests, tokens) for group in models.groups.values() if group.process is not None]
+    return max(found, default=UNKNOWN_WAIT_S)

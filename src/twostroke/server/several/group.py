@@ -1,0 +1,229 @@
+"""One model of several: the parts that read its requests, and its process while it is loaded."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from msgspec import Struct
+from starlette.types import ASGIApp
+
+from twostroke import __version__
+from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
+from twostroke.assembly.settings.config import Resolved, resolve_overload, resolve_server
+from twostroke.distributed.cluster.front import FrontStepper
+from twostroke.distributed.cluster.link import secret_key
+from twostroke.distributed.cluster.model_process import Heard, ModelProcess
+from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
+from twostroke.engine.loop_engine import LoopEngine
+from twostroke.engine.reader import StreamReader
+from twostroke.engine.session import Session
+from twostroke.runner.sampling.random_draw import sibling_seed
+from twostroke.server.adapters import ServedAdapters
+from twostroke.server.app import open_app
+from twostroke.server.build import resolved_fingerprint, server_parts
+from twostroke.server.card import card_of
+from twostroke.server.gate.fleet_forecast import FleetForecast
+from twostroke.server.gate.forecast import Listeners
+from twostroke.server.live.about import planned_about
+from twostroke.server.live.view import EngineView
+from twostroke.server.parts import ServerParts
+from twostroke.server.several.source import ModelSource
+from twostroke.server.telemetry.metrics import ServerMetrics
+from twostroke.types.output import Prompt
+from twostroke.types.spec.formats import PAGE_TOKENS
+
+Command = Callable[[ModelSource, Mapping[str, Any], int, int], Sequence[str]]
+"""(model, options of its process, listening descriptor, descriptor for reports) -> the command of its process."""
+
+
+class Launch(Struct, frozen=True):
+    """How processes are started. secret: proves front and replica to each other. say: writes a line to the log."""
+
+    command: Command
+    environment: Mapping[str, str]
+    secret: str
+    say: Callable[[str], None]
+
+
+class GroupEngine(LoopEngine):
+    """The engine of one model. wanted: called when a request has come in."""
+
+    def __init__(self, stepper: FrontStepper, wanted: Callable[[], None]) -> None:
+        super().__init__(stepper)
+        self._wanted = wanted
+
+    def open(self, prompt: Prompt, wake: Callable[[], None]) -> StreamReader:
+        """See AsyncEngine."""
+        reader = super().open(prompt, wake)
+        self._wanted()
+        return reader
+
+
+class ModelGroup:
+    """`plan` and `build` make its parts, once; `start` and `drain` its process, any number of times.
+
+    planned, parts, app: None before `build`. problem: why they could not be made, the last time.
+    loaded_share: the share of its bytes that is loaded. wanted: called for each request that comes in.
+    """
+
+    def __init__(self, source: ModelSource, launch: Launch, wanted: Callable[[], None]) -> None:
+        self.source, self._launch, self._wanted = source, launch, wanted
+        self.planned: PlannedProcess | None = None
+        self.parts: ServerParts | None = None
+        self.app: ASGIApp | None = None
+        self.process: ModelProcess | None = None
+        self.loaded_share = 0.0
+        self.problem = ""
+        self._addresses: list[tuple[str, int]] = []
+        self._texts: ModelTexts | None = None
+        self._secret = launch.secret
+        self.stepper = FrontStepper(
+            self._addresses, PAGE_TOKENS, secret_key(launch.secret), time.perf_counter, self._report, self._say
+        )
+        self.forecast = FleetForecast(lambda: self.stepper.fleet.members)
+
+    @property
+    def name(self) -> str:
+        """The name for lists and messages."""
+        return self.source.name
+
+    def _say(self, text: str) -> None:
+        self._launch.say(f"{self.name}: {text}")
+
+    def _report(self, error: BaseException) -> None:
+        self._say(f"fault: {type(error).__name__}: {error}")
+
+    def plan(self) -> PlannedProcess:
+        """What it will need. Raises TwostrokeError."""
+        if self.planned is None:
+            names = ",".join(self.source.names)
+            self.planned = plan_model(self.source.reference, {**self.source.options, "served_name": names})
+        return self.planned
+
+    def build(self, shared: ServerParts | None) -> ServerParts:
+        """Its parts, with what all models of the server share. It takes a while. Raises TwostrokeError."""
+        found = self.plan().found
+        resolver = found.resolver
+        resolve_server(resolver, found.name)
+        resolve_overload(resolver, found.kv_plan.tokens)
+        resolved, texts = resolver.resolved(), read_texts(found)
+        metrics, fleet = ServerMetrics(), self.stepper.fleet
+        self.stepper.session = Session(
+            fleet,
+            texts.tokenizer,
+            texts.limits,
+            draw_seed=lambda: secrets.randbits(63),
+            sibling_seed=sibling_seed,
+            observer=Listeners(metrics, self.forecast),
+            grammars=texts.grammars,
+            ledger=fleet.ledger,
+            adapters=self._adapters(),
+        )
+        self._texts = texts
+        own = self._own_parts(resolved, texts, metrics)
+        self.parts = own if shared is None else beside(own, shared)
+        return self.parts
+
+    def _adapters(self) -> FixedAdapters | None:
+        """Those that its process loads, in this order; None where there is no place for any."""
+        plan = self.plan().found.adapters
+        return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
+
+    def _own_parts(self, resolved: Resolved, texts: ModelTexts, metrics: ServerMetrics) -> ServerParts:
+        found, stepper = self.plan().found, self.stepper
+        return server_parts(
+            resolved,
+            found.folder.path,
+            self.forecast.wait_s,
+            engine=GroupEngine(stepper, self._wanted),
+            tokenizer=texts.tokenizer,
+            template=texts.template,
+            context_tokens=resolved["context"],
+            defaults={**texts.generation.sampling, **self.source.defaults},
+            fingerprint=resolved_fingerprint(resolved),
+            metrics=metrics,
+            card=card_of(found.folder.path, found.name, resolved["weights"], found.spec, resolved["weight_bytes"]),
+            explain=stepper.explain,
+            adapters=ServedAdapters(self._adapters()),
+            embedder=texts.made.embedder,
+            reranker=texts.made.reranker,
+            loading=self.progress,
+            stays=False,
+            view=EngineView(
+                stepper.fleet.ledger,
+                stepper.pages,
+                stepper.clock,
+                planned_about(resolved, __version__),
+                stepper.replicas,
+            ),
+        )
+
+    async def open(self) -> None:
+        """Begin to take requests, on this event loop. Its parts are there."""
+        if self.parts is not None:
+            await self.parts.engine.start()
+            self.app = open_app(self.parts)
+
+    def start(self, heard: Heard) -> None:
+        """Start its process. heard: see ModelProcess."""
+        options, source, command = self.plan().options, self.source, self._launch.command
+        self.loaded_share = 0.0
+        self.stepper.forget_facts()
+        self.stepper.fleet.holds = False
+        self.process = ModelProcess(
+            self.name,
+            lambda listening, report: command(source, options, listening, report),
+            self._launch.environment,
+            heard,
+        )
+
+    def listens(self) -> None:
+        """Its process takes calls: call it now."""
+        if self.process is not None:
+            self._addresses[:] = [self.process.address]
+            self.stepper.look_soon()
+
+    def drain(self) -> None:
+        """Give its process nothing more, and let it end."""
+        self.stepper.fleet.holds = True
+        if self.process is not None:
+            self.process.drain()
+
+    def ended(self) -> None:
+        """Its process has ended."""
+        self.process = None
+        self._addresses.clear()
+        self.stepper.fleet.holds = False
+
+    @property
+    def answers(self) -> bool:
+        """Is its present process ready?"""
+        own = None if self.process is None else self.process.address
+        return any((member.where.host, member.where.port) == own for member in self.stepper.fleet.members)
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that run or wait."""
+        return self.stepper.fleet.num_streams
+
+    def progress(self) -> str:
+        """Where its load is, for those who wait; empty where it takes requests."""
+        return "" if self.answers else f"loading {self.name} {100 * self.loaded_share:.0f}%"
+
+    def close(self) -> None:
+        """End its process, and what its parts have begun."""
+        if self.process is not None:
+            self.process.close()
+        self.stepper.close()
+        if self._texts is not None:
+            self._texts.closing.close()
+
+
+def beside(own: ServerParts, shared: ServerParts) -> ServerParts:
+    """The parts of one model of several: what bounds all requests together is shared."""
+    names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
+    return replace(own, **{name: getattr(shared, name) for name in names}, loopback_only=shared.loopback_only)

@@ -1,0 +1,72 @@
+"""/metrics of several models: the families of each one, with its name as a label, and those of the whole server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from copy import copy
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from twostroke.distributed.fleet.loading import ModelState
+from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.several.models import Models
+
+LABEL = "model_name"
+OF_SERVER = ("twostroke_http_responses",)
+"""Counted once for the whole server, so the models' own are empty."""
+
+
+def all_metrics(models: Models) -> bytes:
+    """The exposition format, version 0.0.4."""
+    registry = CollectorRegistry()
+    registry.register(_AllModels(models))
+    return generate_latest(registry)
+
+
+class _AllModels(Collector):
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def describe(self) -> list[Metric]:
+        """No metrics before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One family of each name."""
+        shared = self._models.shared
+        yield from shared.metrics.responses.collect()
+        yield from DoorCollector(shared.door, shared.bodies).collect()
+        yield from _states(self._models)
+        parts = [(group.name, group.parts) for group in self._models.groups.values()]
+        yield from together((name, own.metrics.families()) for name, own in parts if own is not None)
+
+
+def together(named: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
+    """The families of several registries, each sample with its registry's name."""
+    found: dict[str, Metric] = {}
+    for name, families in named:
+        for family in families:
+            if family.name in OF_SERVER:
+                continue
+            if family.name not in found:
+                found[family.name] = copy(family)
+                found[family.name].samples = []
+            labelled = (sample._replace(labels={LABEL: name, **sample.labels}) for sample in family.samples)
+            found[family.name].samples += labelled
+    return list(found.values())
+
+
+def _states(models: Models) -> Iterator[Metric]:
+    state = GaugeMetricFamily("twostroke_model_state", "1: the model is in this state.", labels=[LABEL, "state"])
+    size = GaugeMetricFamily("twostroke_model_bytes", "Memory that the model's process has.", labels=[LABEL])
+    for group in models.groups.values():
+        now = models.state(group)
+        for each in ModelState:
+            state.add_metric([group.name, each.value], float(each is now))
+        held = models.loading[group.name] if group.name in models.loading else None
+        size.add_metric([group.name], held.need_bytes if held is not None and held.has_process else 0)
+    yield state
+    yield size
+    yield GaugeMetricFamily("twostroke_models_room_bytes", "Memory for all models.", value=models.loading.room_bytes)

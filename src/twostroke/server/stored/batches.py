@@ -1,0 +1,304 @@
+"""Batches: files of requests that run when nobody else waits, over restarts.
+
+A journal gets each line's result when it is there, in one write. After a restart only lines that are not in it run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.gate.decode import body_kind
+from twostroke.server.stored.batch_lines import (
+    ENDPOINTS,
+    BatchLine,
+    LineError,
+    body_of,
+    done_lines,
+    failed_line,
+    read_lines,
+    result_line,
+    undone_line,
+)
+from twostroke.server.stored.files import OUTPUT, SentFile, StoredFiles
+from twostroke.server.stored.inner import InnerCalls
+from twostroke.server.stored.records import FullFolder, Records
+from twostroke.types.decoders import json_decoder
+
+log = logging.getLogger("twostroke.server")
+_WINDOW = re.compile(r"([1-9][0-9]{0,4})([smhd])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+OPEN = ("validating", "in_progress", "finalizing", "cancelling")
+MAX_METADATA = 16
+
+
+@body_kind
+class AskedBatch(msgspec.Struct):
+    """POST /v1/batches."""
+
+    input_file_id: str
+    endpoint: str
+    completion_window: str = "24h"
+    metadata: dict[str, str] | None = None
+
+
+class LineCounts(msgspec.Struct):
+    """Lines of a batch."""
+
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class Batch(msgspec.Struct):
+    """A batch as it is shown."""
+
+    id: str
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    created_at: int
+    expires_at: int
+    status: str = "validating"
+    object: str = "batch"
+    errors: dict[str, Any] | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    in_progress_at: int | None = None
+    finalizing_at: int | None = None
+    completed_at: int | None = None
+    failed_at: int | None = None
+    expired_at: int | None = None
+    cancelling_at: int | None = None
+    cancelled_at: int | None = None
+    request_counts: LineCounts = msgspec.field(default_factory=LineCounts)
+    metadata: dict[str, str] | None = None
+
+
+_BATCH = json_decoder(Batch)
+
+
+class StoredBatches:
+    """For one event loop. width: lines that run at a time. stopping: whether the server takes no more work."""
+
+    def __init__(
+        self,
+        records: Records,
+        journals: Path,
+        files: StoredFiles,
+        calls: InnerCalls,
+        new_id: Callable[[], str],
+        wall_clock: Callable[[], float],
+        width: int = 8,
+    ) -> None:
+        self._records, self._journals, self._files, self._calls = records, journals, files, calls
+        self._new_id, self._wall_clock, self._width = new_id, wall_clock, width
+        self._turn = asyncio.Lock()  # one batch at a time: the others would only make its lines late
+        self._writing = asyncio.Lock()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.stopping: Callable[[], bool] = lambda: False
+
+    def resume(self) -> None:
+        """Go on with all batches that are not over."""
+        for client in self._records.clients():
+            for name in reversed(self._records.names(client)):
+                data = self._records.get(client, name)
+                batch = None if data is None else _read(data)
+                if batch is not None and batch.status in OPEN:
+                    self._start(client, batch)
+
+    async def create(self, client: str, asked: AskedBatch) -> Batch:
+        """Begin a batch. Raises HttpProblem (400, 404, 507)."""
+        window = _WINDOW.fullmatch(asked.completion_window)
+        if asked.endpoint not in ENDPOINTS:
+            raise _wrong(f"endpoint must be one of {', '.join(ENDPOINTS)}.", "endpoint")
+        if window is None:
+            raise _wrong("completion_window must be a time such as 24h.", "completion_window")
+        if asked.metadata is not None and len(asked.metadata) > MAX_METADATA:
+            raise _wrong(f"metadata has more than {MAX_METADATA} entries.", "metadata")
+        await self._files.get(client, asked.input_file_id)
+        now = int(self._wall_clock())
+        until = now + int(window[1]) * _UNIT_S[window[2]]
+        name = "batch_" + self._new_id()
+        window_text = asked.completion_window
+        batch = Batch(name, asked.endpoint, asked.input_file_id, window_text, now, until, metadata=asked.metadata)
+        await self._keep(client, batch)
+        self._start(client, batch)
+        return batch
+
+    async def get(self, client: str, name: str) -> Batch:
+        """A batch. Raises HttpProblem (404)."""
+        data = await asyncio.to_thread(self._records.get, client, name)
+        batch = None if data is None else _read(data)
+        if batch is None:
+            raise HttpProblem(Problem(404, f"No batch with the id {name[:200]!r}.", param="batch_id", code="not_found"))
+        return batch
+
+    async def listed(self, client: str) -> list[Batch]:
+        """All batches of a client, newest first."""
+        names = await asyncio.to_thread(self._records.names, client)
+        found = [await self.get(client, name) for name in names]
+        return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
+
+    async def cancel(self, client: str, name: str) -> Batch:
+        """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
+        batch = await self.get(client, name)
+        if batch.status not in OPEN:
+            raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
+        if batch.cancelling_at is None:
+            batch.status, batch.cancelling_at = "cancelling", int(self._wall_clock())
+            await self._keep(client, batch)
+            old = self._tasks.pop(name, None)
+            if old is not None:
+                old.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await old
+            self._start(client, batch)
+        return batch
+
+    async def idle(self) -> None:
+        """Wait until no batch runs."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _start(self, client: str, batch: Batch) -> None:
+        task = asyncio.create_task(self._guarded(client, batch))
+        self._tasks[batch.id] = task
+
+        def over(done: asyncio.Task[None]) -> None:
+            if self._tasks.get(batch.id) is done:
+                del self._tasks[batch.id]
+
+        task.add_done_callback(over)
+
+    async def _guarded(self, client: str, batch: Batch) -> None:
+        try:
+            async with self._turn:
+                await self._run(client, batch)
+        except Exception as error:
+            log.exception("a batch failed", extra={"batch": batch.id})
+            errors = [LineError("internal_error", f"The batch could not be run: {type(error).__name__}.")]
+            batch.errors = {"object": "list", "data": msgspec.to_builtins(errors)}
+            batch.status, batch.failed_at = "failed", int(self._wall_clock())
+            with contextlib.suppress(HttpProblem):
+                await self._keep(client, batch)
+
+    async def _run(self, client: str, batch: Batch) -> None:
+        try:
+            data = await self._files.content(client, batch.input_file_id)
+        except HttpProblem:
+            lines, errors = list[BatchLine](), [LineError("file_not_found", "The input file is gone.")]
+        else:
+            lines, errors = await asyncio.to_thread(read_lines, data, batch.endpoint)
+        if errors:
+            batch.errors = {"object": "list", "data": msgspec.to_builtins(errors)}
+            batch.status, batch.failed_at = "failed", int(self._wall_clock())
+            await self._keep(client, batch)
+            return
+        batch.request_counts.total = len(lines)
+        if batch.status == "validating":
+            batch.status, batch.in_progress_at = "in_progress", int(self._wall_clock())
+            await self._keep(client, batch)
+        journal = self._journals / f"{batch.id}.jsonl"
+        done = await asyncio.to_thread(_opened, journal)
+        if batch.status == "in_progress":
+            left = [line for line in lines if line.custom_id not in done]
+            left.sort(key=lambda line: msgspec.json.encode(line.body))  # equal beginnings next to each other
+            await self._lines(client, batch, left, journal)
+            if self.stopping():
+                return  # the rest runs after the restart
+            done = await asyncio.to_thread(_opened, journal)
+        await self._finalize(client, batch, lines, done)
+        journal.unlink(missing_ok=True)
+
+    async def _lines(self, client: str, batch: Batch, lines: list[BatchLine], journal: Path) -> None:
+        waiting = iter(lines)
+        with journal.open("ab", buffering=0) as file:
+
+            async def work() -> None:
+                for line in waiting:
+                    if self.stopping() or self._wall_clock() >= batch.expires_at:
+                        return
+                    result = await self._line(client, batch, line)
+                    if result is None:
+                        return
+                    if file.write(result) != len(result):  # one write: a killed process leaves whole lines
+                        raise OSError("the disk is full")
+                    batch.request_counts.failed += failed_line(result)
+                    batch.request_counts.completed += not failed_line(result)
+                    await self._keep(client, batch)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._width, len(lines))):
+                    group.create_task(work())
+
+    async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
+        """The result of a line; None where the server takes no more work, or the time is over."""
+        while True:
+            reply = await self._calls.post(line.url, body_of(line), client)
+            if reply.status >= 500 and self.stopping():
+                return None
+            if reply.retry_s is None:
+                return result_line(line, reply, "batch_req_" + self._new_id())
+            if self.stopping() or self._wall_clock() >= batch.expires_at:
+                return None
+            await asyncio.sleep(reply.retry_s)
+
+    async def _finalize(self, client: str, batch: Batch, lines: list[BatchLine], done: dict[str, bytes]) -> None:
+        cancelled = batch.cancelling_at is not None
+        if batch.finalizing_at is None:
+            batch.finalizing_at = int(self._wall_clock())
+        ended = "cancelled" if cancelled else "completed" if len(done) >= len(lines) else "expired"
+        code = "batch_cancelled" if cancelled else "batch_expired"
+        good, bad = list[bytes](), list[bytes]()
+        for line in lines:
+            found = done.get(line.custom_id) or undone_line(line, "batch_req_" + self._new_id(), code)
+            (bad if failed_line(found) else good).append(found)
+        if good and batch.output_file_id is None:
+            batch.output_file_id = await self._file(client, f"{batch.id}_output.jsonl", good)
+        if bad and batch.error_file_id is None:
+            batch.error_file_id = await self._file(client, f"{batch.id}_error.jsonl", bad)
+        batch.request_counts = LineCounts(len(lines), len(good), len(bad))
+        batch.status = ended
+        setattr(batch, f"{ended}_at", int(self._wall_clock()))
+        await self._keep(client, batch)
+
+    async def _file(self, client: str, name: str, lines: list[bytes]) -> str:
+        return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)))).id
+
+    async def _keep(self, client: str, batch: Batch) -> None:
+        try:
+            async with self._writing:  # the last state is written last
+                await asyncio.to_thread(self._records.put, client, batch.id, msgspec.json.encode(batch))
+        except (FullFolder, OSError) as error:
+            raise HttpProblem(Problem(507, f"The batch cannot be kept: {error}", code="storage_full")) from None
+
+
+def _opened(journal: Path) -> dict[str, bytes]:
+    """The results in a journal, which is cut to its whole lines; it is made where there is none."""
+    journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not journal.exists():
+        journal.touch(0o600)
+    found, length = done_lines(journal.read_bytes())
+    os.truncate(journal, length)
+    return found
+
+
+def _read(data: bytes) -> Batch | None:
+    try:
+        return _BATCH.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _wrong(text: str, param: str) -> HttpProblem:
+    return HttpProblem(Problem(400, text, param=param))

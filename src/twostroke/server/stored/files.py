@@ -1,0 +1,123 @@
+"""Files that clients send for batches, and those that batches make."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from twostroke.server.errors import HttpProblem, Problem
+from twostroke.server.stored.records import FullFolder, Records
+from twostroke.types.decoders import json_decoder
+
+BATCH, OUTPUT = "batch", "batch_output"
+_BOUNDARY = re.compile(rb'boundary="?([^";,]{1,70})"?', re.IGNORECASE)
+_NAME = re.compile(rb'\bname="([^"]*)"')
+_FILENAME = re.compile(rb'filename="([^"]*)"')
+
+
+class FileFacts(msgspec.Struct):
+    """What is shown of a file."""
+
+    id: str
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    object: str = "file"
+    status: str = "processed"
+    expires_at: int | None = None
+
+
+_FACTS = json_decoder(FileFacts)
+
+
+class SentFile(msgspec.Struct, frozen=True):
+    """A file and its fields, as a form sends them."""
+
+    filename: str
+    purpose: str
+    data: bytes
+
+
+class StoredFiles:
+    """facts, contents: where they are kept; one of each for each file."""
+
+    def __init__(
+        self, facts: Records, contents: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]
+    ) -> None:
+        self._facts, self._contents, self._new_id, self._wall_clock = facts, contents, new_id, wall_clock
+
+    async def add(self, client: str, sent: SentFile) -> FileFacts:
+        """Keep a file. Raises HttpProblem (507) where there is no room."""
+        name = "file-" + self._new_id()
+        facts = FileFacts(name, len(sent.data), int(self._wall_clock()), sent.filename, sent.purpose)
+        try:
+            await asyncio.to_thread(self._contents.put, client, name, sent.data)
+            await asyncio.to_thread(self._facts.put, client, name, msgspec.json.encode(facts))
+        except (FullFolder, OSError) as error:
+            await asyncio.to_thread(self._contents.remove, client, name)
+            raise HttpProblem(Problem(507, f"The file cannot be kept: {error}", code="storage_full")) from None
+        return facts
+
+    async def get(self, client: str, name: str) -> FileFacts:
+        """What is known of a file. Raises HttpProblem (404)."""
+        data = await asyncio.to_thread(self._facts.get, client, name)
+        if data is None:
+            raise HttpProblem(_unknown(name))
+        return _FACTS.decode(data)
+
+    async def content(self, client: str, name: str) -> bytes:
+        """A file. Raises HttpProblem (404)."""
+        data = await asyncio.to_thread(self._contents.get, client, name)
+        if data is None:
+            raise HttpProblem(_unknown(name))
+        return data
+
+    async def listed(self, client: str, purpose: str | None) -> list[FileFacts]:
+        """All files of a client, newest first."""
+        names = await asyncio.to_thread(self._facts.names, client)
+        found = [await self.get(client, name) for name in names]
+        return [each for each in found if purpose in (None, each.purpose)]
+
+    async def remove(self, client: str, name: str) -> None:
+        """Forget a file. Raises HttpProblem (404)."""
+        if not await asyncio.to_thread(self._facts.remove, client, name):
+            raise HttpProblem(_unknown(name))
+        await asyncio.to_thread(self._contents.remove, client, name)
+
+
+def read_form(content_type: str, body: bytes) -> SentFile:
+    """The file of a multipart form. Raises HttpProblem (400)."""
+    boundary = _BOUNDARY.search(content_type.encode("latin-1", "replace"))
+    if not content_type.lower().startswith("multipart/form-data") or boundary is None:
+        raise HttpProblem(Problem(400, "A file is sent as multipart/form-data with a boundary.", param="file"))
+    fields: dict[bytes, bytes] = {}
+    filename = b""
+    for part in body.split(b"--" + boundary[1])[1:-1]:
+        head, gap, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        name = _NAME.search(head)
+        if not gap or name is None:
+            raise HttpProblem(Problem(400, "A part of the form has no name.", param="file"))
+        fields[name[1]] = data.removesuffix(b"\r\n")
+        if name[1] == b"file" and (found := _FILENAME.search(head)) is not None:
+            filename = found[1]
+    purpose = fields.get(b"purpose", b"").decode("utf-8", "replace")
+    if b"file" not in fields:
+        raise HttpProblem(Problem(400, "The form has no file.", param="file"))
+    if purpose != BATCH:
+        text = f"purpose must be {BATCH!r}, not {purpose[:60]!r}: files are kept for batches alone."
+        raise HttpProblem(Problem(400, text, param="purpose"))
+    return SentFile(filename.decode("utf-8", "replace")[:200] or "file.jsonl", purpose, fields[b"file"])
+
+
+def file_json(facts: FileFacts) -> Any:
+    """The facts as JSON values."""
+    return msgspec.to_builtins(facts)
+
+
+def _unknown(name: str) -> Problem:
+    return Problem(404, f"No such File object: {name[:200]}", param="id", code="file_not_found")

@@ -1,0 +1,67 @@
+"""An answer of /v1/responses that is kept as it passes: its client has the last byte when the record is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from twostroke.server.stored.responses import TERMINAL, ResponseRecord, StoredResponses
+from twostroke.types.decoders import json_decoder
+
+_DATA = b"data: "
+_OBJECT = json_decoder(dict[str, Any])
+
+
+class KeptAnswer(Response):
+    """answer: what makes the response. record: what it goes into."""
+
+    def __init__(self, answer: Response, record: ResponseRecord, stored: StoredResponses, client: str) -> None:
+        self._answer, self._record, self._stored, self._client = answer, record, stored, client
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the answer, and keep it before its end is sent."""
+        held, started = bytearray(), list[Message]()
+
+        async def passing(message: Message) -> None:
+            """The start waits for the first bytes: where these are all, an answer that cannot be kept is an error."""
+            nonlocal held
+            if message["type"] == "http.response.start":
+                started.append(message)
+                return
+            held += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._keep(bytes(held))
+            while started:
+                await send(started.pop())
+            await send(message)
+
+        plain = {name: value for name, value in scope.items() if name != "extensions"}
+        await self._answer(plain, receive, passing)
+
+    async def _keep(self, body: bytes) -> None:
+        made = whole_response(body)
+        if made is not None:
+            self._record.response = made
+            await self._stored.keep(self._client, self._record)
+
+
+def whole_response(body: bytes) -> dict[str, Any] | None:
+    """The response of a body, or of the last event of a stream; None where there is none."""
+    if body.startswith(b"{"):
+        return _object(body)
+    for block in reversed(body.split(b"\n\n")):
+        if block.startswith(TERMINAL):
+            event = _object(block.partition(_DATA)[2])
+            return None if event is None else event.get("response")
+    return None
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        return _OBJECT.decode(data)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,129 @@
+"""Records of one kind in a folder: one file for each, apart for each client, bounded in bytes and in number.
+
+A record is written next to its place and then moved there, so that a killed process leaves a whole record or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+NO_KEY = "anyone"
+"""The folder of clients without a key."""
+_NEW = ".new"
+
+
+class Bounds(Struct, frozen=True):
+    """max_bytes, max_count: the most that all records of a client have together. age_s: older ones are removed."""
+
+    max_bytes: int = 1 << 30
+    max_count: int = 10_000
+    age_s: float = 30 * 86400.0
+
+
+class FullFolder(Exception):
+    """There is no room for a record. The text says why."""
+
+
+class Records:
+    """suffix: the end of each file's name. forget_oldest: whether old records make room for a new one.
+
+    No method is for an event loop: each may touch a disk.
+    """
+
+    def __init__(
+        self, folder: Path, suffix: str, bounds: Bounds, now: Callable[[], float], *, forget_oldest: bool
+    ) -> None:
+        self._folder, self._suffix, self._bounds = folder, suffix, bounds
+        self._now, self._forget_oldest = now, forget_oldest
+        self._writing = threading.Lock()
+
+    def put(self, client: str, name: str, data: bytes) -> None:
+        """Write a record, in place of one of that name. Raises FullFolder, OSError."""
+        place = self._folder / (client or NO_KEY)
+        with self._writing:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room(client, name, len(data))
+            target = place / (name + self._suffix)
+            new = target.with_name(target.name + _NEW)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+            os.replace(new, target)
+
+    def get(self, client: str, name: str) -> bytes | None:
+        """A record; None where there is none of that name, or it is too old."""
+        path = self.path(client, name)
+        if path is None:
+            return None
+        try:
+            if self._now() - path.stat().st_mtime > self._bounds.age_s:
+                path.unlink()
+                return None
+            return path.read_bytes()
+        except OSError:
+            return None
+
+    def remove(self, client: str, name: str) -> bool:
+        """Whether there was one."""
+        path = self.path(client, name)
+        if path is None:
+            return False
+        try:
+            path.unlink()
+        except OSError:
+            return False
+        return True
+
+    def names(self, client: str) -> list[str]:
+        """The names of a client's records, newest first."""
+        return [path.name.removesuffix(self._suffix) for _, path in sorted(self._files(client), reverse=True)]
+
+    def clients(self) -> list[str]:
+        """All clients that have had a record."""
+        try:
+            found = [each.name for each in self._folder.iterdir() if each.is_dir()]
+        except OSError:
+            return []
+        return ["" if name == NO_KEY else name for name in sorted(found)]
+
+    def path(self, client: str, name: str) -> Path | None:
+        """Where a record is; None for a name that no record can have."""
+        if not _NAME.fullmatch(name):
+            return None
+        return self._folder / (client or NO_KEY) / (name + self._suffix)
+
+    def _files(self, client: str) -> Iterator[tuple[int, Path]]:
+        try:
+            entries = list(os.scandir(self._folder / (client or NO_KEY)))
+        except OSError:
+            return
+        for entry in entries:
+            if entry.name.endswith(self._suffix):
+                with contextlib.suppress(OSError):
+                    yield entry.stat().st_mtime_ns, Path(entry.path)
+
+    def _make_room(self, client: str, name: str, size_bytes: int) -> None:
+        bounds = self._bounds
+        files = [(at, path, path.stat().st_size) for at, path in sorted(self._files(client)) if path.is_file()]
+        files = [each for each in files if each[1].name != name + self._suffix]
+        oldest = (self._now() - bounds.age_s) * 1e9
+        total, count = sum(size for _, _, size in files) + size_bytes, len(files) + 1
+        for at, path, size in files:
+            too_much = total > bounds.max_bytes or count > bounds.max_count
+            if at >= oldest and not (too_much and self._forget_oldest):
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total, count = total - size, count - 1
+        if total > bounds.max_bytes or count > bounds.max_count:
+            raise FullFolder(
+                f"There is room for {bounds.max_bytes:,} bytes in {bounds.max_count:,} records, and no more. "
+                "Delete some, or start the server with a larger --stored-bytes."
+            )

@@ -1,0 +1,195 @@
+"""Responses that are kept: what later ones go on from, what clients ask for again, and what runs in the background.
+
+A record has the whole conversation up to its answer, so that it needs no other record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from twostroke.server.errors import HttpProblem, Problem, unknown_response
+from twostroke.server.stored.inner import InnerCalls, InnerReply
+from twostroke.server.stored.records import FullFolder, Records
+from twostroke.types.decoders import json_decoder
+
+PATH = "/v1/responses"
+RUNNING = ("queued", "in_progress")
+TERMINAL = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
+Json = dict[str, Any]
+
+
+class ResponseRecord(msgspec.Struct):
+    """response: what is shown. items: the input of this request. before: all items of the responses before it."""
+
+    response: Json
+    items: list[Any]
+    before: list[Any] = []
+
+
+_RECORD = json_decoder(ResponseRecord)
+
+
+class StoredResponses:
+    """For one event loop. check: raises what is wrong with a request's body, in a worker thread."""
+
+    def __init__(self, records: Records, calls: InnerCalls, new_id: Callable[[], str]) -> None:
+        self._records, self._calls, self._new_id = records, calls, new_id
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def joined(self, body: Json, client: str) -> tuple[Json, ResponseRecord]:
+        """The body with all items of the conversation, and the record that its answer goes into.
+
+        Raises HttpProblem (400) for a response that is not kept.
+        """
+        items = items_of(body.get("input"), self._new_id)
+        previous = body.get("previous_response_id")
+        if previous is None:
+            return body, ResponseRecord({}, items)
+        found = await self._read(client, str(previous))
+        if found is None:
+            raise HttpProblem(unknown_previous(str(previous)))
+        if found.response.get("status") in RUNNING:
+            raise HttpProblem(
+                Problem(400, f"The response {previous!r} is not complete.", param="previous_response_id")
+            )
+        before = [*found.before, *found.items, *found.response.get("output", [])]
+        return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before)
+
+    async def keep(self, client: str, record: ResponseRecord) -> None:
+        """Write a record. Raises HttpProblem where the folder takes none."""
+        data = await asyncio.to_thread(msgspec.json.encode, record)
+        try:
+            await asyncio.to_thread(self._records.put, client, record.response["id"], data)
+        except (FullFolder, OSError) as error:
+            raise HttpProblem(Problem(507, f"The response cannot be kept: {error}", code="storage_full")) from None
+
+    async def get(self, client: str, name: str) -> ResponseRecord:
+        """A record. One whose work ended with the server before is failed. Raises HttpProblem (404)."""
+        found = await self._read(client, name)
+        if found is None:
+            raise HttpProblem(unknown_response(name))
+        if found.response.get("status") in RUNNING and name not in self._running:
+            error = {"code": "server_error", "message": "The server was started again while this response was made."}
+            found.response |= {"status": "failed", "error": error}
+            await self.keep(client, found)
+        return found
+
+    async def remove(self, client: str, name: str) -> None:
+        """Forget a response; one that runs ends. Raises HttpProblem (404)."""
+        task = self._running.pop(name, None)
+        if task is not None:
+            task.cancel()
+        if not await asyncio.to_thread(self._records.remove, client, name):
+            raise HttpProblem(unknown_response(name))
+
+    async def begin(self, body: Json, record: ResponseRecord, client: str) -> Json:
+        """Run a request in the background. -> the response as it is now. Raises HttpProblem where it cannot be kept."""
+        name = "resp_" + self._new_id()
+        record.response = begun_response(body, name)
+        await self.keep(client, record)
+        asked = {**body, "background": False, "stream": False}
+        task = asyncio.create_task(self._run(asked, record, client))
+        self._running[name] = task
+        task.add_done_callback(lambda _done: self._running.pop(name, None))
+        return dict(record.response)
+
+    async def cancel(self, client: str, name: str) -> Json:
+        """End a response that runs in the background; one that has ended stays as it is. Raises HttpProblem."""
+        found = await self.get(client, name)
+        if not found.response.get("background"):
+            text = "Only responses that run in the background can be cancelled."
+            raise HttpProblem(Problem(400, text, param="response_id"))
+        task = self._running.pop(name, None)
+        if task is not None and found.response.get("status") in RUNNING:
+            task.cancel()
+            found.response["status"] = "cancelled"
+            await self.keep(client, found)
+        return found.response
+
+    async def _run(self, body: Json, record: ResponseRecord, client: str) -> None:
+        name = record.response["id"]
+        record.response["status"] = "in_progress"
+        await self.keep(client, record)
+        while (reply := await self._calls.post(PATH, body, client)).retry_s is not None:
+            await asyncio.sleep(reply.retry_s or 1.0)
+        record.response = finished_response(reply, record.response, name)
+        await self.keep(client, record)
+
+    async def _read(self, client: str, name: str) -> ResponseRecord | None:
+        data = await asyncio.to_thread(self._records.get, client, name)
+        try:
+            return None if data is None else _RECORD.decode(data)
+        except msgspec.MsgspecError:
+            return None  # a damaged record is none
+
+
+def items_of(given: Any, new_id: Callable[[], str]) -> list[Any]:
+    """The input as items with ids, as OpenAI's clients read them back."""
+    listed = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    made: list[Any] = []
+    for item in listed if isinstance(listed, list) else []:
+        if not isinstance(item, dict):
+            continue
+        kind = item.get("type") or "message"
+        content = item.get("content")
+        if kind == "message" and isinstance(content, str):
+            written = "output_text" if item.get("role") == "assistant" else "input_text"
+            item = {**item, "content": [{"type": written, "text": content}]}
+        made.append({"id": f"{'msg' if kind == 'message' else 'item'}_{new_id()}", **item, "type": kind})
+    return made
+
+
+def begun_response(body: Json, name: str) -> Json:
+    """A response of which nothing is made yet."""
+    return {
+        "id": name,
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "queued",
+        "background": True,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "metadata": body.get("metadata") or {},
+        "model": body.get("model"),
+        "output": [],
+        "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
+        "previous_response_id": body.get("previous_response_id"),
+        "reasoning": body.get("reasoning") or {"effort": None, "summary": None},
+        "store": True,
+        "temperature": body.get("temperature"),
+        "text": body.get("text") or {"format": {"type": "text"}},
+        "tool_choice": body.get("tool_choice") or "auto",
+        "tools": body.get("tools") or [],
+        "top_p": body.get("top_p"),
+        "truncation": "disabled",
+        "usage": None,
+        "user": body.get("user"),
+    }
+
+
+def finished_response(reply: InnerReply, begun: Json, name: str) -> Json:
+    """The response after its work: the answer under the name that the client knows, or why there is none."""
+    made = reply.json
+    if reply.status == 200 and isinstance(made, dict):
+        return {**made, "id": name, "background": True, "created_at": begun["created_at"]}
+    error = made.get("error") if isinstance(made, dict) else None
+    told = error if isinstance(error, dict) else {}
+    failed = {"code": told.get("code") or "server_error", "message": told.get("message") or "The request failed."}
+    return {**begun, "status": "failed", "error": failed}
+
+
+def unknown_previous(name: str) -> Problem:
+    """400, as OpenAI's server answers."""
+    return Problem(
+        400,
+        f"Previous response with id {name[:200]!r} not found. It was not stored, or was removed.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )

@@ -1,0 +1,67 @@
+"""All work that one server keeps, in one folder: responses, files, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from twostroke.server.stored.batches import StoredBatches
+from twostroke.server.stored.files import StoredFiles
+from twostroke.server.stored.inner import InnerCalls
+from twostroke.server.stored.records import Bounds, Records
+from twostroke.server.stored.responses import StoredResponses
+from twostroke.types.errors import ConfigError
+
+JSON_SUFFIX, CONTENT_SUFFIX = ".json", ".bin"
+
+
+class StoredWork:
+    """Raises ConfigError where the folder cannot be written. bounds: those of each kind of record."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bounds: Bounds,
+        new_id: Callable[[], str],
+        wall_clock: Callable[[], float] = time.time,
+        width: int = 8,
+    ) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = folder / ".writable"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(
+                f"The folder for stored work, {folder}, cannot be written.",
+                why=f"{error.strerror}.",
+                fix="Give another --stored-work, or leave it out.",
+            ) from None
+
+        def records(kind: str, suffix: str, *, forget_oldest: bool) -> Records:
+            return Records(folder / kind, suffix, bounds, wall_clock, forget_oldest=forget_oldest)
+
+        self.calls = InnerCalls()
+        kept = records("responses", JSON_SUFFIX, forget_oldest=True)
+        self.responses = StoredResponses(kept, self.calls, new_id)
+        facts = records("files", JSON_SUFFIX, forget_oldest=False)
+        contents = records("contents", CONTENT_SUFFIX, forget_oldest=False)
+        self.files = StoredFiles(facts, contents, new_id, wall_clock)
+        batches = records("batches", JSON_SUFFIX, forget_oldest=False)
+        self.batches = StoredBatches(
+            batches, folder / "journals", self.files, self.calls, new_id, wall_clock, width
+        )
+
+    def attach(self, app: ASGIApp, stopping: Callable[[], bool]) -> None:
+        """Batches and background work ask this app. stopping: whether the server takes no more work."""
+        self.calls.app = app
+        self.batches.stopping = stopping
+
+    async def resume(self) -> None:
+        """Go on with what a server before has left. Called once, when the server listens."""
+        await asyncio.sleep(0)
+        self.batches.resume()

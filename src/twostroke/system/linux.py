@@ -1,0 +1,173 @@
+"""What Linux does in its own way."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import termios
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from twostroke.system.posix import (
+    HAS_SOCKET_FILES as HAS_SOCKET_FILES,
+)
+from twostroke.system.posix import (
+    LIBRARY_SUFFIX_OF_PYTHON as LIBRARY_SUFFIX_OF_PYTHON,
+)
+from twostroke.system.posix import (
+    address_space_bytes as address_space_bytes,
+)
+from twostroke.system.posix import (
+    clock_ticks as clock_ticks,
+)
+from twostroke.system.posix import (
+    end_after as end_after,
+)
+from twostroke.system.posix import (
+    file_flags as file_flags,
+)
+from twostroke.system.posix import (
+    is_closed_by_both as is_closed_by_both,
+)
+from twostroke.system.posix import (
+    is_own as is_own,
+)
+from twostroke.system.posix import (
+    is_readable as is_readable,
+)
+from twostroke.system.posix import (
+    is_socket_file as is_socket_file,
+)
+from twostroke.system.posix import (
+    limit_memory as limit_memory,
+)
+from twostroke.system.posix import (
+    lock as lock,
+)
+from twostroke.system.posix import (
+    page_bytes as page_bytes,
+)
+from twostroke.system.posix import (
+    private_memory as private_memory,
+)
+from twostroke.system.posix import (
+    read_at as read_at,
+)
+from twostroke.system.posix import (
+    read_into as read_into,
+)
+from twostroke.system.posix import (
+    reset_on_close as reset_on_close,
+)
+from twostroke.system.posix import (
+    signals_to as signals_to,
+)
+from twostroke.system.posix import (
+    start_child as start_child,
+)
+from twostroke.system.posix import (
+    user_number as user_number,
+)
+from twostroke.system.posix import (
+    write_at as write_at,
+)
+from twostroke.system.posix import (
+    write_no_files as write_no_files,
+)
+
+_UNACKNOWLEDGED = struct.Struct("=24xI")
+"""tcpi_unacked in struct tcp_info, in packets."""
+
+LIBRARY_SUFFIX = ".so"
+"""How the files of shared libraries end."""
+
+
+def allowed_cpus() -> frozenset[int] | None:
+    """Numbers of the CPUs that the calling thread may run on; None where the system does not tell."""
+    return frozenset(os.sched_getaffinity(0))
+
+
+def performance_cores() -> int | None:
+    """How many quick cores there are, where that is all that the system tells; None elsewhere."""
+    return None
+
+
+def keep_thread_on(cpus: Iterable[int]) -> None:
+    """The calling thread, and all that it begins later, run on these CPUs alone. Where that cannot be, on any."""
+    with contextlib.suppress(OSError, ValueError):
+        os.sched_setaffinity(0, cpus)
+
+
+@contextlib.contextmanager
+def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
+    """Threads and processes that begin inside run on these CPUs alone; with none given, on those of the caller."""
+    chosen = frozenset(cpus)
+    if not chosen:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    keep_thread_on(chosen)
+    try:
+        yield
+    finally:
+        keep_thread_on(before)
+
+
+def take_room(descriptor: int, num_bytes: int) -> None:
+    """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
+    os.posix_fallocate(descriptor, 0, num_bytes)
+
+
+def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
+    """Have the system read a part of a file while the program goes on, where it can."""
+    os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+
+
+def forget(descriptor: int) -> None:
+    """Have the system drop what it keeps of a file in memory, where it can."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def memory_bytes() -> int:
+    """The memory of the machine that is free, or all of it where the system tells no more."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return page_bytes() * os.sysconf("SC_PHYS_PAGES")
+
+
+def peak_bytes() -> int:
+    """The largest resident size of this process so far; 0 where the system does not tell."""
+    # Not ru_maxrss: a process inherits that of the process that started it.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+
+def memory_file(name: str, num_bytes: int) -> int:
+    """A descriptor of memory that children may inherit, zeros at first; a file without a name where that is missing."""
+    descriptor = os.memfd_create(name, 0)
+    os.ftruncate(descriptor, num_bytes)
+    return descriptor
+
+
+def unsent_bytes(sock: socket.socket) -> int:
+    """Bytes that the system holds and that the peer's has not acknowledged; 0 where it does not tell."""
+    try:
+        held = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+    except OSError:
+        return 0
+    return int(struct.unpack("=i", held)[0])
+
+
+def unacknowledged_packets(sock: socket.socket) -> int | None:
+    """Packets that the peer's system has not acknowledged; None where the system does not tell."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKNOWLEDGED.size)
+    except OSError:
+        return None
+    return int(_UNACKNOWLEDGED.unpack(info)[0])

@@ -1,0 +1,148 @@
+"""What macOS does in its own way. Imported in tests, never run on such a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+
+from twostroke.system.posix import (
+    HAS_SOCKET_FILES as HAS_SOCKET_FILES,
+)
+from twostroke.system.posix import (
+    LIBRARY_SUFFIX_OF_PYTHON as LIBRARY_SUFFIX_OF_PYTHON,
+)
+from twostroke.system.posix import (
+    address_space_bytes as address_space_bytes,
+)
+from twostroke.system.posix import (
+    clock_ticks as clock_ticks,
+)
+from twostroke.system.posix import (
+    end_after as end_after,
+)
+from twostroke.system.posix import (
+    file_flags as file_flags,
+)
+from twostroke.system.posix import (
+    is_closed_by_both as is_closed_by_both,
+)
+from twostroke.system.posix import (
+    is_own as is_own,
+)
+from twostroke.system.posix import (
+    is_readable as is_readable,
+)
+from twostroke.system.posix import (
+    is_socket_file as is_socket_file,
+)
+from twostroke.system.posix import (
+    limit_memory as limit_memory,
+)
+from twostroke.system.posix import (
+    lock as lock,
+)
+from twostroke.system.posix import (
+    page_bytes as page_bytes,
+)
+from twostroke.system.posix import (
+    private_memory as private_memory,
+)
+from twostroke.system.posix import (
+    read_at as read_at,
+)
+from twostroke.system.posix import (
+    read_into as read_into,
+)
+from twostroke.system.posix import (
+    reset_on_close as reset_on_close,
+)
+from twostroke.system.posix import (
+    signals_to as signals_to,
+)
+from twostroke.system.posix import (
+    start_child as start_child,
+)
+from twostroke.system.posix import (
+    user_number as user_number,
+)
+from twostroke.system.posix import (
+    write_at as write_at,
+)
+from twostroke.system.posix import (
+    write_no_files as write_no_files,
+)
+
+LIBRARY_SUFFIX = ".dylib"
+"""How the files of shared libraries end."""
+
+
+def allowed_cpus() -> frozenset[int] | None:
+    """Numbers of the CPUs that the calling thread may run on; None where the system does not tell."""
+    return None
+
+
+def performance_cores() -> int | None:
+    """How many quick cores there are, where that is all that the system tells; None elsewhere."""
+    value, size = ctypes.c_int32(), ctypes.c_size_t(4)
+    try:
+        call = ctypes.CDLL(None).sysctlbyname
+    except (AttributeError, OSError):
+        return None
+    refused = call(b"hw.perflevel0.physicalcpu", ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0))
+    return value.value if refused == 0 and value.value > 0 else None
+
+
+def keep_thread_on(cpus: Iterable[int]) -> None:
+    """The calling thread, and all that it begins later, run on these CPUs alone. Where that cannot be, on any."""
+
+
+@contextlib.contextmanager
+def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
+    """Threads and processes that begin inside run on these CPUs alone; with none given, on those of the caller."""
+    yield
+
+
+def take_room(descriptor: int, num_bytes: int) -> None:
+    """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
+    raise OSError("this system does not take room for a file before it is written")
+
+
+def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
+    """Have the system read a part of a file while the program goes on, where it can."""
+
+
+def forget(descriptor: int) -> None:
+    """Have the system drop what it keeps of a file in memory, where it can."""
+
+
+def memory_bytes() -> int:
+    """The memory of the machine that is free, or all of it where the system tells no more."""
+    return page_bytes() * os.sysconf("SC_PHYS_PAGES")
+
+
+def peak_bytes() -> int:
+    """The largest resident size of this process so far; 0 where the system does not tell."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes here, kilobytes on Linux
+
+
+def memory_file(name: str, num_bytes: int) -> int:
+    """A descriptor of memory that children may inherit, zeros at first; a file without a name where that is missing."""
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.truncate(descriptor, num_bytes)
+    return descriptor
+
+
+def unsent_bytes(sock: socket.socket) -> int:
+    """Bytes that the system holds and that the peer's has not acknowledged; 0 where it does not tell."""
+    return 0
+
+
+def unacknowledged_packets(sock: socket.socket) -> int | None:
+    """Packets that the peer's system has not acknowledged; None where the system does not tell."""
+    return None

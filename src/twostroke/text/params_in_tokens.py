@@ -1,0 +1,13 @@
+"""What a request says in words, as the token ids that an engine takes."""
+
+from __future__ import annotations
+
+from twostroke.text.bad_words import without_words
+from twostroke.text.dry_breakers import with_breakers
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.sampling_params import SamplingParams
+
+
+def in_tokens(params: SamplingParams, tokenizer: Tokenizer) -> SamplingParams:
+    """The parameters with bad words and breakers as token ids. Raises InvalidRequest."""
+    return with_breakers(without_words(params, tokenizer.encode_rendered), tokenizer)

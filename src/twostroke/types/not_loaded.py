@@ -1,0 +1,22 @@
+"""Why a request that waited for its model has ended: an error's text carries it from the front's book to its reader."""
+
+from __future__ import annotations
+
+from twostroke.types.errors import ModelUnavailable
+
+_CODES = ("model_failed", "insufficient_memory", "model_not_loaded")
+_MARK = "The model is not loaded"
+
+
+def not_loaded(code: str, why: str) -> str:
+    """The text of an event's error. code: one of those that clients see."""
+    return f"{_MARK} ({code if code in _CODES else _CODES[-1]}): {why}"
+
+
+def unavailable_of(error: str, retry_after_s: float | None) -> ModelUnavailable | None:
+    """The error of such a text; None for any other text."""
+    for code in _CODES:
+        mark = f"{_MARK} ({code}): "
+        if error.startswith(mark):
+            return ModelUnavailable(f"{_MARK}. {error.removeprefix(mark)}", code=code, retry_after_s=retry_after_s)
+    return None

@@ -1,0 +1,74 @@
+"""A repository of a hub: how it is reached, and the names of its files."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.types.errors import ModelError
+from twostroke.weights.gguf.file_names import ENDING
+from twostroke.weights.hub.problems import nearest, not_there, status_of, translate
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+
+
+def token_for(endpoint: str | None, token: str | None) -> str | bool | None:
+    """What is sent to a hub. A login of this machine (None) is never sent to another one than the public hub (False:
+    nothing is sent)."""
+    elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
+    return False if elsewhere else token
+
+
+class HubPlace(Struct, frozen=True):
+    """A repository of a hub, and how it is reached; see resolve_model."""
+
+    repo_id: str
+    revision: str | None
+    offline: bool
+    cache_dir: Path | None
+    endpoint: str | None
+    token: str | bool | None
+
+    @property
+    def cache(self) -> Path:
+        """The folder of all models."""
+        from huggingface_hub import constants
+
+        return self.cache_dir or Path(constants.HF_HUB_CACHE)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this repository."""
+        return self.cache / ("models--" + self.repo_id.replace("/", "--"))
+
+
+def names_in(place: HubPlace) -> list[str]:
+    """All files of a repository; offline, or where the hub does not answer, those that are here."""
+    from huggingface_hub import HfApi
+
+    if place.offline:
+        return names_here(place)
+    try:
+        api = HfApi(endpoint=place.endpoint, token=place.token)
+        return api.list_repo_files(place.repo_id, revision=place.revision)
+    except Exception as error:
+        status = status_of(error)
+        if status is None or status >= 500:
+            with contextlib.suppress(ModelError):
+                return names_here(place)
+        raise translate(error, place.repo_id, place.revision, place.offline, place.cache) from error
+
+
+def names_here(place: HubPlace) -> list[str]:
+    """The files of the snapshot in the cache. Raises ModelNotFound where there is none."""
+    folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
+    named = folder / "refs" / (place.revision or "main")
+    commit = named.read_text().strip() if named.is_file() else place.revision or ""
+    snapshot = folder / "snapshots" / commit
+    if not commit or not snapshot.is_dir():
+        raise not_there(
+            f"{place.repo_id} is not on this machine.", place.offline, "", nearest(place.repo_id, place.cache)
+        )
+    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.suffix.lower() == ENDING]

@@ -1,0 +1,62 @@
+"""A record for each model that was pulled: what the hub said of it, and when it came.
+
+    folder/<digest of the reference>.json
+
+Records only add to what the hub's cache shows. A lost or damaged one costs what it said, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from twostroke.types.decoders import json_decoder
+from twostroke.weights.store.whole_file import write_whole
+
+RECORDS = "store"
+"""The part of the cache folder that is this module's."""
+
+
+class PullRecord(Struct, frozen=True):
+    """reference: in full. files: name -> bytes. pulled_s: Unix time."""
+
+    reference: str
+    repo_id: str
+    commit: str
+    files: dict[str, int]
+    license: str
+    gated: bool
+    pulled_s: float
+
+
+_DECODER = json_decoder(PullRecord)
+
+
+def keep_record(folder: Path, record: PullRecord) -> str | None:
+    """Write it; why it could not be written, None where it was."""
+    try:
+        write_whole(_path(folder, record.reference), msgspec.json.encode(record).decode())
+    except OSError as error:
+        return f"{error.strerror or error}"
+    return None
+
+
+def read_record(folder: Path, reference: str) -> PullRecord | None:
+    """None where there is none that can be read."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return _DECODER.decode(_path(folder, reference).read_bytes())
+    return None
+
+
+def forget_record(folder: Path, reference: str) -> None:
+    """Remove it, where it may be removed."""
+    with contextlib.suppress(OSError):
+        _path(folder, reference).unlink()
+
+
+def _path(folder: Path, reference: str) -> Path:
+    return folder / f"{hashlib.blake2b(reference.lower().encode(), digest_size=8).hexdigest()}.json"

@@ -1,0 +1,159 @@
+"""What of our own caches nobody needs any more.
+
+- Packed files whose model is gone, that this version cannot use, or that no start used for a time.
+- Folders of settings that were made of GGUF files that are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.types.errors import ConfigError, CorruptModel
+from twostroke.weights.gguf.unfold import NAME_FILE, UNFOLDED
+from twostroke.weights.json_file import read_object
+from twostroke.weights.packed.cache import PACKED
+from twostroke.weights.packed.cache_folder import CachedFile, CacheState, cached_files
+from twostroke.weights.packed.file import DISK_UNIT_BYTES
+from twostroke.weights.packed.header import ORIGIN_CHARACTERS
+from twostroke.weights.packed.in_use import alone
+
+GONE, UNUSABLE, UNUSED, ABANDONED, BEGUN = (
+    "its model is gone",
+    "this version cannot use it",
+    "no start used it for {days:,.0f} days",
+    "a file that was never finished",
+    "a download that was not finished for {days:,.0f} days",
+)
+DAY_S = 86400.0
+_IN_HUB = "/models--"
+
+
+class Waste(Struct, frozen=True):
+    """One file or folder that can go. of: the model that it was made from, "" where that is not known."""
+
+    path: Path
+    num_bytes: int
+    why: str
+    of: str = ""
+
+
+def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[Waste]:
+    """Packed files, but for those that a process maps. A file counts as used when it is written. hub: the hub's
+    cache."""
+    found = []
+    for file in cached_files(cache / PACKED):
+        why = _why(file, hub, now_s, older_s)
+        if why and file.in_use is False:
+            found.append(Waste(file.path, file.num_bytes, why, file.origin))
+    for path in sorted((cache / PACKED).glob("*.partial")):
+        with contextlib.suppress(OSError):
+            if _is_free(path):
+                found.append(Waste(path, DISK_UNIT_BYTES * path.stat().st_blocks, ABANDONED))
+    return found
+
+
+def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
+    """Settings made of GGUF files that are gone."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in sorted(path for path in (cache / UNFOLDED).iterdir() if (path / NAME_FILE).is_file()):
+            with contextlib.suppress(OSError, CorruptModel):
+                named = read_object(folder / NAME_FILE).get("file")
+                if isinstance(named, str) and _is_gone(named, hub):
+                    found.append(Waste(folder, _bytes_below(folder), GONE, named))
+    return found
+
+
+def partial_waste(hub: Path, now_s: float, older_s: float, endings: Sequence[str]) -> list[Waste]:
+    """Beginnings of files in the hub's cache that no download has gone on with. Those that a process writes are left
+    out."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in sorted(hub.glob("models--*/blobs/*")):
+            if not path.name.endswith(tuple(endings)) or path.is_symlink():
+                continue
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                idle_s = now_s - status.st_mtime
+                if idle_s >= older_s and _is_free(path):
+                    repo = path.parents[1].name.removeprefix("models--").replace("--", "/", 1)
+                    found.append(Waste(path, status.st_size, BEGUN.format(days=idle_s / DAY_S), repo))
+    return found
+
+
+def remove_waste(waste: Waste) -> int:
+    """Delete it, unless a process has begun to use it; the bytes that were freed. Raises ConfigError where that is not
+    allowed."""
+    try:
+        if waste.path.is_dir():
+            shutil.rmtree(waste.path)
+            return waste.num_bytes
+        with alone(waste.path) as unused:
+            if not unused:
+                return 0
+            waste.path.unlink()
+            return waste.num_bytes
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise ConfigError(
+            f"{waste.path} cannot be deleted.",
+            why=f"{error.strerror}.",
+            fix="Check who owns the folder; what is left can be removed by the same command.",
+        ) from None
+
+
+def _why(file: CachedFile, hub: Path, now_s: float, older_s: float) -> str:
+    """Why a packed file can go; "" where it stays."""
+    if file.state is CacheState.UNUSABLE:
+        return f"{UNUSABLE}: {file.why}" if file.why else UNUSABLE
+    if _is_gone(file.origin, hub):
+        return GONE
+    idle_s = now_s - file.used_s
+    return UNUSED.format(days=idle_s / DAY_S) if idle_s >= older_s else ""
+
+
+def _is_gone(origin: str, hub: Path) -> bool:
+    """Whether the model's folder or file does not exist any more. Where its disk is not there, nothing is known."""
+    path = _whole_path(origin, hub)
+    if path is None:
+        return False
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return _is_place_there(path, hub)
+    except OSError:
+        return False
+    return False
+
+
+def _whole_path(origin: str, hub: Path) -> Path | None:
+    """The path that a packed file's header names. It keeps the end of a long one: that is enough in the hub's cache."""
+    if origin and len(origin) < ORIGIN_CHARACTERS:
+        return Path(origin) if Path(origin).is_absolute() else None
+    before, found, rest = origin.partition(_IN_HUB)
+    return hub / (_IN_HUB[1:] + rest) if found and before and str(hub).endswith(before) else None
+
+
+def _is_place_there(path: Path, hub: Path) -> bool:
+    """Whether the disk is there on which the path lay: the folder of one that is not there is empty."""
+    parent = next(parent for parent in path.parents if parent.exists())
+    try:
+        return parent == hub or any(parent.iterdir())
+    except OSError:
+        return False
+
+
+def _is_free(path: Path) -> bool:
+    with contextlib.suppress(OSError), alone(path) as unused:
+        return unused
+    return False
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

@@ -15,6 +15,7 @@ from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 FORMATS = [WeightFormat(WeightKind.INT8, 128), WeightFormat(WeightKind.INT4, 64), WeightFormat(WeightKind.INT4, 192)]
 FORMATS += [WeightFormat(WeightKind.INT8, 256, 64), WeightFormat(WeightKind.INT4, 512, 64)]
+FORMATS += [WeightFormat(WeightKind.SUPER6, 256, 64)]
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)

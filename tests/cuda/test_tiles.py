@@ -18,6 +18,7 @@ from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 192, 256, 1024)]
 FORMATS += [WeightFormat(kind, group, 64) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 256, 1024)]
+FORMATS += [WeightFormat(WeightKind.SUPER6, 256, 64)]
 """Sums of groups of more than 256 columns are converted in another way."""
 SHAPES = [(1, 1, 17), (65, 200, 64), (130, 1100, 20), (200, 70, 65), (70, 300, 129)]
 """Rows, columns and rows of activations: less than a tile, whole tiles, one more; odd numbers of panels and steps."""

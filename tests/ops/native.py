@@ -24,6 +24,7 @@ ROTATED_FORMATS = [
     WeightFormat(WeightKind.INT8, 256, 64),
     WeightFormat(WeightKind.INT4, 256, 64),
     WeightFormat(WeightKind.INT8, 64, 64),
+    WeightFormat(WeightKind.SUPER6, 256, 64),
 ]
 FORMATS = [F32, BF16, *INTEGER_FORMATS, *ROTATED_FORMATS]
 OUT_FEATURES = (1, 63, 64, 65, 200)

@@ -152,7 +152,7 @@ def test_all_ranks_of_the_reference_find_the_bits_of_the_whole(name: str, ranks:
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32))
 
 
-@pytest.mark.parametrize("weights", ["f32", "bf16", "int4", "int5"])
+@pytest.mark.parametrize("weights", ["f32", "bf16", "int6", "int4", "int5"])
 @pytest.mark.parametrize("name", TRIED)
 def test_native_kernels_find_them_too(name: str, weights: str, folders: Any, native: CpuOps) -> None:
     """Fused, each rank's backend with one thread; the whole program fused as well."""

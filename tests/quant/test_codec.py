@@ -153,5 +153,5 @@ def test_packed_data_is_aligned_and_complete(weight_format: WeightFormat) -> Non
 def test_formats_by_name() -> None:
     assert [weight_format(name) for name in ("f32", "bf16", "int8", "int4")] == [F32, BF16, INT8, INT4]
     assert all(f.group % 64 == 0 for f in FORMATS.values())
-    with pytest.raises(ValueError, match="f32, bf16, int8, int4, int5, int6"):
+    with pytest.raises(ValueError, match="f32, bf16, int8, int4, int6, int5"):
         weight_format("int3")

@@ -16,8 +16,9 @@ from twostroke.backends.cpu.packer import NativePacker
 from twostroke.ops.operands import F32Array, PackedWeight, U8Array, U16Array, bf16_to_f32, f32_to_bf16
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.types.errors import CorruptModel
-from twostroke.types.spec.formats import F32, WeightFormat
+from twostroke.types.spec.formats import F32, WeightFormat, WeightKind
 
+GROUPED = [*INTEGER_FORMATS, WeightFormat(WeightKind.SUPER6, 256), WeightFormat(WeightKind.SUPER6, 256, 64)]
 all_formats = pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
 
 
@@ -34,7 +35,8 @@ def native(
     """Packed into buffers full of rubbish: padding must be written too."""
     rows, columns = source.shape
     data = np.full(weight_format.data_bytes(rows, columns), 0xA5, np.uint8)
-    scales = np.full(weight_format.scale_bytes(rows, columns) // 2, 0xA5A5, np.uint16) if weight_format.group else None
+    room = weight_format.scale_bytes(rows, columns) // 2
+    scales = np.full(room, 0xA5A5, np.uint16) if room else None
     packer.pack(source, weight_format, data, scales)
     return data, scales
 
@@ -70,7 +72,7 @@ awkward = st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5, 7.0, -8.0, 3.5, 1e-3, 2.0*
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(awkward, min_size=1, max_size=64), st.integers(1, 3), st.sampled_from(INTEGER_FORMATS))
+@given(st.lists(awkward, min_size=1, max_size=64), st.integers(1, 3), st.sampled_from(GROUPED))
 def test_awkward_groups_too(packer: NativePacker, values: list[float], rows: int, weight_format: WeightFormat) -> None:
     check(packer, np.tile(np.array(values, np.float32), (rows, 1)), weight_format)
 

@@ -13,7 +13,7 @@ from twostroke.lab.bench.fidelity import TOP, Fidelity
 from twostroke.lab.bench.truth import Truth, exact_truth
 from twostroke.weights.gguf.unfold import unfold
 
-MOST = {"int8": 0.12, "int6": 0.4, "int5": 0.6, "int4": 0.9}
+MOST = {"int8": 0.12, "int6": 0.2, "int5": 0.6, "int4": 0.9}
 """Formats by falling bits, and the largest error that each may have."""
 
 

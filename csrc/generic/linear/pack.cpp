@@ -1,13 +1,12 @@
 // ts_pack: source rows to packed weights, bit for bit as ops/quant/codec.py, 64 rows at a time with a row to a lane.
 // Knows: packed layouts, the rounding rules of codec.py. Must not know: files, kernels.
 #include "twostroke/context.h"
-#include "twostroke/linear.h"
+#include "twostroke/pack_rounding.h"
 #include "twostroke/rotate.h"
 
 namespace twostroke {
 namespace {
 
-constexpr float kZeroBelow = 0x1p-100f;
 constexpr uint32_t kLimitBits = 0x5d800000u;  // 2^60; infinities and NaN are above it
 constexpr int kDivisors = 4;                  // 7, 7.5, 8, 8.5
 
@@ -58,18 +57,6 @@ uint16_t f32_to_bf16(float value) {
   return static_cast<uint16_t>((bits + (0x7fffu + ((bits >> 16) & 1))) >> 16);
 }
 
-// Round half to even for |value| < 2^22.
-float round_even(float value) { return (value + 12582912.0f) - 12582912.0f; }
-
-float clip(float value, float low, float high) {
-  const float above = value < low ? low : value;
-  return above > high ? high : above;
-}
-
-float inverse_of(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
-
-float magnitude_of(float value) { return value < 0.0f ? -value : value; }
-
 // The largest magnitude of each lane.
 void magnitudes(const float* block, int64_t width, float* amax) {
   for (int64_t r = 0; r < kPanel; ++r) amax[r] = 0.0f;
@@ -90,22 +77,10 @@ void int8_scales(const float* block, int64_t width, uint16_t* scales) {
   }
 }
 
-// Each lane's value of largest magnitude, the smallest on a tie; 0 where that is too small.
-void extremes(const float* block, int64_t width, float* extreme) {
-  float low[kPanel], high[kPanel];
-  memcpy(low, block, sizeof(low));
-  memcpy(high, block, sizeof(high));
-  for (int64_t k = 1; k < width; ++k) {
-    for (int64_t r = 0; r < kPanel; ++r) {
-      const float value = block[k * kPanel + r];
-      low[r] = value < low[r] ? value : low[r];
-      high[r] = value > high[r] ? value : high[r];
-    }
-  }
-  for (int64_t r = 0; r < kPanel; ++r) {
-    const float value = -low[r] >= high[r] ? low[r] : high[r];
-    extreme[r] = magnitude_of(value) >= kZeroBelow ? value : 0.0f;
-  }
+// Each lane's value of largest magnitude; 0 where that is too small.
+void usable_extremes(const float* block, int64_t width, float* extreme) {
+  extremes(block, width, extreme);
+  for (int64_t r = 0; r < kPanel; ++r) extreme[r] = magnitude_of(extreme[r]) >= kZeroBelow ? extreme[r] : 0.0f;
 }
 
 void squared_errors(const float* block, int64_t width, const float* scale, float* error) {
@@ -148,7 +123,7 @@ void best_multipliers(const float* block, const float* scale, float divisor, flo
 void int4_scales(const float* block, int64_t width, uint16_t* scales, float* multipliers) {
   float extreme[kPanel], scale[kPanel], error[kPanel], best[kPanel];
   float tried[kMaxGroup / kSubgroup * kPanel];
-  extremes(block, width, extreme);
+  usable_extremes(block, width, extreme);
   for (int64_t r = 0; r < kPanel; ++r) {
     scales[r] = 0;
     best[r] = __builtin_inff();
@@ -252,6 +227,10 @@ void pack_task(void* arg, int64_t index, int32_t thread) {
       pack_bf16(block, columns, to);
       continue;
     }
+    if (job.kind == TS_W_SUPER6) {
+      pack_super6(block, columns, to);
+      continue;
+    }
     uint16_t* scales = job.scales + (panel * ((job.padded + width - 1) / width) + first / width) * kPanel;
     job.kind == TS_W_INT8 ? pack_int8(block, columns, scales, to) : pack_int4(block, columns, scales, to);
   }
@@ -284,7 +263,7 @@ extern "C" int32_t ts_pack(ts_context* context, const void* source, int32_t sour
   const ts_weight w = {kind, group, rows, columns, data, scales, nullptr, 0, rotated};
   const int32_t status = check_weight(&w);
   if (status != TS_OK) return status;
-  if ((source_kind != 0 && source_kind != 1) || is_stored_kind(kind)) return TS_BAD_FORMAT;
+  if ((source_kind != 0 && source_kind != 1) || (is_stored_kind(kind) && kind != TS_W_SUPER6)) return TS_BAD_FORMAT;
   const int64_t last = first_row + count;
   if (first_row < 0 || first_row % kPanel != 0 || count < 0 || last > rows || source_stride < columns) return TS_BAD_SHAPE;
   if (last < rows && count % kPanel != 0) return TS_BAD_SHAPE;  // its last panel would be half another call's

@@ -48,16 +48,19 @@ void int4_row(const uint8_t* panel, const uint16_t* scales, int64_t lane, int64_
 }
 
 // The group is unpacked whole: a token reads one row in 64 of it, and few tokens are read.
-void stored_row(int32_t kind, const uint8_t* panel, int64_t lane, int64_t columns, int64_t padded, float* out) {
+void stored_row(const ts_weight& w, const uint8_t* panel, int64_t lane, int64_t padded, float* out) {
   alignas(64) uint8_t room[kStoredRoom];
-  for (int64_t first = 0; first < columns; first += kStoredGroup) {
-    const int64_t end = padded < first + kStoredGroup ? padded : first + kStoredGroup;
-    const StoredGroup group = unpack_stored(kind, panel + panel_bytes(kind, first), end - first, room);
-    for (int64_t k = first; k < end && k < columns; ++k) {
-      const int64_t at = k - first, step = at / group.sub * kPanel + lane;
+  alignas(64) float values[kStoredGroup];
+  for (int64_t first = 0; first < w.columns; first += kStoredGroup) {
+    const int64_t end = padded < first + kStoredGroup ? padded : first + kStoredGroup, left = w.columns - first;
+    const StoredGroup group = unpack_stored(w.kind, panel + panel_bytes(w.kind, first), end - first, room);
+    for (int64_t at = 0; at < end - first; ++at) {
+      const int64_t step = at / group.sub * kPanel + lane;
       const float value = static_cast<float>(group.bytes[(at / 4 * kPanel + lane) * 4 + at % 4] - 128) * group.steps[step];
-      out[k] = group.minima == nullptr ? value : value - group.minima[step];
+      values[at] = group.minima == nullptr ? value : value - group.minima[step];
     }
+    for (int64_t at = 0; w.rotated != 0 && at < end - first; at += kRotatedColumns) rotate_step(values + at, values + at);
+    memcpy(out + first, values, static_cast<size_t>(left < end - first ? left : end - first) * 4);
   }
 }
 
@@ -69,7 +72,7 @@ void embed_task(void* arg, int64_t index, int32_t) {
   float* out = job.out + index * job.out_stride;
   if (job.w.kind == TS_W_F32) return f32_row(panel, lane, job.w.columns, out);
   if (job.w.kind == TS_W_BF16) return bf16_row(panel, lane, job.w.columns, out);
-  if (is_stored_kind(job.w.kind)) return stored_row(job.w.kind, panel, lane, job.w.columns, job.padded, out);
+  if (is_stored_kind(job.w.kind)) return stored_row(job.w, panel, lane, job.padded, out);
   const uint16_t* scales = job.w.scales + panel_index * ((job.padded + job.w.group - 1) / job.w.group) * kPanel;
   const auto row = job.w.kind == TS_W_INT8 ? int8_row : int4_row;
   if (job.w.rotated == 0) return row(panel, scales, lane, 0, job.w.columns, job.w.group, out);

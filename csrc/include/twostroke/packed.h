@@ -21,6 +21,9 @@ constexpr bool is_stored_kind(int32_t kind) { return kind >= TS_W_FLAT8; }
 // Kinds whose activations are rounded to int8.
 constexpr bool is_integer_kind(int32_t kind) { return kind >= TS_W_INT8; }
 
+// Kinds whose columns may be rotated: whose activations have one scale for whole blocks of rotated columns.
+constexpr bool is_rotated_kind(int32_t kind) { return is_stored_kind(kind) ? !stored_shape(kind).fine : is_integer_kind(kind); }
+
 constexpr int64_t padded_columns(int32_t kind, int64_t columns) {
   const int64_t multiple = kind == TS_W_F32 ? 1 : kind == TS_W_BF16 ? 2 : kStep;
   return (columns + multiple - 1) / multiple * multiple;
@@ -39,7 +42,7 @@ inline int32_t check_weight(const ts_weight* w) {
   if (w->kind < TS_W_F32 || w->kind > TS_W_LAST) return TS_BAD_FORMAT;
   if (w->rows <= 0 || w->columns <= 0) return TS_BAD_SHAPE;
   if (reinterpret_cast<uintptr_t>(w->data) % 4 != 0) return TS_BAD_POINTER;
-  if (w->rotated != 0 && (w->rotated != kStep || !is_integer_kind(w->kind) || is_stored_kind(w->kind))) return TS_BAD_FORMAT;
+  if (w->rotated != 0 && (w->rotated != kStep || !is_rotated_kind(w->kind))) return TS_BAD_FORMAT;
   if (!is_integer_kind(w->kind)) return w->group == 0 ? TS_OK : TS_BAD_FORMAT;
   if (is_stored_kind(w->kind)) {
     if (w->group != kStoredGroup || w->scales != nullptr) return TS_BAD_FORMAT;

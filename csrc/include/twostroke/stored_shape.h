@@ -30,7 +30,7 @@ struct StoredShape {
   int64_t high = 0;
   bool alone = false, third = false;
   int64_t bits = alone ? high + third : nibbles ? 4 + high : 8;  // of a code
-  int64_t whole = super ? kStoredGroup : sub > TS_PANEL_ROWS ? sub : 1;
+  int64_t whole = sub > TS_PANEL_ROWS ? sub : 1;
   bool fine = !super && (!floats || table == kE2M1);
   constexpr int64_t activation_columns() const { return fine ? kFineColumns : kStoredGroup; }
 };
@@ -70,7 +70,7 @@ constexpr StoredShape stored_shape(int32_t kind) {
 // The bytes of a panel of `padded` columns, or of a group's first `padded`.
 constexpr int64_t stored_panel_bytes(const StoredShape& shape, int64_t padded) {
   const int64_t codes = padded * TS_PANEL_ROWS * shape.bits / 8, kinds = shape.minimum ? 2 : 1, steps = padded / shape.sub;
-  return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + padded / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));
+  return codes + kinds * TS_PANEL_ROWS * (shape.super ? steps + (padded + kStoredGroup - 1) / kStoredGroup * 2 : steps * (shape.floats ? 4 : 2));
 }
 
 }  // namespace twostroke

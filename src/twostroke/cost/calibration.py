@@ -112,7 +112,7 @@ class Calibration:
 
     def product_rate(self, kind: WeightKind) -> float:
         """Peak operations a second of products with weights of this kind, as measured by the limit loops."""
-        return self.int8_ops_per_s if kind in (WeightKind.INT8, WeightKind.INT4) else self.f32_flops_per_s
+        return self.int8_ops_per_s if kind.arithmetic in (WeightKind.INT8, WeightKind.INT4) else self.f32_flops_per_s
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for `from_json`."""

@@ -2,7 +2,7 @@
 
     value = (scale * multiplier) * code - minimum_scale * minimum
 
-Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may be shorter), each in one piece:
+Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), each in one piece:
 
     FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
     FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
@@ -29,8 +29,8 @@ Panels of 64 rows; a panel is groups of 256 columns (the last of a flat kind may
 
 High bits of a block are (64, 4) bytes. With b bits a code, byte i of a row has those of column 4 q + i of the block
 from bit b q on.
-Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of super kinds are a multiple of 256,
-those of affine kinds a multiple of g.
+Codes are laid out as int8's (operands.py), nibbles as int4's elements. Columns of affine kinds are a multiple of g,
+those of super kinds a multiple of 256 in files. Of floats that are rounded to one, the last group may be shorter.
 Sums are float32, from left to right; the plain C++ rounds a fma's product as well. Each group of 256 columns has a sum
 of its own, which begins with 0.
 
@@ -184,21 +184,23 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
     )
 
 
-def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
-    """Rows of a matrix, or of whole panels of it -> packed bytes. Raises ValueError for what the kind cannot hold."""
+def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | None = None) -> U8Array:
+    """Rows of a matrix, or of whole panels of it -> packed bytes. width: the matrix's columns, where the rows go on
+    with zeros to the end of a group. Raises ValueError for what the kind cannot hold."""
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
-    padded, sub = weight_format.padded_columns(columns), kind.step_columns
+    padded, sub = weight_format.padded_columns(width or columns), kind.step_columns
+    columns = min(columns, padded)
     nothing = 1 if kind.is_iq4 else 0  # its table has no zero; the scales of padding are zero
     codes = np.full((padded_rows(count), padded), nothing, np.int8)
-    codes[:count, :columns] = rows.codes
+    codes[:count, :columns] = rows.codes[:, :columns]
     wide = scale_columns(kind)
     pieces: list[tuple[U8Array, int]] = []  # (panels, units, bytes of a unit), and the columns of a unit
     for scales in (rows.scales, rows.minimum_scales):
         if scales is not None:
             kept = scales if kind.has_wide_scales else _half_bits(scales)
-            pieces.append((_lanes(kept, padded // wide), wide))
+            pieces.append((_lanes(kept, -(-padded // wide)), wide))
     for whole, dtype in ((rows.multipliers, np.int8), (rows.minima, np.uint8)):
         if whole is not None:
             pieces.append((_lanes(whole.astype(dtype), padded // sub), sub))
@@ -206,7 +208,7 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat) -> U8Array:
     groups = []
     for first in range(0, padded, STORED_GROUP):
         end = min(first + STORED_GROUP, padded)
-        groups += [part[:, first // unit : end // unit].reshape(len(part), -1) for part, unit in pieces]
+        groups += [part[:, first // unit : -(-end // unit)].reshape(len(part), -1) for part, unit in pieces]
     return np.ascontiguousarray(np.concatenate(groups, axis=1)).reshape(-1)
 
 
@@ -301,13 +303,13 @@ def _spread(whole: I16Array, units: int) -> I16Array:
 def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
     """(rows, <= units) -> (panels, units, bytes): 64 rows side by side; zeros where there is nothing."""
     full = np.zeros((padded_rows(len(values)), units), values.dtype)
-    full[: len(values), : values.shape[1]] = values
+    full[: len(values), : values.shape[1]] = values[:, :units]
     lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))
     return lanes.view(np.uint8).reshape(len(lanes), units, -1)
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Packed bytes -> rows, with padded columns; multipliers as the kind lays them out."""
+    """Packed bytes -> rows, with padded columns, of super kinds to the end of a group."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1
@@ -321,7 +323,7 @@ def stored_values(weight: PackedWeight) -> StoredValues:
     for first in range(0, padded, STORED_GROUP):
         columns = min(STORED_GROUP, padded - first)
         for place, (unit, dtype) in enumerate(units):
-            size = columns // unit * PANEL_ROWS * dtype.itemsize
+            size = -(-columns // unit) * PANEL_ROWS * dtype.itemsize
             part = np.ascontiguousarray(data[:, at : at + size]).view(dtype)
             found[place].append(
                 part.reshape(panels, -1, PANEL_ROWS).transpose(0, 2, 1).reshape(panels * PANEL_ROWS, -1)
@@ -350,6 +352,8 @@ def stored_values(weight: PackedWeight) -> StoredValues:
     parts = [np.concatenate(each, axis=1)[: weight.rows] for each in found]
     scales = [part.astype(np.float32) for part in parts[:kinds]]
     fine = [part.astype(np.int16) for part in parts[kinds:]]
+    if kind.is_super:
+        whole, *fine = (_to_the_end(part, padded) for part in (whole, *fine))
     return StoredValues(
         whole,
         scales[0],
@@ -359,16 +363,17 @@ def stored_values(weight: PackedWeight) -> StoredValues:
     )
 
 
+def _to_the_end(part: Any, padded: int) -> Any:
+    """A part of `padded` columns with zeros in those that the last group lacks."""
+    missing = part.shape[1] * (-padded % STORED_GROUP) // padded
+    return np.pad(part, ((0, 0), (0, missing)))
+
+
 def _meant(packed: I16Array, kind: WeightKind) -> I8Array:
     """Codes, of what stands for them in packed bytes."""
     if kind.is_e2m1 or kind.is_iq4:
         return (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[packed]
     return (packed - code_offset(kind)).astype(np.int8)
-
-
-def unpack_stored(weight: PackedWeight) -> F32Array:
-    """-> (rows, columns) float32, what the packed matrix stands for."""
-    return np.ascontiguousarray(stored_values(weight).values()[:, : weight.columns])
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from twostroke.ops.operands import F32Array, PackedWeight, bf16_to_f32, unpack_integers
 from twostroke.ops.rotation import rotated_columns
-from twostroke.ops.stored_layout import unpack_stored
+from twostroke.ops.stored_layout import stored_values
 from twostroke.types.spec.formats import PANEL_ROWS, WeightKind
 
 
@@ -23,7 +23,8 @@ def unpack(weight: PackedWeight) -> F32Array:
         numbers = weight.data.view(np.int8).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)
         full = numbers.reshape(-1, columns) * bf16_to_f32(weight.scales)
     elif weight.format.kind.is_stored:
-        return unpack_stored(weight)
+        full = stored_values(weight).values()
+        full = rotated_columns(full) if weight.format.rotated else full
     else:
         values, scales = unpack_integers(weight)
         full = values.astype(np.float32) * np.repeat(scales, weight.format.group, axis=1)[:, :columns]

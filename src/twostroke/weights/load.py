@@ -80,7 +80,7 @@ def pack_into(
             if weight.bias:
                 _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
             chosen = format_for(weight)
-            if chosen.kind.is_stored:
+            if chosen.keeps_codes:
                 stored.add(weight, chosen, partial(meter.add, name=weight.parts[0].name))
             else:
                 _pack_matrix(target, weight, checkpoint, chosen, packer, meter)

@@ -65,10 +65,10 @@ TS_KERNEL(embed, EmbedArgs) {
   const int64_t index = id / kPanel, lane = id % kPanel, k = e.at;
   const uint8_t* panel = args.data + index * args.panel_bytes;
   Four found;
-  if (args.kind >= TS_W_FLAT8) found = stored_at(args, panel, lane, k);
-  else if (args.kind == TS_W_F32 || args.kind == TS_W_BF16) found = floats_at(args, panel, lane, k, e.count);
-  else if (k < args.padded) found = whole_at(args, panel, index, lane, k);
-  else found = {{0.0f, 0.0f, 0.0f, 0.0f}};
+  if (args.kind == TS_W_F32 || args.kind == TS_W_BF16) found = floats_at(args, panel, lane, k, e.count);
+  else if (k >= args.padded) found = {{0.0f, 0.0f, 0.0f, 0.0f}};
+  else if (args.kind >= TS_W_FLAT8) found = stored_at(args, panel, lane, k);
+  else found = whole_at(args, panel, index, lane, k);
   if (args.rotated != 0) {
     const Words4 own = {bits_of(found.v[0]), bits_of(found.v[1]), bits_of(found.v[2]), bits_of(found.v[3])}, turned = rotated_four(own);
     TS_EACH_OF_FOUR found.v[i] = float_of(turned[i]);

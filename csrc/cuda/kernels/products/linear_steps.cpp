@@ -70,7 +70,7 @@ struct StepTile {
   }
   TS_MEMBER_INLINE StoredRows rows_at(const StepPlace& place) const {
     const int32_t group = group_at(place), left = args.steps * static_cast<int32_t>(kStep) - group * static_cast<int32_t>(kStoredGroup);
-    const int32_t strip = place.strip(args), columns = layout.super != 0 || left > kStoredGroup ? static_cast<int32_t>(kStoredGroup) : left;
+    const int32_t strip = place.strip(args), columns = left > kStoredGroup ? static_cast<int32_t>(kStoredGroup) : left;
     const int64_t panel = int64_t{place.matrix} * args.panels + strip / 2;
     return {layout, args.data + panel * args.panel_bytes + group * layout.group_bytes, columns, strip % 2 * kStepStrip + 4 * g};
   }
@@ -109,7 +109,7 @@ struct StepTile {
     TS_EVERY_LANE
     for (int s = 0; s < kAhead; ++s) {
       const int32_t at = first + 32 * s, asked = group * (static_cast<int32_t>(kStoredGroup) / 32) + at / 32;  // in steps of 32
-      const int32_t step = layout.super != 0 || asked / 2 <= last ? asked : 2 * last + 1;
+      const int32_t step = asked / 2 <= last ? asked : 2 * last + 1;
       uint32_t low[4], high[4];
       float scales[2][4], minima[2][4];
       coming[s].unpack(layout, t, low, high);

@@ -118,7 +118,7 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
     stored = format_choice(STORED)
     counter = WorkCounter(work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv)))
     rate, words = limits.f32_flops_per_s, f"float32 products, {limits.f32_flops_per_s / 1e9:,.0f} GFLOP/s"
-    if chosen is None or chosen.kind in (WeightKind.INT8, WeightKind.INT4):
+    if chosen is None or chosen.kind.arithmetic in (WeightKind.INT8, WeightKind.INT4):
         rate, words = limits.int8_ops_per_s, f"int8 products, {limits.int8_ops_per_s / 1e9:,.0f} GOP/s"
     if case.command == "prefill":
         tokens = case.arguments["tokens"]

@@ -57,7 +57,7 @@ class Ask:
     @property
     def arithmetic(self) -> WeightKind:
         """The kind of products that most of the work is."""
-        return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind
+        return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind.arithmetic
 
     @property
     def kv_kind(self) -> KVKind:

@@ -14,6 +14,8 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
            error summed over the columns from left to right. The first scale with the smallest sum of errors, summed
            from left to right, wins. A group of zeros has multipliers 0 and q 0.
 
+    SUPER6 quant/super6.py has its rules.
+
 Formats whose columns are rotated round what ops/rotation.py makes of the matrix.
 
 Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make
@@ -36,7 +38,9 @@ from twostroke.ops.operands import (
     pack_floats,
     pack_integers,
 )
+from twostroke.ops.quant.super6 import quantize_super6
 from twostroke.ops.rotation import rotated_weights
+from twostroke.ops.stored_layout import pack_stored
 from twostroke.types.spec.formats import STEP_COLUMNS, SUBGROUP_COLUMNS, WeightFormat, WeightKind
 
 ALIGNMENT_BYTES = 64
@@ -68,6 +72,9 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
         return PackedWeight(weight_format, rows, columns, _aligned(pack_columns(q)), scales, bias)
     multipliers = None
     values = rotated_weights(values) if weight_format.rotated else values
+    if weight_format.kind is WeightKind.SUPER6:
+        data = pack_stored(quantize_super6(values), weight_format, columns)
+        return PackedWeight(weight_format, rows, columns, _aligned(data), bias=bias)
     if weight_format.kind is WeightKind.INT8:
         q, scales = quantize_int8(values, weight_format.group)
     else:

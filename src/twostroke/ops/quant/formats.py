@@ -9,14 +9,12 @@ multiplier is a whole int8 number, so that every kernel, unpacking or not, makes
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.values import Weight
 from twostroke.ops.rotation import ROTATED_COLUMNS
-from twostroke.types.spec.formats import BF16, COLUMNS8, F32, WeightFormat, WeightKind
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32, STORED_GROUP, WeightFormat, WeightKind
 
 INT8 = WeightFormat(WeightKind.INT8, group=256, rotated=ROTATED_COLUMNS)
 """8.06 bits a weight."""
@@ -24,35 +22,30 @@ INT8 = WeightFormat(WeightKind.INT8, group=256, rotated=ROTATED_COLUMNS)
 INT4 = WeightFormat(WeightKind.INT4, group=256, rotated=ROTATED_COLUMNS)
 """4.31 bits a weight."""
 
-FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4}
+INT6 = WeightFormat(WeightKind.SUPER6, group=STORED_GROUP, rotated=ROTATED_COLUMNS)
+"""6.56 bits a weight: codes of 6 bits, a multiplier of 8 bits for 16 columns, a scale for 256. The kernels are those of
+Q6_K in files. Floats are rounded when the model is packed (quant/super6.py)."""
 
+FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4, "int6": INT6}
 
 
 class Int4Mixture(Struct, frozen=True):
-    """int4 in which some matrices are int8. wide: their roles. some: roles of which each SPACING-th layer is int8."""
+    """int4 in which the matrices of some roles have another format."""
 
-    wide: frozenset[str]
-    some: frozenset[str] = frozenset()
+    roles: frozenset[str]
+    wide: WeightFormat
 
     def format_of(self, weight: Weight) -> WeightFormat:
-        """INT8 or INT4."""
-        layer = _LAYER.search(weight.key)
-        chosen = weight.role in self.some and layer is not None and int(layer[1]) % SPACING == SPACING - 1
-        return INT8 if chosen or weight.role in self.wide else INT4
+        """The format of one matrix."""
+        return self.wide if weight.role in self.roles else INT4
 
 
-SPACING = 4
-_LAYER = re.compile(r"\.(\d+)\.")
-
-MIXTURES: dict[str, Int4Mixture] = {
-    "int5": Int4Mixture(frozenset({"qkv"}), frozenset({"down"})),
-    "int6": Int4Mixture(frozenset({"qkv", "down", "embedding", "head"})),
-}
-"""Between int4 and int8: 4.7 to 5 bits, and about 6. The products that make Q, K and V, and those that end a feed
-forward, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its own."""
+MIXTURES: dict[str, Int4Mixture] = {"int5": Int4Mixture(frozenset({"qkv", "down"}), INT6)}
+"""Between int4 and int6: about 5 bits. The products that make Q, K and V, and those that end a feed forward, lose more
+for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its own."""
 
 WEIGHT_NAMES: tuple[str, ...] = (*FORMATS, *MIXTURES)
-WHOLE_NAMES: tuple[str, ...] = ("int8", "int4", *MIXTURES)
+WHOLE_NAMES: tuple[str, ...] = ("int8", "int6", "int4", *MIXTURES)
 """Names of weights whose products are sums of whole numbers."""
 
 
@@ -66,8 +59,8 @@ def weight_format(name: str) -> WeightFormat:
 
 
 KEPT_BYTES = frozenset({"keys_up", "values_up"})
-"""Roles that are rounded to int8 where int4 is asked for: small matrices of single heads that all positions go through
-(DeepSeek's kv_b)."""
+"""Roles that are rounded to int8 where fewer bits are asked for: small matrices of single heads that all positions go
+through (DeepSeek's kv_b)."""
 
 STORED = "stored"
 """Each matrix in the format that keeps what the checkpoint holds."""
@@ -129,7 +122,7 @@ def format_choice(name: str) -> FormatChoice:
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)
-    narrow = INT8 if chosen.kind is WeightKind.INT4 else chosen
+    narrow = INT8 if name in WHOLE_NAMES else chosen
     kept = {**dict.fromkeys(KEPT_WIDE, F32), **dict.fromkeys(KEPT_BYTES, narrow), ADAPTERS: adapter_format(name)}
     mixture = MIXTURES.get(name)
     if mixture is None:

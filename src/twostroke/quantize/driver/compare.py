@@ -161,7 +161,7 @@ def _drift(truth: Sequence[F32Array], found: Sequence[F32Array]) -> float:
 
 def _differ(other: StagedModel, index: int) -> bool:
     """Has the stage a matrix that keeps codes?"""
-    return any(other.formats(weight).kind.is_stored for weight in other.stages[index].program.weights)
+    return any(other.formats(weight).keeps_codes for weight in other.stages[index].program.weights)
 
 
 def _name(staged: StagedModel, index: int) -> str:

@@ -18,7 +18,7 @@ SHOWN = (
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
     """Settings, objectives in seconds (null: none), and the roof: rates as measured here, or of the catalogue."""
-    kind = costs.formats[costs.weights].kind if costs.weights in costs.formats else WeightKind.INT8  # stored
+    kind = costs.formats[costs.weights].kind.arithmetic if costs.weights in costs.formats else WeightKind.INT8  # stored
     asked = {setting.name: setting.value for setting in resolved.settings}
     return {
         "version": version,

@@ -180,8 +180,8 @@ class WeightFormat(Struct, frozen=True):
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
     shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
-    are so. rotated: for INT8 and INT4 in groups, how many columns are multiplied together by a Hadamard matrix before
-    they are rounded, activations as well (ops/rotation.py); 0 for none.
+    are so. rotated: how many columns are multiplied together by a Hadamard matrix before they are rounded, activations
+    as well (ops/rotation.py); 0 for none. Activations of such kinds have one scale for a group.
     """
 
     kind: WeightKind
@@ -204,6 +204,11 @@ class WeightFormat(Struct, frozen=True):
         return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group and not self.kind.is_stored else 0)
 
     @property
+    def keeps_codes(self) -> bool:
+        """Whether codes and scales are a file's. Where columns are rotated, they were rounded when they were packed."""
+        return self.kind.is_stored and not self.rotated
+
+    @property
     def has_column_scales(self) -> bool:
         """Whether each column has one scale for all its rows."""
         return self.kind is WeightKind.INT8 and self.group == 0
@@ -217,8 +222,12 @@ class WeightFormat(Struct, frozen=True):
         return -(-columns // self.group) if self.group else 0
 
     def data_bytes(self, rows: int, columns: int) -> int:
-        """Bytes of the packed elements of a (rows, columns) matrix, int4's multipliers included."""
-        return padded_rows(rows) * self.padded_columns(columns) * _STORED_BITS_64[self.kind] // 512
+        """Bytes of the packed elements of a (rows, columns) matrix, multipliers and stored scales included."""
+        padded = self.padded_columns(columns)
+        bits = padded * _STORED_BITS_64[self.kind] // 64
+        if self.kind.is_super:  # the scales of the columns that the last group lacks
+            bits += (-padded % STORED_GROUP) * 16 * (1 + self.kind.has_minimum) // STORED_GROUP
+        return padded_rows(rows) * bits // 8
 
     def scale_bytes(self, rows: int, columns: int) -> int:
         """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats, and where they lie among the elements."""

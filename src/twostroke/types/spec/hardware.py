@@ -118,7 +118,7 @@ class HardwareSpec:
         int8 and int4 weights meet activations rounded to int8, as in this engine; a kind without units of its own takes
         the next wider one.
         """
-        if kind in (WeightKind.INT8, WeightKind.INT4):
+        if kind.arithmetic in (WeightKind.INT8, WeightKind.INT4):
             return self.int8_ops_per_s or self.bf16_flops_per_s or self.f32_flops_per_s
         if kind is WeightKind.BF16:
             return self.bf16_flops_per_s or self.f32_flops_per_s

@@ -54,7 +54,7 @@ struct StoredColumns {
   }
   // Columns k .. k + 31; of columns that the group does not have, the last ones once more: a branch around loads would wait for them.
   TS_MEMBER_INLINE void load(const StoredLayout& layout, const StoredRows& rows, int32_t asked, int32_t part) {
-    const int32_t k = layout.super != 0 || asked < rows.columns ? asked : rows.columns - 32, step = k / layout.sub;
+    const int32_t k = asked < rows.columns ? asked : rows.columns - 32, step = k / layout.sub;
     TS_EVERY_LANE
     for (int i = 0; i < 2; ++i) {
       if (i == 1 && layout.sub != 16) continue;
@@ -118,9 +118,8 @@ struct StoredColumns {
       if (layout.super != 0) {
         scale[r] *= half_of_four(super.scales, r);
         if (layout.minimum != 0) minimum[r] *= half_of_four(super.minima, r);
-      } else if (!there) {
-        scale[r] = minimum[r] = 0.0f;
       }
+      if (!there) scale[r] = minimum[r] = 0.0f;
     }
   }
   TS_MEMBER_INLINE static float one(const StoredLayout& layout, Words4 words, int row) {

@@ -161,6 +161,8 @@ def examine(
         other = quiet.measure("norms, rope and KV writes", lambda: timer.other(start_s))
         linear, attention = {}, {}
         for name, chosen in FORMATS.items():
+            if chosen.kind.arithmetic is not chosen.kind:
+                continue
             rows = effort.rows if chosen.group else effort.few_rows
             work = partial(timer.linear, chosen, start_s, rows)
             linear[chosen.kind] = quiet.measure(f"products with {name} weights", work)

@@ -32,7 +32,7 @@ class TurnReader:
         self.out: list[Piece] = []
         self.thinking = False
         self.text = Trimmed(self._say)
-        self.says = self.text.say
+        self.says: Callable[[str], object] = self.text.say
         self._behind_call = False  # nothing was said since
         self._num_calls = self._accepted = 0
         self._front = True  # nothing but white space stands between here and a beginning

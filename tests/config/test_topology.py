@@ -1,4 +1,4 @@
-"""Topologies of recorded machines, the choice of threads that follows, and where processes of a model stand."""
+"""Topologies of known machines, the choice of threads that follows, and where processes of a model stand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def topology_of(name: str, root: Path, allowed: range | set[int] | None = None) 
         ("arm_server", 64, 1, (0,), 64, 64),
     ],
 )
-def test_a_recorded_machine_is_read(
+def test_a_known_machine_is_read(
     name: str, cpus: int, packages: int, nodes: tuple[int, ...], cores: int, fast: int, tmp_path: Path
 ) -> None:
     found = topology_of(name, tmp_path)

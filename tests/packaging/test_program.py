@@ -20,7 +20,7 @@ from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.server.serve import command as serve
 from twostroke.server.build import build_server
 
-OURS = {"model", "supervise", "worker_fds", "as_json", "verbose"}
+OURS = {"models_named", "supervise", "worker_fds", "as_json", "verbose"}
 GUIDES = [ROOT / "docs/guides" / f"{name}.md" for name in ("docker", "kubernetes", "systemd")]
 
 
@@ -36,7 +36,8 @@ def asked_of(words: list[str], variables: dict[str, str]) -> dict[str, Any]:
     prefixed = {name.removeprefix("TWOSTROKE_").lower(): value for name, value in variables.items() if "STROKE" in name}
     assert set(prefixed) <= set(BY_NAME), "a variable that is no option is ignored"
     found = {name: each.value for name, each in collect(options, prefixed).items()}
-    return {**found, "model": context.params["model"], "supervise": context.params["supervise"]}
+    model = next(iter(context.params["models_named"]), "spark")
+    return {**found, "model": model, "supervise": context.params["supervise"]}
 
 
 def test_the_image_starts_what_it_means() -> None:
@@ -77,7 +78,7 @@ def test_the_guides_container_starts_what_it_means() -> None:
     assert words[words.index("-p") + 1].endswith(f":{of('EXPOSE')[0]}")
 
 
-@pytest.mark.parametrize("words", [["--drains", "3s"], ["--drain", "soon"], ["spark", "more"]])
+@pytest.mark.parametrize("words", [["--drains", "3s"], ["--drain", "soon"], ["spark", "--drain"]])
 def test_what_the_program_does_not_know_is_found(words: list[str]) -> None:
     with pytest.raises(Exception, match="drain|argument"):
         asked_of(["twostroke", "serve", *words], {})

@@ -76,6 +76,7 @@ TS_KERNEL(quantize_steps, RoundArgs) {
   TS_EVERY_LANE
   for (int i = 0; i < 2; ++i) {
     four[i] = x.four(args, own + i * kWarpColumns);
+    if (args.rotated != 0) four[i] = rotated_four(four[i]);
     most[i] = most_of_threads(most_of(four[i], 0), args.fine != 0 ? kFineThreads : kWarp);
   }
   TS_EVERY_LANE

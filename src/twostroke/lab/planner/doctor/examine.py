@@ -142,7 +142,8 @@ def examine(
             fix="Close other programs, or give the container more memory.",
         )
     steps = iter(range(1, 100))
-    total = 8 + len(FORMATS) + len(KVKind)
+    timed_formats = {name: chosen for name, chosen in FORMATS.items() if chosen.kind.arithmetic is chosen.kind}
+    total = 8 + len(timed_formats) + len(KVKind)
     at = [0]
 
     def tell(what: str) -> None:
@@ -160,9 +161,7 @@ def examine(
         start_s = layer_s / LAYER_OPS
         other = quiet.measure("norms, rope and KV writes", lambda: timer.other(start_s))
         linear, attention = {}, {}
-        for name, chosen in FORMATS.items():
-            if chosen.kind.arithmetic is not chosen.kind:
-                continue
+        for name, chosen in timed_formats.items():
             rows = effort.rows if chosen.group else effort.few_rows
             work = partial(timer.linear, chosen, start_s, rows)
             linear[chosen.kind] = quiet.measure(f"products with {name} weights", work)

@@ -26,10 +26,10 @@ STEPS_SPILLED = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "fla
 """At most, of stack and of spills: two blocks fit, and codes are loaded far ahead, which hides more than a few spills
 cost."""
 SPILLED_BYTES = {chip: STEPS_SPILLED for chip in CHIPS} | {
+    # The last group of a super kind may be short. Its steps are then multiplied by zero, which takes two words more.
+    "sm_103": {**STEPS_SPILLED, "linear_steps_super6": 264},
     # Each of the twelve paths of linear_few takes 113 to 128 registers alone and spills nothing. Together they share
     # values, of which 12 words are stored once and loaded once in the code. Of attention it is four words.
-    # The last group of a super kind may be short: what its steps are multiplied by is then zero, which takes two words more.
-    "sm_103": {**STEPS_SPILLED, "linear_steps_super6": 264},
     "sm_120": {**STEPS_SPILLED, "linear_few": 48, "attention_prompt_int4": 16},
 }
 

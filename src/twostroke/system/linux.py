@@ -11,72 +11,8 @@ import termios
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from twostroke.system.posix import (
-    HAS_SOCKET_FILES as HAS_SOCKET_FILES,
-)
-from twostroke.system.posix import (
-    LIBRARY_SUFFIX_OF_PYTHON as LIBRARY_SUFFIX_OF_PYTHON,
-)
-from twostroke.system.posix import (
-    address_space_bytes as address_space_bytes,
-)
-from twostroke.system.posix import (
-    clock_ticks as clock_ticks,
-)
-from twostroke.system.posix import (
-    end_after as end_after,
-)
-from twostroke.system.posix import (
-    file_flags as file_flags,
-)
-from twostroke.system.posix import (
-    is_closed_by_both as is_closed_by_both,
-)
-from twostroke.system.posix import (
-    is_own as is_own,
-)
-from twostroke.system.posix import (
-    is_readable as is_readable,
-)
-from twostroke.system.posix import (
-    is_socket_file as is_socket_file,
-)
-from twostroke.system.posix import (
-    limit_memory as limit_memory,
-)
-from twostroke.system.posix import (
-    lock as lock,
-)
-from twostroke.system.posix import (
-    page_bytes as page_bytes,
-)
-from twostroke.system.posix import (
-    private_memory as private_memory,
-)
-from twostroke.system.posix import (
-    read_at as read_at,
-)
-from twostroke.system.posix import (
-    read_into as read_into,
-)
-from twostroke.system.posix import (
-    reset_on_close as reset_on_close,
-)
-from twostroke.system.posix import (
-    signals_to as signals_to,
-)
-from twostroke.system.posix import (
-    start_child as start_child,
-)
-from twostroke.system.posix import (
-    user_number as user_number,
-)
-from twostroke.system.posix import (
-    write_at as write_at,
-)
-from twostroke.system.posix import (
-    write_no_files as write_no_files,
-)
+from twostroke.system.posix import *  # noqa: F403
+from twostroke.system.posix import page_bytes
 
 _UNACKNOWLEDGED = struct.Struct("=24xI")
 """tcpi_unacked in struct tcp_info, in packets."""

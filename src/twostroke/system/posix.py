@@ -16,6 +16,31 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+__all__ = [
+    "HAS_SOCKET_FILES",
+    "LIBRARY_SUFFIX_OF_PYTHON",
+    "address_space_bytes",
+    "clock_ticks",
+    "end_after",
+    "file_flags",
+    "is_closed_by_both",
+    "is_own",
+    "is_readable",
+    "is_socket_file",
+    "limit_memory",
+    "lock",
+    "page_bytes",
+    "private_memory",
+    "read_at",
+    "read_into",
+    "reset_on_close",
+    "signals_to",
+    "start_child",
+    "user_number",
+    "write_at",
+    "write_no_files",
+]
+
 HAS_SOCKET_FILES = True
 """Sockets with a path (AF_UNIX)."""
 LIBRARY_SUFFIX_OF_PYTHON = ".so"

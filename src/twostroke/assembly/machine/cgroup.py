@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from twostroke.assembly.machine.kernel_files import number_of, text_of
+
 UNLIMITED_BYTES = 1 << 60
 """Version 1 writes "no limit" as a number near 2^63."""
 
@@ -54,9 +56,9 @@ def group_cores(root: Path = Path("/")) -> float | None:
     found: list[float] = []
     for folder, version in _groups(root, "cpu"):
         if version == 2:
-            quota, _, period = _read(folder / "cpu.max").strip().partition(" ")
+            quota, _, period = text_of(folder / "cpu.max").strip().partition(" ")
         else:
-            quota, period = (_read(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+            quota, period = (text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
         if quota.isdigit() and period.isdigit() and int(period) > 0:
             found.append(int(quota) / int(period))
     return min(found, default=None)
@@ -65,7 +67,7 @@ def group_cores(root: Path = Path("/")) -> float | None:
 def _memory_v2(folder: Path) -> Iterator[GroupMemory]:
     used = _without_cache(folder, "memory.current", "")
     for name in ("memory.max", "memory.high"):  # above the second one the kernel slows a process down
-        limit = _number(folder / name)
+        limit = number_of(folder / name)
         if limit is not None and used is not None:
             yield GroupMemory(limit, used)
 
@@ -73,14 +75,14 @@ def _memory_v2(folder: Path) -> Iterator[GroupMemory]:
 def _memory_v1(folder: Path) -> Iterator[GroupMemory]:
     used = _without_cache(folder, "memory.usage_in_bytes", "total_")
     # The second one holds for groups above that a container does not see.
-    limits = (_number(folder / "memory.limit_in_bytes"), _stat(folder).get("hierarchical_memory_limit"))
+    limits = (number_of(folder / "memory.limit_in_bytes"), _stat(folder).get("hierarchical_memory_limit"))
     for limit in limits:
         if limit is not None and limit < UNLIMITED_BYTES and used is not None:
             yield GroupMemory(limit, used)
 
 
 def _without_cache(folder: Path, name: str, prefix: str) -> int | None:
-    used = _number(folder / name)
+    used = number_of(folder / name)
     if used is None:
         return None
     stat = _stat(folder)
@@ -88,14 +90,14 @@ def _without_cache(folder: Path, name: str, prefix: str) -> int | None:
 
 
 def _stat(folder: Path) -> dict[str, int]:
-    pairs = (line.split() for line in _read(folder / "memory.stat").splitlines())
+    pairs = (line.split() for line in text_of(folder / "memory.stat").splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
     """Folders of this process's group and all above it that can be seen, with the version."""
     mounts = list(_mounts(root))
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         for mount in mounts:
@@ -113,7 +115,7 @@ def _upwards(mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
 
 
 def _mounts(root: Path) -> Iterator[_Mount]:
-    for line in _read(root / "proc/self/mountinfo").splitlines():
+    for line in text_of(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields, kinds = before.split(), after.split()
         if len(fields) < 5 or not kinds or kinds[0] not in ("cgroup", "cgroup2"):
@@ -125,15 +127,3 @@ def _mounts(root: Path) -> Iterator[_Mount]:
 def _plain(path: str) -> str:
     """mountinfo writes spaces and the like as octal."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

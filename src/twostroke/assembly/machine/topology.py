@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from twostroke.assembly.machine.kernel_files import number_of, text_of
 from twostroke.system.cpu_list import read_cpus
 
 FULL_CAPACITY = 1024
@@ -86,10 +87,10 @@ def read_topology(allowed: Iterable[int] | None, quota: float | None, root: Path
 def _cpu(folder: Path, number: int, nodes: dict[int, int], slow: frozenset[int]) -> Cpu:
     own = folder / f"cpu{number}"
     siblings = _list(own / "topology/core_cpus_list") or _list(own / "topology/thread_siblings_list")
-    capacity = _number(own / "cpu_capacity")
+    capacity = number_of(own / "cpu_capacity")
     if capacity is None:
         capacity = EFFICIENT_CAPACITY if number in slow else FULL_CAPACITY
-    package = _number(own / "topology/physical_package_id")
+    package = number_of(own / "topology/physical_package_id")
     return Cpu(number, package or 0, min({*siblings, number}), nodes.get(number, 0), capacity)
 
 
@@ -109,16 +110,4 @@ def _numbered(folder: Path, name: str) -> list[int]:
 
 def _list(path: Path) -> frozenset[int]:
     """The numbers in a file; none where it is missing."""
-    return frozenset(read_cpus(_read(path)))
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    return frozenset(read_cpus(text_of(path)))

@@ -113,6 +113,8 @@ def test_a_hub_that_does_not_answer_gives_what_is_here(pull: Pull, hub: FakeHub)
     assert done.exit_code == 0 and json.loads(done.stdout)["file"] == NAME
     gone = pull("acme/huge")
     assert gone.exit_code == 3 and "could not be reached" in gone.stderr
+    unknown = pull("acme/huge", "--dry-run")
+    assert unknown.exit_code == 3 and "Nothing is known of acme/huge" in unknown.stderr
     offline = pull("acme/spark-GGUF", "--no-pack", HF_HUB_OFFLINE="1")
     assert offline.exit_code == 0
     assert pull("acme/huge", HF_HUB_OFFLINE="1").exit_code == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.types.errors import ModelNotFound
 
 
 @click.command(cls=ExampleCommand, example="twostroke pull llama3.2:1b")
@@ -46,6 +47,12 @@ def command(
         if prospect.offer is not None and not as_json:
             say(prospect.words())
         if dry_run:
+            if prospect.reference is not None and prospect.offer is None:
+                raise ModelNotFound(
+                    f"Nothing is known of {prospect.reference}.",
+                    why="The hub was not asked, or did not answer.",
+                    fix="Check the network and HF_HUB_OFFLINE, then ask again.",
+                )
             heed(wish, prospect)
             if as_json:
                 print_json(prospect.as_json())

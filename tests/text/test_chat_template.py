@@ -307,3 +307,25 @@ def test_a_template_that_looks_into_fields_of_a_schema_finds_them_empty() -> Non
     template = ChatTemplate({"default": DESCRIPTIONS}, {})
     assert template.render(ASKED, tools=[BELL]) == ":day hours !When?"
     assert template.render(ASKED) == "When?"
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", "<system>D<user>U"),
+        ("{# developer #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", "<system>D<user>U"),
+        (
+            "{% for m in messages %}{% if m.role in ('system', 'developer') %}<top>{% else %}<{{ m.role }}>{% endif %}"
+            "{{ m.content }}{% endfor %}",
+            "<top>D<user>U",
+        ),
+        (
+            "{% for m in messages %}{% if m.role not in ('system', 'developer', 'user') %}{{ raise_exception('no') }}{% endif %}"
+            "<{{ m.role }}>{{ m.content }}{% endfor %}",
+            "<developer>D<user>U",
+        ),
+    ],
+)
+def test_a_developer_is_a_system_where_the_template_does_not_know_developers(source: str, shown: str) -> None:
+    messages = [{"role": "developer", "content": "D"}, {"role": "user", "content": "U"}]
+    assert ChatTemplate({"default": source}, {}).render(messages) == shown

@@ -28,6 +28,8 @@ from twostroke.types.notes import Notes
 MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
 RENDER_LIMIT_S = 5.0
 _FAULTS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
+_NO_ROLE, _WORD = "qzrole", "qzdevelops"
+"""A role and a word that no template contains."""
 _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"})
 
 
@@ -64,6 +66,7 @@ class ChatTemplate:
         needed = {name: self._values_needed(name) for name in self._templates}
         self._other_values = {name: values for name, values in needed.items() if values is not None}
         self._fits = {name: Fit(partial(self._probe, name)) for name in self._templates}
+        self._knowing: dict[str, bool] = {}  # templates that know developers, each tried when one first comes
 
     @classmethod
     def from_folder(cls, path: str | Path, own: Path | None = None) -> ChatTemplate | None:
@@ -164,9 +167,22 @@ class ChatTemplate:
 
     def _roles(self, name: str, messages: Messages) -> Messages:
         """Developer messages are system messages for templates that do not know them."""
-        if "developer" in self._sources[name]:
+        if not any(each["role"] == "developer" for each in messages) or self._knows_developers(name):
             return messages
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
+
+    def _knows_developers(self, name: str) -> bool:
+        """True where the template shows a developer's message, and not only by writing whatever role it is given."""
+        known = self._knowing.get(name)
+        if known is None:
+            developer, stranger = (self._with_role(name, role) for role in ("developer", _NO_ROLE))
+            known = self._knowing[name] = _WORD in developer and stranger.replace(_NO_ROLE, "developer") != developer
+        return known
+
+    def _with_role(self, name: str, role: str) -> str:
+        with suppress(InvalidRequest):
+            return self._probe(name, [{"role": role, "content": _WORD}, {"role": "user", "content": "Hi"}])
+        return ""
 
     def _probe(self, name: str, messages: Messages) -> str:
         given = {"messages": messages, "documents": None, "add_generation_prompt": True}

@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (QWEN3, {"layer_types": TYPES, "sliding_window": None, "use_sliding_window": True}, "layer_types"),
     (GPT2, {"per_layer_config": {"1": {"n_inner": 5}}}, "per_layer_config"),
     (GPT2, {"model_type": "gptj"}, "model_type"),
-    (GPT2, {"activation_function": "quick_gelu"}, "activation_function"),
+    (GPT2, {"activation_function": "mish"}, "activation_function"),
     (GPT2, {"add_cross_attention": True}, "add_cross_attention"),
     (GPT2, {"hidden_size": 32}, "n_embd"),
     (GPT2, {"n_layer": 2}, "h.2"),

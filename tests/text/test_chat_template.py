@@ -320,8 +320,8 @@ def test_a_template_that_looks_into_fields_of_a_schema_finds_them_empty() -> Non
             "<top>D<user>U",
         ),
         (
-            "{% for m in messages %}{% if m.role not in ('system', 'developer', 'user') %}{{ raise_exception('no') }}{% endif %}"
-            "<{{ m.role }}>{{ m.content }}{% endfor %}",
+            "{% for m in messages %}{% if m.role not in ('system', 'developer', 'user') %}"
+            "{{ raise_exception('no') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}",
             "<developer>D<user>U",
         ),
     ],

@@ -78,7 +78,7 @@ def test_a_field_is_read_as_transformers_reads_it(case: tuple[str, dict[str, Any
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
-    ("gemma", {"hidden_act": "quick_gelu"}, "hidden_act"),
+    ("gemma", {"hidden_act": "mish"}, "hidden_act"),
     ("gemma2", {"attn_logit_softcapping": -1.0}, "attn_logit_softcapping"),
     ("gemma2", {"final_logit_softcapping": "wide"}, "final_logit_softcapping"),
     ("gemma2", {"layer_types": ["full_attention"]}, "layer_types"),

@@ -91,7 +91,7 @@ def test_what_a_silent_config_means_is_what_transformers_says() -> None:
     ("changes", "error", "word"),
     [
         ({"add_cross_attention": True}, UnsupportedModel, "add_cross_attention"),
-        ({"activation_function": "quick_gelu"}, UnsupportedModel, "activation_function"),
+        ({"activation_function": "mish"}, UnsupportedModel, "activation_function"),
         ({"n_embd": 770}, CorruptModel, "n_embd"),
         ({"n_embd": "absent"}, CorruptModel, "n_embd"),
         ({"n_head": 0}, CorruptModel, "n_head"),

@@ -40,8 +40,8 @@ CHECKS: Any = [
     unsupported_method,
 ]
 EXAMPLES = fewer(40, quick=10)
-NOT_HERE = ("/api/pull", *refused_paths())
-"""Verbs of Ollama that a running server does not have, or not for other models: it answers 501, in words."""
+NOT_HERE = ("/api/pull", "/infill", *refused_paths())
+"""What this server does not have, or not for this model: it answers 501, in words."""
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},

@@ -153,4 +153,4 @@ def test_tokenizer_routes_agree_with_the_prompt(client: OpenAI, spark: Live) -> 
     assert usage and made["count"] == usage.prompt_tokens
     text = TEXTS[0]
     ids = spark.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
-    assert spark.post("/detokenize", {"tokens": ids}).json == {"prompt": text}
+    assert spark.post("/detokenize", {"tokens": ids}).json == {"prompt": text, "content": text}

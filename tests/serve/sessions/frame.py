@@ -154,7 +154,7 @@ def _message(whole: Any) -> tuple[str, tuple[ToolCall, ...], int, int]:
     calls = [ToolCall(b["id"], b["name"], json.dumps(b["input"])) for b in blocks if b["type"] == "tool_use"]
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     cached = usage["cache_read_input_tokens"]
-    return text, tuple(calls), usage["input_tokens"] + cached, cached
+    return text, tuple(calls), usage["input_tokens"] + usage["cache_creation_input_tokens"] + cached, cached
 
 
 def _response(whole: Any) -> tuple[str, tuple[ToolCall, ...], int, int]:

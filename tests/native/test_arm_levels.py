@@ -62,7 +62,7 @@ def said() -> dict[str, Records]:
 
 def same_bits_everywhere(name: str) -> bool:
     """Whether no fused multiply-add is on the way: one group's integers are scaled once; other ops round and copy."""
-    if name.endswith(("embed", "pack data", "pack scales", "write", "rope", "gather")):
+    if name.endswith(("embed", "pack data", "pack scales", "pack blocks", "write", "rope", "gather")):
         return True
     return name.endswith("linear") and "groups1 " in name
 

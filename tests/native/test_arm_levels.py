@@ -90,7 +90,7 @@ def test_a_vector_level_agrees_with_the_generic_one(level: str, said: dict[str, 
             np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-5, err_msg=name)
             continue
         assert np.isfinite(here).all(), name
-        np.testing.assert_allclose(there, here, rtol=0, atol=3e-6 * float(np.abs(here).max()) + 1e-6, err_msg=name)
+        np.testing.assert_allclose(there, here, rtol=0, atol=5e-6 * float(np.abs(here).max()) + 1e-6, err_msg=name)
     assert exact > 200
 
 

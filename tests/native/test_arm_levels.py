@@ -60,6 +60,10 @@ def said() -> dict[str, Records]:
     return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
 
 
+WHOLE_KEYS = ("kv2", "kv3")
+"""Attention over int8 and int4: a weight whose sums are fused may be rounded the other way."""
+
+
 def same_bits_everywhere(name: str) -> bool:
     """Whether no fused multiply-add is on the way: one group's integers are scaled once; other ops round and copy."""
     if name.endswith(("embed", "pack data", "pack scales", "pack blocks", "write", "rope", "gather")):
@@ -90,7 +94,8 @@ def test_a_vector_level_agrees_with_the_generic_one(level: str, said: dict[str, 
             np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-5, err_msg=name)
             continue
         assert np.isfinite(here).all(), name
-        np.testing.assert_allclose(there, here, rtol=0, atol=5e-6 * float(np.abs(here).max()) + 1e-6, err_msg=name)
+        share = 3e-5 if name.startswith(WHOLE_KEYS) else 3e-6
+        np.testing.assert_allclose(there, here, rtol=0, atol=share * float(np.abs(here).max()) + 1e-6, err_msg=name)
     assert exact > 200
 
 

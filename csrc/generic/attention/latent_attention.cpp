@@ -20,20 +20,9 @@ int32_t fill(ts_context* context, const Args& a, AttentionJob* job) {
   if (a.q_turned.dim != a.layer->head_dim - a.layer->value_dim) return TS_BAD_SHAPE;
   if (s.row_starts == nullptr || s.context_tokens == nullptr || s.page_table == nullptr) return TS_BAD_POINTER;
   if (s.count > 0 && s.row_starts[s.count] != a.q.rows) return TS_BAD_INDEX;
-  job->layer = a.layer;
-  job->q = a.q.data;
-  job->q_stride = a.q.stride;
+  *job = job_of(a);
   job->q_behind = a.q_turned.data;
   job->behind_stride = a.q_turned.stride;
-  job->heads = a.q.heads;
-  job->row_starts = s.row_starts;
-  job->context_tokens = s.context_tokens;
-  job->sequences = s.count;
-  job->page_table = s.page_table;
-  job->page_table_stride = s.max_pages;
-  job->scale = static_cast<float>(a.scale);
-  job->out = a.out.data;
-  job->out_stride = a.out.stride;
   return TS_OK;
 }
 

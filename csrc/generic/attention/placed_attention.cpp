@@ -16,20 +16,8 @@ int32_t run(ts_context* context, const ts_placed_attention_args& a) {
   const int64_t places = places_of(a);
   for (int64_t i = 0; i < a.places.length; ++i)
     if (!(a.places.data[i] >= 0.0f && a.places.data[i] < static_cast<float>(places))) return TS_BAD_INDEX;
-  AttentionJob job = {};
-  job.layer = a.layer;
-  job.q = a.q.data;
-  job.q_stride = a.q.stride;
-  job.heads = a.q.heads;
-  job.row_starts = a.batch.row_starts;
-  job.context_tokens = a.batch.context_tokens;
-  job.sequences = a.batch.count;
-  job.page_table = a.batch.page_table;
-  job.page_table_stride = a.batch.max_pages;
-  job.scale = static_cast<float>(a.scale);
+  AttentionJob job = job_of(a);
   job.ahead = static_cast<int32_t>(a.ahead);
-  job.out = a.out.data;
-  job.out_stride = a.out.stride;
   job.places = {a.places.data, a.table.data, a.by_row.data, a.by_key.data, a.places.length / 2, places, a.by_row.stride, a.by_key.stride};
   return run_attention(context, &job);
 }

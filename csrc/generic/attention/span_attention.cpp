@@ -13,22 +13,10 @@ int32_t run(ts_context* context, const ts_span_attention_args& a) {
   if (a.layer->latent != 0 || a.out.rows != a.q.rows || a.out.heads != a.q.heads || a.ends.count != a.q.rows) return TS_BAD_SHAPE;
   if (a.q.dim != a.layer->head_dim || a.out.dim != a.layer->value_dim) return TS_BAD_SHAPE;
   if (a.batch.count > 0 && a.batch.row_starts[a.batch.count] != a.q.rows) return TS_BAD_INDEX;
-  AttentionJob job = {};
-  job.layer = a.layer;
-  job.q = a.q.data;
-  job.q_stride = a.q.stride;
-  job.heads = a.q.heads;
-  job.row_starts = a.batch.row_starts;
-  job.context_tokens = a.batch.context_tokens;
-  job.sequences = a.batch.count;
-  job.page_table = a.batch.page_table;
-  job.page_table_stride = a.batch.max_pages;
-  job.scale = static_cast<float>(a.scale);
+  AttentionJob job = job_of(a);
   job.window = static_cast<int32_t>(a.window);
   job.soft_cap = static_cast<float>(a.soft_cap);
   job.ends = a.ends.data;
-  job.out = a.out.data;
-  job.out_stride = a.out.stride;
   return run_attention(context, &job);
 }
 

@@ -1,6 +1,5 @@
 // ts_settle: the bytes of a mapped file into huge pages, at the addresses where they are. ts_populate: memory ahead of its use.
 // Reading weights through 4 KiB pages costs a page walk every 64 lines: on a virtual machine a third of the bandwidth.
-// Knows: sizes of pages. Must not know: what the bytes are.
 #include "twostroke/abi.h"
 #include "twostroke/system/system.h"
 

@@ -1,5 +1,4 @@
 // How a thread waits for another: a pause between two looks, the clock of a thread's own work; system.h has the sleep.
-// Knows: clocks. Must not know: what is waited for.
 #pragma once
 #include <limits.h>
 #include <stdint.h>

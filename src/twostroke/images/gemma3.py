@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BILINEAR, HALF, Colors, Cut, Tiling, one_tile, read_colors
+from twostroke.images.processor import BILINEAR, HALF, Colors, Cut, OfColors, Tiling, one_tile, read_colors
 from twostroke.types.spec.fields import Fields
 
 BEGIN, IMAGE, END = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
 
 
-class Gemma3Processor(Struct, frozen=True):
+class Gemma3Processor(OfColors, Struct, frozen=True):
     """side: the side of a tile."""
 
+    family: ClassVar[str] = "gemma3"
     side: int
     colors: Colors
     breaks_lines: bool = False
-
-    @property
-    def settings(self) -> str:
-        """See Processor."""
-        return f"gemma3 {self!r}"
-
-    @property
-    def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
-        return self.colors.table
 
     @property
     def mark(self) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
-from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, Tiling, read_colors
+from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
@@ -18,26 +19,17 @@ LARGEST = 4096
 AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
 
 
-class Idefics3Processor(Struct, frozen=True):
+class Idefics3Processor(OfColors, Struct, frozen=True):
     """longest: the side that images are resized to. side: the side of a tile. splits: whether images are cut into
     tiles.
     """
 
+    family: ClassVar[str] = "idefics3"
     longest: int
     side: int
     splits: bool
     colors: Colors
     breaks_lines: bool = False
-
-    @property
-    def settings(self) -> str:
-        """See Processor."""
-        return f"idefics3 {self!r}"
-
-    @property
-    def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
-        return self.colors.table
 
     @property
     def mark(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, Tiling, one_tile, read_colors
+from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
@@ -17,23 +18,14 @@ LOW_LINES = 16
 """The most lines and columns of an image of which little is asked."""
 
 
-class PixtralProcessor(Struct, frozen=True):
+class PixtralProcessor(OfColors, Struct, frozen=True):
     """unit: the side of an image row in pixels. most: the longest height and width before both are stretched."""
 
+    family: ClassVar[str] = "pixtral"
     unit: int
     most: tuple[int, int]
     colors: Colors
     breaks_lines: bool = True
-
-    @property
-    def settings(self) -> str:
-        """See Processor."""
-        return f"pixtral {self!r}"
-
-    @property
-    def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
-        return self.colors.table
 
     @property
     def mark(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -91,6 +91,24 @@ class Colors(Struct, frozen=True):
         pairs = tuple(zip(self.mean, self.std, strict=True))
         rows = ([(byte * self.factor - mean) / std for mean, std in pairs] for byte in range(256))
         return tuple((red, green, blue) for red, green, blue in rows)
+
+
+class OfColors:
+    """What all families have whose bytes mean colours. family: its name in the key of each tile."""
+
+    __slots__ = ()
+    family: ClassVar[str]
+    colors: Colors
+
+    @property
+    def settings(self) -> str:
+        """See Processor."""
+        return f"{self.family} {self!r}"
+
+    @property
+    def values(self) -> Sequence[tuple[float, float, float]]:
+        """See Processor."""
+        return self.colors.table
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:

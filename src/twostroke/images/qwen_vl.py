@@ -6,10 +6,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, Tiling, one_tile, read_colors
+from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
@@ -29,10 +30,11 @@ class Lift(enum.Enum):
     BOTH = enum.auto()
 
 
-class QwenProcessor(Struct, frozen=True):
+class QwenProcessor(OfColors, Struct, frozen=True):
     """unit: the side of an image row in pixels. least, most: areas in pixels. mark: what the template writes for one
     image, and the processor for each image row. lift: what becomes of sides below an image row's."""
 
+    family: ClassVar[str] = "qwen"
     unit: int
     least: float
     most: float
@@ -40,16 +42,6 @@ class QwenProcessor(Struct, frozen=True):
     mark: str = IMAGE
     lift: Lift = Lift.NONE
     breaks_lines: bool = False
-
-    @property
-    def settings(self) -> str:
-        """See Processor."""
-        return f"qwen {self!r}"
-
-    @property
-    def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
-        return self.colors.table
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor."""

@@ -63,8 +63,7 @@ class ChatTemplate:
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
-        needed = {name: self._values_needed(name) for name in self._templates}
-        self._other_values = {name: values for name, values in needed.items() if values is not None}
+        self._other_values: dict[str, OtherValues | None] = {}  # what each template needs, tried with its first use
         self._fits = {name: Fit(partial(self._probe, name)) for name in self._templates}
         self._knowing: dict[str, bool] = {}  # templates that know developers, each tried when one first comes
 
@@ -120,9 +119,10 @@ class ChatTemplate:
         try:
             return text_of(fitted, tools)
         except TemplateRefusal as refusal:
-            whole = completed(tools or ())
-            with suppress(InvalidRequest):
-                return text_of(fitted, whole)
+            whole = completed(tools) if tools else None
+            if whole:
+                with suppress(InvalidRequest):
+                    return text_of(fitted, whole)
             try:
                 text = text_of(self._fits[name].plainest(made), whole)
             except InvalidRequest:
@@ -152,17 +152,23 @@ class ChatTemplate:
 
     def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
         """The offered tools under each name that the template takes them by."""
-        made = self._other_values[name](tools) if name in self._other_values else {}
-        return {"tools": list(tools) if tools else None, **made}
+        if name not in self._other_values:
+            self._other_values[name] = self._values_needed(name)
+        needed = self._other_values[name]
+        return {"tools": list(tools) if tools else None, **(needed(tools) if needed else {})}
 
     def _values_needed(self, name: str) -> OtherValues | None:
         """Values without which the template fails, None where it needs none or takes no question at all."""
         asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
         for values in (None, *OTHER_VALUES):
             given = {"tools": None, **(values(None) if values else {})}
-            with suppress(InvalidRequest):
+            try:
                 if self._rendered(name, {**self._special_texts, **asked, **given}):
                     return values
+            except TemplateRefusal:
+                continue
+            except InvalidRequest:  # it takes too long, or writes too much: so it would with other values
+                return None
         return None
 
     def _roles(self, name: str, messages: Messages) -> Messages:

@@ -51,6 +51,25 @@ struct AttentionJob {
   int64_t thread_floats, partial_floats;
 };
 
+// The operands that all ops of attention have, as a job. The caller has checked them; what only its op has stays zero.
+template <class Args>
+AttentionJob job_of(const Args& a) {
+  AttentionJob job = {};
+  job.layer = a.layer;
+  job.q = a.q.data;
+  job.q_stride = a.q.stride;
+  job.heads = a.q.heads;
+  job.row_starts = a.batch.row_starts;
+  job.context_tokens = a.batch.context_tokens;
+  job.sequences = a.batch.count;
+  job.page_table = a.batch.page_table;
+  job.page_table_stride = a.batch.max_pages;
+  job.scale = static_cast<float>(a.scale);
+  job.out = a.out.data;
+  job.out_stride = a.out.stride;
+  return job;
+}
+
 // Checks the job and runs it; a ts_status.
 int32_t run_attention(ts_context* context, AttentionJob* job);
 

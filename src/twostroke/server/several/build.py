@@ -18,7 +18,7 @@ from twostroke.server.build import overload_parts
 from twostroke.server.built import BuiltServer
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.parts import ServerParts
-from twostroke.server.several.group import Launch, beside
+from twostroke.server.several.group import Launch, with_shared
 from twostroke.server.several.models import Models
 from twostroke.server.several.source import ModelSource
 from twostroke.server.several.switch import ModelSwitch
@@ -48,7 +48,7 @@ def build_several(
     models.shared = shared
     for group in models.groups.values():
         if group.parts is not None:
-            group.parts = beside(group.parts, shared)
+            group.parts = with_shared(group.parts, shared)
 
     def make_app(parts: ServerParts) -> ASGIApp:
         models.shared = parts

@@ -125,7 +125,7 @@ class ModelGroup:
         )
         self._texts = texts
         own = self._own_parts(resolved, texts, metrics)
-        self.parts = own if shared is None else beside(own, shared)
+        self.parts = own if shared is None else with_shared(own, shared)
         return self.parts
 
     def _adapters(self) -> FixedAdapters | None:
@@ -223,7 +223,7 @@ class ModelGroup:
             self._texts.closing.close()
 
 
-def beside(own: ServerParts, shared: ServerParts) -> ServerParts:
+def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
     names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
     return replace(own, **{name: getattr(shared, name) for name in names}, loopback_only=shared.loopback_only)

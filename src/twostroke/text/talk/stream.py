@@ -35,7 +35,7 @@ class TextStream:
 
     def passes(self, text: str) -> bool:
         """True where more text could begin no mark and was said at once: no reader had to look at it."""
-        if self.open is None or self.at < len(self.text) or self.kept is not None or self.open[0].may_begin(text):
+        if self.open is None or not self.says_at_once(text, self.open[1]):
             return False
         self.open[1](text)
         return True

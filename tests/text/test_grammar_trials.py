@@ -91,6 +91,17 @@ def test_where_too_many_wait_the_oldest_is_refused_and_the_newest_is_first(bench
     assert bench.quick.tried == [FIRST, FOURTH, THIRD]
 
 
+def test_short_texts_are_tried_first_and_long_ones_are_refused_first(bench: Bench) -> None:
+    long, longer = Grammar.regex("a" * 100), Grammar.regex("b" * 300)
+    at_work = bench.trials.join(FIRST)
+    assert bench.quick.begun.wait(20)
+    waiting = {grammar: bench.trials.join(grammar) for grammar in (THIRD, longer, long)}
+    assert isinstance(waiting[longer].exception(20), Overloaded)
+    bench.open()
+    assert all(each.result(20) for each in (at_work, waiting[THIRD], waiting[long]))
+    assert bench.quick.tried == [FIRST, THIRD, long]
+
+
 def test_an_easy_grammar_does_not_wait_for_hard_ones(bench: Bench) -> None:
     bench.quick.gate.set()
     hard = [bench.trials.join(HARD), bench.trials.join(HARDER)]

@@ -1,8 +1,8 @@
 """Trials of new grammars: one for each grammar, however many requests wait for it.
 
 Each trial begins in the quick lane, which gives it little work. One that needs more goes to the slow lane, so that an
-easy grammar does not wait for hard ones. In a lane the newest trial is first, and where too many wait, the oldest is
-refused: a flood of hard grammars is refused, and one that comes after the flood does not wait for it.
+easy grammar does not wait for hard ones. In a lane the newest of the shortest texts is first. Where too many wait, the
+oldest of the longest texts is refused: a flood of hard grammars is refused, and a short one does not wait for it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ class _Trial:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.waiting: list[Future[Sources]] = []
+
+    def size(self) -> int:
+        """The bits of the text's length: grammars whose lengths are nearly equal have the same size."""
+        return len(self.grammar.text).bit_length()
 
 
 class Trials:
@@ -111,7 +115,11 @@ class Trials:
         stack = self._stacks[place]
         stack.append(trial)
         self._changed.notify_all()
-        return self._ended(stack.pop(0)) if len(stack) > self._waiting else []
+        if len(stack) <= self._waiting:
+            return []
+        longest = max(stack, key=_Trial.size)  # `max` gives the oldest of those that are equal
+        stack.remove(longest)
+        return self._ended(longest)
 
     def _run(self, place: int) -> None:
         lane = self._lanes[place]
@@ -129,7 +137,9 @@ class Trials:
                 if self._closed:
                     return None
                 self._changed.wait()
-            return self._stacks[place].pop()
+            newest = min(reversed(self._stacks[place]), key=_Trial.size)
+            self._stacks[place].remove(newest)
+            return newest
 
     def _try(self, place: int, trial: _Trial) -> None:
         try:

@@ -319,8 +319,9 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "stored_work",
         "FOLDER",
         parse_text,
-        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
-        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
+        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches go "
+        "on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

@@ -320,8 +320,8 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "FOLDER",
         parse_text,
         "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
-        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches go "
-        "on after a restart.",
+        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches "
+        "go on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

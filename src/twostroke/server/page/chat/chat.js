@@ -1,27 +1,26 @@
 // The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
 import { announce } from "../announce.js";
-import { Chats } from "./chats.js";
 import { fit, messagesOf, promptTokens } from "./fit.js";
 import { Follower } from "./follow.js";
-import { History, titleOf } from "./history.js";
 import { Settings } from "./settings.js";
 import { figuresOf, streamed } from "./stream.js";
 import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
+import { Chats } from "../kept/chats.js";
+import { History, titleOf } from "../kept/history.js";
+import { added, chosen, emptyAnswer, newChat, pathOf, versionsOf } from "../kept/tree.js";
 import { read, write } from "../storage.js";
 import { count, make } from "../text.js";
 
 const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
 const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
-const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, cut: false, id: "", calls: [] });
 
 export class Chat {
-  constructor(about) {
-    this.model = about.model;
-    this.context = about.settings.context;
-    this.room = Math.min(this.context, about.settings.kv_tokens ?? Infinity);
-    this.settings = new Settings(this.room);
+  constructor(about, models) {
+    this.models = models;
+    this.settings = new Settings();
+    this.use(about);
     this.history = new History();
     this.chats = new Chats(
       this.history,
@@ -35,10 +34,17 @@ export class Chat {
     this.follower = new Follower(byId("scroller"), byId("talk"), byId("newest"));
     this.list = byId("messages");
     this.running = null;
-    welcome(this.model, (text) => this.send(text));
     this.listen();
     const kept = read(OPEN, true);
     this.open(kept ? this.history.load(kept) : null);
+  }
+
+  /** This model answers from now on. */
+  use({ model, settings: { context, kv_tokens: tokens } }) {
+    this.model = model;
+    this.room = Math.min(context, tokens || Infinity);
+    this.settings.fit(this.room);
+    welcome(model, (text) => this.send(text));
   }
 
   listen() {
@@ -70,34 +76,49 @@ export class Chat {
   open(chat) {
     this.running?.abort();
     this.running = null;
-    this.chat = chat ?? { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, at: 0, from: 0, turns: [] };
+    this.chat = chat ?? newChat();
     this.list.replaceChildren();
+    this.path = [];
     this.views = [];
     byId("room").textContent = "";
-    for (const turn of this.chat.turns) this.show(turn).end();
-    this.changed();
+    this.showFrom(0);
     this.busy(false);
     this.follower.follow();
   }
 
+  /** Show the chosen turns from this place on; those before it stay. */
+  showFrom(place) {
+    this.removeFrom(place);
+    for (const turn of pathOf(this.chat).slice(place)) this.show(turn).end();
+    this.changed();
+  }
+
   show(turn) {
-    const place = this.views.length;
-    const question = new QuestionView(turn.question, (text) => this.edit(place, text));
-    const answer = new AnswerView(this.model, turn.answer, {
-      again: () => this.edit(place, turn.question),
+    const place = this.path.length;
+    const other = (version, arrow) => this.switchTo(version, place, arrow);
+    const question = new QuestionView(turn.question, { edited: (text) => this.edit(place, text), show: other });
+    const answer = new AnswerView(turn.answer, {
+      again: () => this.again(place),
       goOn: () => this.goOn(place),
       sendResults: () => this.sendResults(place),
+      show: other,
     });
     this.list.append(question.item, answer.item);
+    this.path.push(turn);
     this.views.push({ question, answer });
     return answer;
   }
 
-  /** Title, first screen and the line above the turns that are still sent. */
+  /** Title, first screen, arrows between versions, and the line above the turns that are still sent. */
   changed() {
     const { turns, from } = this.chat;
     byId("chat-title").textContent = titleOf(this.chat);
     byId("welcome").hidden = turns.length > 0;
+    this.views.forEach(({ question, answer }, place) => {
+      const { questions, answers } = versionsOf(this.chat, this.path[place]);
+      question.versions.draw(questions, this.path[place]);
+      answer.versions.draw(answers, this.path[place]);
+    });
     this.list.querySelector(".dropped")?.remove();
     if (from > 0 && this.views[from]) {
       const words = `The messages above no longer fit the context of ${count(this.room)} tokens, and are not sent.`;
@@ -107,7 +128,7 @@ export class Chat {
   }
 
   keep(notice = "") {
-    if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice, cut: true });
+    if (notice) Object.assign(this.path.at(-1).answer, { notice, cut: true });
     this.chat.at = Date.now();
     if (this.history.save(this.chat)) return;
     byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
@@ -119,20 +140,44 @@ export class Chat {
     if (text && this.send(text)) field.value = "";
   }
 
-  /** Ask the question of a turn anew; that turn and all later ones go. False where an answer is still coming. */
+  /** Show another version of the turn in this place. arrow: the button that led to it, which keeps the focus. */
+  switchTo(turn, place, arrow) {
+    if (this.running) return;
+    const had = document.activeElement;
+    const side = this.views[place].question.item.contains(had) ? "question" : "answer";
+    chosen(this.chat, turn);
+    this.chat.from = 0;
+    this.showFrom(place);
+    this.history.save(this.chat);
+    const { versions } = this.views[place][side];
+    (versions[arrow].disabled ? versions[arrow === "back" ? "next" : "back"] : versions[arrow]).focus();
+    announce(`Version ${versions.place.textContent} of the ${side}`);
+  }
+
+  /** Ask the question of a turn in other words: a branch. False where an answer is still coming. */
   edit(place, text) {
+    return this.branch(place, { question: text, files: this.path[place].files });
+  }
+
+  /** Ask for another answer: a branch. */
+  again(place) {
+    const { question, files } = this.path[place];
+    return this.branch(place, { question, files });
+  }
+
+  /** Another turn next to the one in this place. False where an answer is still coming. */
+  branch(place, asked) {
     if (this.running) return false;
     this.removeFrom(place);
     this.chat.from = 0;
-    return this.send(text);
+    return this.send(asked.question, asked.files, asked.answer);
   }
 
-  /** False where an answer is still coming. */
-  send(text) {
+  /** False where an answer is still coming. answer: how it begins, where it is to go on. */
+  send(question, files = [], answer = emptyAnswer()) {
     if (this.running) return false;
-    const turn = { question: text, answer: emptyAnswer() };
-    const earlier = [...this.chat.turns];
-    this.chat.turns.push(turn);
+    const earlier = [...this.path];
+    const turn = added(this.chat, earlier.at(-1), { question, files, answer });
     const view = this.show(turn);
     this.changed();
     this.begin(earlier, turn, view);
@@ -146,26 +191,28 @@ export class Chat {
     return this.send("");
   }
 
-  /** Continue a cut answer where it ends; later turns go. */
+  /** Continue a cut answer where it ends. */
   goOn(place) {
     if (this.running) return;
     this.removeFrom(place + 1);
-    const turn = this.chat.turns[place];
+    const turn = this.path[place];
     Object.assign(turn.answer, { notice: "", figures: "", failed: false, cut: false });
-    this.begin(this.chat.turns.slice(0, place), turn, this.views[place].answer);
+    this.begin(this.path.slice(0, place), turn, this.views[place].answer);
   }
 
   begin(earlier, turn, view) {
     this.follower.follow();
     this.running = new AbortController();
     this.busy(true);
+    turn.answer.model = this.model;
     view.begin();
     this.keep();
     this.answer(this.chat, earlier, turn, view, this.running);
   }
 
+  /** Take the turns from this place on out of sight. */
   removeFrom(place) {
-    this.chat.turns.splice(place);
+    this.path.splice(place);
     for (const { question, answer } of this.views.splice(place)) {
       question.item.remove();
       answer.item.remove();
@@ -186,7 +233,7 @@ export class Chat {
       answer.notice = stopped ? "You stopped this answer." : error.message;
     }
     view.end();
-    const said = `${this.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
+    const said = `${answer.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
     announce(answer.failed ? `Error: ${answer.notice}` : said);
     if (this.chat !== chat) {
       // another one is shown by now
@@ -199,17 +246,19 @@ export class Chat {
   }
 
   async ask(chat, earlier, turn, view, signal) {
-    const { system, tools, most, sampling } = this.settings;
+    const { system, tools, most, sampling } = this.settings,
+      room = this.room,
+      { model } = turn.answer;
     const begun = turn.answer.text;
     const continued = begun ? { continue_final_message: true } : {};
     const fields = (from) => ({
-      model: this.model,
+      model,
       messages: messagesOf(system, earlier, from, turn.question, begun),
       ...(tools ? { tools } : {}),
       ...continued,
     });
     const tokensFrom = (from) => promptTokens(fields(from), signal);
-    const fitted = await fit(tokensFrom, chat.from, earlier.length, this.room, most);
+    const fitted = await fit(tokensFrom, chat.from, earlier.length, room, most);
     if (fitted.from !== chat.from) {
       chat.from = fitted.from;
       if (this.chat === chat) this.changed();

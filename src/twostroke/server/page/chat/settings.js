@@ -86,14 +86,17 @@ function toolsOf(text) {
 }
 
 export class Settings {
-  constructor(context) {
-    this.context = context;
+  constructor() {
     const kept = readJson(KEY);
     this.values = kept && typeof kept === "object" ? { ...kept } : { ...DEFAULTS };
-    for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
-    this.inputs = new Map();
     this.dialog = document.getElementById("settings");
     document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
+  }
+
+  /** Hold the values within the context of the model that answers. */
+  fit(context) {
+    this.context = context;
+    for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
     this.draw();
   }
 

@@ -7,14 +7,46 @@ import { count, duration, make } from "../text.js";
 
 const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
 
+/** Arrows between the versions of a question or an answer: "2/3". Out of sight where there is one alone. */
+class Versions {
+  /** what: "question" or "answer". show(version): it takes the place of the shown one. */
+  constructor(what, show) {
+    this.show = show;
+    this.place = make("span");
+    this.back = button("‹", () => this.step(-1), "back");
+    this.next = button("›", () => this.step(1), "next");
+    this.back.setAttribute("aria-label", `Previous version of the ${what}`);
+    this.next.setAttribute("aria-label", `Next version of the ${what}`);
+    this.element = make("span", { class: "versions", role: "group", "aria-label": `Versions of the ${what}` });
+    this.element.append(this.back, this.place, this.next);
+    this.draw([], 0);
+  }
+
+  draw(all, shown) {
+    Object.assign(this, { all, at: all.indexOf(shown) });
+    this.element.hidden = all.length < 2;
+    this.place.textContent = `${this.at + 1}/${all.length}`;
+    this.back.disabled = this.at <= 0;
+    this.next.disabled = this.at >= all.length - 1;
+  }
+
+  step(by) {
+    const wanted = this.all[this.at + by];
+    if (wanted) this.show(wanted, by < 0 ? "back" : "next");
+  }
+}
+
 export class QuestionView {
-  /** edited(text): the question is asked anew. An empty text is no question: an answer goes on after results. */
-  constructor(text, edited) {
+  /** edited(text): the question is asked anew. show(turn): another version of it is shown. An empty text is no question:
+   * an answer goes on after results. */
+  constructor(text, { edited, show }) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
+    this.versions = new Versions("question", show);
     this.actions = make(
       "div",
       { class: "actions" },
+      this.versions.element,
       copyButton(() => text),
       button("Edit", () => this.edit(), "edit"),
     );
@@ -39,7 +71,7 @@ export class QuestionView {
       make(
         "p",
         { class: "figures" },
-        this.item.nextElementSibling?.nextElementSibling ? "Sending it removes the messages below." : "",
+        "Sending it begins a branch. What is here now stays, and the arrows lead back to it.",
       ),
       make("p", { class: "ends" }, button("Cancel", close), make("button", { type: "submit", class: "main" }, "Send")),
     );
@@ -61,9 +93,11 @@ export class QuestionView {
 
 export class AnswerView {
   /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
-   * sendResults(): goes on after calls that have their results. */
-  constructor(model, answer, { again, goOn, sendResults }) {
+   * sendResults(): goes on after calls that have their results. show(turn): another answer is shown. */
+  constructor(answer, { again, goOn, sendResults, show }) {
     this.answer = answer;
+    this.versions = new Versions("answer", show);
+    this.who = make("span", { class: "who" });
     this.thoughts = make("div", { class: "thoughts" });
     this.summary = make("summary", {}, "Reasoning");
     this.reasoning = make("details", { class: "reasoning", hidden: "" }, this.summary, this.thoughts);
@@ -79,6 +113,7 @@ export class AnswerView {
     this.actions = make(
       "div",
       { class: "actions", hidden: "" },
+      this.versions.element,
       copyButton(() => answer.text),
       this.goOn,
       this.again,
@@ -87,7 +122,7 @@ export class AnswerView {
     this.item = make(
       "li",
       { class: "assistant" },
-      make("span", { class: "who" }, model),
+      this.who,
       this.reasoning,
       this.text,
       this.calls.form,
@@ -109,7 +144,8 @@ export class AnswerView {
   draw() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    const { text, reasoning, figures, notice, failed } = this.answer;
+    const { text, reasoning, figures, notice, failed, model } = this.answer;
+    this.who.textContent = model || "Answer";
     this.reasoning.hidden = !reasoning;
     if (this.thoughts.textContent !== reasoning) this.thoughts.textContent = reasoning;
     this.markdown.update(text);

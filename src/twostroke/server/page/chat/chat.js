@@ -1,5 +1,7 @@
 // The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
 import { announce } from "../announce.js";
+import { Attachments } from "./attachments.js";
+import { contentOf } from "./content.js";
 import { fit, messagesOf, promptTokens } from "./fit.js";
 import { Follower } from "./follow.js";
 import { Settings } from "./settings.js";
@@ -7,6 +9,7 @@ import { figuresOf, streamed } from "./stream.js";
 import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
 import { Chats } from "../kept/chats.js";
+import { Contents, idsOf } from "../kept/contents.js";
 import { History, titleOf } from "../kept/history.js";
 import { added, chosen, emptyAnswer, newChat, pathOf, versionsOf } from "../kept/tree.js";
 import { read, write } from "../storage.js";
@@ -21,7 +24,9 @@ export class Chat {
     this.models = models;
     this.settings = new Settings();
     this.use(about);
-    this.history = new History();
+    this.attachments = new Attachments(models, () => this.room);
+    this.contents = new Contents();
+    this.history = new History(() => this.contents.sweep(idsOf(this.history.all())));
     this.chats = new Chats(
       this.history,
       (id) => {
@@ -96,7 +101,7 @@ export class Chat {
   show(turn) {
     const place = this.path.length;
     const other = (version, arrow) => this.switchTo(version, place, arrow);
-    const question = new QuestionView(turn.question, { edited: (text) => this.edit(place, text), show: other });
+    const question = new QuestionView(turn, this.contents, { edited: (text) => this.edit(place, text), show: other });
     const answer = new AnswerView(turn.answer, {
       again: () => this.again(place),
       goOn: () => this.goOn(place),
@@ -137,7 +142,11 @@ export class Chat {
   sendField() {
     const field = byId("question"),
       text = field.value.trim();
-    if (text && this.send(text)) field.value = "";
+    if (this.running || !(text || this.attachments.files.length)) return;
+    const files = this.attachments.take();
+    if (!files) return;
+    field.value = "";
+    this.send(text, files.map(({ id, name, kind }) => ({ id, name, kind })), emptyAnswer(), files);
   }
 
   /** Show another version of the turn in this place. arrow: the button that led to it, which keeps the focus. */
@@ -173,14 +182,16 @@ export class Chat {
     return this.send(asked.question, asked.files, asked.answer);
   }
 
-  /** False where an answer is still coming. answer: how it begins, where it is to go on. */
-  send(question, files = [], answer = emptyAnswer()) {
+  /** False where an answer is still coming. answer: how it begins, where it is to go on. given: contents of new files. */
+  send(question, files = [], answer = emptyAnswer(), given = []) {
     if (this.running) return false;
+    for (const { id, content } of given) this.contents.held.set(id, content);
     const earlier = [...this.path];
     const turn = added(this.chat, earlier.at(-1), { question, files, answer });
     const view = this.show(turn);
     this.changed();
     this.begin(earlier, turn, view);
+    for (const { id, content } of given) this.contents.put(id, content); // after the chat that names them: see sweep
     return true;
   }
 
@@ -249,11 +260,13 @@ export class Chat {
     const { system, tools, most, sampling } = this.settings,
       room = this.room,
       { model } = turn.answer;
-    const begun = turn.answer.text;
-    const continued = begun ? { continue_final_message: true } : {};
+    const files = [...earlier, turn].flatMap((each) => each.files.map(({ id }) => id));
+    const held = await this.contents.all(files),
+      content = (each) => contentOf(each, held, this.models.sees);
+    const continued = turn.answer.text ? { continue_final_message: true } : {};
     const fields = (from) => ({
       model,
-      messages: messagesOf(system, earlier, from, turn.question, begun),
+      messages: messagesOf(system, earlier, from, turn, content),
       ...(tools ? { tools } : {}),
       ...continued,
     });

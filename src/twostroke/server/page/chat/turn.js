@@ -1,5 +1,6 @@
 // How one turn looks: the question with its buttons, the answer as it grows.
 import { CallsView } from "./calls.js";
+import { filesView } from "./picture.js";
 import { copyButton } from "../copy.js";
 import { explain } from "../engine/explain.js";
 import { MarkdownView } from "../markdown.js";
@@ -37,11 +38,12 @@ class Versions {
 }
 
 export class QuestionView {
-  /** edited(text): the question is asked anew. show(turn): another version of it is shown. An empty text is no question:
-   * an answer goes on after results. */
-  constructor(text, { edited, show }) {
+  /** contents: of its files. edited(text): the question is asked anew. show(turn): another version of it is shown. An
+   * empty text without files is no question: an answer goes on after results. */
+  constructor({ question: text, files }, contents, { edited, show }) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
+    this.bubble.hidden = !text;
     this.versions = new Versions("question", show);
     this.actions = make(
       "div",
@@ -50,8 +52,10 @@ export class QuestionView {
       copyButton(() => text),
       button("Edit", () => this.edit(), "edit"),
     );
-    this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "), this.bubble, this.actions);
-    this.item.hidden = !text;
+    this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "));
+    if (files.length) this.item.append(filesView(files, contents));
+    this.item.append(this.bubble, this.actions);
+    this.item.hidden = !text && !files.length;
   }
 
   edit() {

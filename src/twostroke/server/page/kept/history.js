@@ -77,6 +77,11 @@ export function titleOf(chat) {
 }
 
 export class History {
+  /** left(): called when a chat was removed. */
+  constructor(left) {
+    this.left = left;
+  }
+
   /** The newest first. */
   all() {
     const found = keys(PREFIX).map((key) => this.load(key.slice(PREFIX.length)));
@@ -121,9 +126,11 @@ export class History {
 
   remove(id) {
     remove(PREFIX + id);
+    this.left();
   }
 
   clear() {
     for (const key of keys(PREFIX)) remove(key);
+    this.left();
   }
 }

@@ -32,6 +32,8 @@ export class Attachments {
   constructor(models, room) {
     Object.assign(this, { models, room });
     this.files = []; // {id, name, kind, content, item}
+    this.adding = 0;
+    this.added = Promise.resolve();
     this.list = byId("attached");
     this.note = byId("attach-note");
     const chooser = byId("attach-file");
@@ -65,8 +67,14 @@ export class Attachments {
     this.add(files.length ? files : [new File([text], `Pasted text ${number}.txt`, { type: "text/plain" })]);
   }
 
-  /** Attach what can be; what cannot is said, and no more than that happens. */
-  async add(files) {
+  /** Attach what can be; what cannot is said, and no more than that happens. One after the other, as they were given. */
+  add(files) {
+    this.adding += 1;
+    this.added = this.added.then(() => this.addNow(files));
+    return this.added;
+  }
+
+  async addNow(files) {
     const refused = [];
     for (const file of files) {
       try {
@@ -75,6 +83,7 @@ export class Attachments {
         refused.push(error.message);
       }
     }
+    this.adding -= 1;
     this.say(refused.join(" "));
     byId("question").focus();
   }
@@ -132,8 +141,14 @@ export class Attachments {
     }
   }
 
+  /** Is there a file, or one that is still read? */
+  get some() {
+    return this.files.length + this.adding > 0;
+  }
+
   /** null where the model cannot take them, and that is said; else the files, which leave this place. */
-  take() {
+  async take() {
+    await this.added;
     const image = this.files.find(({ kind }) => kind === "image");
     if (image && !this.models.sees) {
       this.say(`${this.models.id} reads no images: remove ${image.name}, or choose a model that sees.`);

@@ -10,8 +10,8 @@ import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
 import { Chats } from "../kept/chats.js";
 import { Contents, idsOf } from "../kept/contents.js";
-import { History, titleOf } from "../kept/history.js";
-import { added, chosen, emptyAnswer, newChat, pathOf, versionsOf } from "../kept/tree.js";
+import { History } from "../kept/history.js";
+import { added, chosen, emptyAnswer, newChat, pathOf, titleOf, versionsOf } from "../kept/tree.js";
 import { read, write } from "../storage.js";
 import { count, make } from "../text.js";
 
@@ -27,15 +27,16 @@ export class Chat {
     this.attachments = new Attachments(models, () => this.room);
     this.contents = new Contents();
     this.history = new History(() => this.contents.sweep(idsOf(this.history.all())));
-    this.chats = new Chats(
-      this.history,
-      (id) => {
-        if (id !== this.chat.id) this.open(this.history.load(id));
+    this.chats = new Chats(this.history, this.contents, {
+      shown: () => this.chat,
+      open: (id, turn) => {
+        if (id !== this.chat.id || turn >= 0) this.open(this.history.load(id));
+        if (turn >= 0) this.views[this.path.indexOf(this.chat.turns[turn])]?.question.item.scrollIntoView();
       },
-      (id) => {
+      gone: (id) => {
         if (id === this.chat.id) this.open(null);
       },
-    );
+    });
     this.follower = new Follower(byId("scroller"), byId("talk"), byId("newest"));
     this.list = byId("messages");
     this.running = null;
@@ -139,12 +140,12 @@ export class Chat {
     byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
   }
 
-  sendField() {
-    const field = byId("question"),
-      text = field.value.trim();
-    if (this.running || !(text || this.attachments.files.length)) return;
-    const files = this.attachments.take();
-    if (!files) return;
+  async sendField() {
+    const field = byId("question");
+    if (this.running || !(field.value.trim() || this.attachments.some)) return;
+    const files = await this.attachments.take();
+    if (!files || this.running) return;
+    const text = field.value.trim();
     field.value = "";
     this.send(text, files.map(({ id, name, kind }) => ({ id, name, kind })), emptyAnswer(), files);
   }

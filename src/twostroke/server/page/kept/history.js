@@ -71,11 +71,6 @@ export function checked(found) {
   };
 }
 
-export function titleOf(chat) {
-  const first = (chat.title || chat.turns[0]?.question || chat.turns[0]?.files[0]?.name || "").replace(/\s+/g, " ").trim();
-  return first.length > 60 ? `${first.slice(0, 59)}…` : first || "New chat";
-}
-
 export class History {
   /** left(): called when a chat was removed. */
   constructor(left) {

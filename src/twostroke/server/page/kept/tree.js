@@ -52,3 +52,8 @@ export function versionsOf(chat, turn) {
   questions.set(asked(turn), turn);
   return { questions: [...questions.values()], answers };
 }
+
+export function titleOf(chat) {
+  const first = (chat.title || chat.turns[0]?.question || chat.turns[0]?.files[0]?.name || "").replace(/\s+/g, " ").trim();
+  return first.length > 60 ? `${first.slice(0, 59)}…` : first || "New chat";
+}

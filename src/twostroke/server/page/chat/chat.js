@@ -6,6 +6,7 @@ import { fit, messagesOf, promptTokens } from "./fit.js";
 import { Follower } from "./follow.js";
 import { Settings } from "./settings.js";
 import { figuresOf, streamed } from "./stream.js";
+import { kept, TokenMap, unmeasured } from "./tokens.js";
 import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
 import { Chats } from "../kept/chats.js";
@@ -108,6 +109,7 @@ export class Chat {
       goOn: () => this.goOn(place),
       sendResults: () => this.sendResults(place),
       show: other,
+      tokens: () => this.tokensOf(place),
     });
     this.list.append(question.item, answer.item);
     this.path.push(turn);
@@ -173,6 +175,32 @@ export class Chat {
   again(place) {
     const { question, files } = this.path[place];
     return this.branch(place, { question, files });
+  }
+
+  /** The view of an answer's tokens. */
+  async tokensOf(place) {
+    const { answer } = this.path[place];
+    const tokens = await this.contents.get(answer.key);
+    if (tokens?.length) return new TokenMap(tokens, (...from) => this.branchFrom(place, tokens, ...from)).element;
+    const ask = make("button", { type: "button", onclick: () => this.measure(place) }, "Ask for them, and regenerate");
+    const words = "The probabilities of this answer's tokens were not asked for. ";
+    return make("p", { class: "notice tokens-missing" }, words, ask);
+  }
+
+  measure(place) {
+    this.settings.measures = true;
+    this.again(place);
+  }
+
+  /** Another answer that has this text in place of a token, and goes on from there. */
+  branchFrom(place, tokens, token, text, logprob) {
+    if (this.running) return;
+    const { question, files, answer: was } = this.path[place];
+    const answer = { ...emptyAnswer(), text: was.text.slice(0, token.at) + text };
+    const before = tokens.slice(0, tokens.indexOf(token));
+    this.contents.held.set(answer.key, [...before, { ...token, text, logprob }]);
+    this.settings.measures = true;
+    this.branch(place, { question, files, answer });
   }
 
   /** Another turn next to the one in this place. False where an answer is still coming. */
@@ -278,13 +306,30 @@ export class Chat {
       if (this.chat === chat) this.changed();
     }
     const body = { ...fields(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
-    const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
+    const end = await this.measured(turn.answer, (tokens) =>
+      streamed(body, signal, turn.answer, (kind, data) =>
+        kind === "tokens" ? tokens.push(...data) : this.heard(view, kind, data),
+      ),
+    );
     if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end));
     else if (!turn.answer.text && !turn.answer.calls.length) turn.answer.notice = "The model ended without an answer.";
     byId("room").textContent = end.usage
       ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
       : "";
     return end;
+  }
+
+  /** Keep the tokens of an answer next to those of its beginning, however it ends. run(tokens): fills the list. */
+  async measured(answer, run) {
+    const begun = answer.text,
+      tokens = [],
+      earlier = await this.contents.get(answer.key);
+    try {
+      return await run(tokens);
+    } finally {
+      const before = earlier ?? (begun ? [unmeasured(begun, 0)] : []);
+      if (tokens.length || earlier) this.contents.put(answer.key, [...before, ...kept(tokens, answer.text, begun)]);
+    }
   }
 
   heard(view, kind, data) {

@@ -97,8 +97,9 @@ export class QuestionView {
 
 export class AnswerView {
   /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
-   * sendResults(): goes on after calls that have their results. show(turn): another answer is shown. */
-  constructor(answer, { again, goOn, sendResults, show }) {
+   * sendResults(): goes on after calls that have their results. show(turn): another answer is shown. tokens(): the view
+   * of its tokens. */
+  constructor(answer, { again, goOn, sendResults, show, tokens }) {
     this.answer = answer;
     this.versions = new Versions("answer", show);
     this.who = make("span", { class: "who" });
@@ -113,6 +114,8 @@ export class AnswerView {
     this.figures = make("p", { class: "figures" });
     this.goOn = button("Continue", goOn, "go-on");
     this.again = button("Regenerate", again, "again");
+    this.tokensButton = button("Tokens", () => this.turnTokens(tokens), "show-tokens");
+    this.tokensButton.setAttribute("aria-pressed", "false");
     this.explain = button("Explain", () => explain(answer.id), "explain");
     this.actions = make(
       "div",
@@ -121,6 +124,7 @@ export class AnswerView {
       copyButton(() => answer.text),
       this.goOn,
       this.again,
+      this.tokensButton,
       this.explain,
     );
     this.item = make(
@@ -160,6 +164,16 @@ export class AnswerView {
     this.notice.classList.toggle("error", failed);
   }
 
+  /** Show the tokens in place of the text, or the text again. */
+  async turnTokens(made) {
+    const shown = this.tokens ? null : await made();
+    this.tokens?.remove();
+    this.tokens = shown;
+    this.text.hidden = Boolean(shown);
+    if (shown) this.text.after(shown);
+    this.tokensButton.setAttribute("aria-pressed", String(Boolean(shown)));
+  }
+
   /** Reasoning is open while it comes, and folded by the first word of the answer. */
   thinks() {
     if (this.isThinking) return;
@@ -175,6 +189,7 @@ export class AnswerView {
   }
 
   begin() {
+    if (this.tokens) this.turnTokens();
     this.item.setAttribute("aria-busy", "true");
     this.item.classList.add("busy");
     this.tell("sent");
@@ -207,6 +222,7 @@ export class AnswerView {
     this.state = "";
     this.actions.hidden = false;
     this.explain.hidden = !this.answer.id;
+    this.tokensButton.hidden = !this.answer.text;
     this.goOn.hidden = !this.answer.cut || !this.answer.text;
     const { failed, text, calls } = this.answer;
     this.again.textContent = failed || !(text || calls.length) ? "Try again" : "Regenerate";

@@ -6,6 +6,7 @@ import { Models } from "./chat/models.js";
 import { Live } from "./engine/live.js";
 import { Recorder } from "./engine/record.js";
 import { Store } from "./engine/store.js";
+import { Shortcuts } from "./shortcuts.js";
 import { read, write } from "./storage.js";
 import { count } from "./text.js";
 
@@ -103,6 +104,7 @@ const models = new Models(about, (chosen) => {
   live.watch(chosen);
 });
 const chat = new Chat(about, models);
+new Shortcuts();
 new Recorder(store, say);
 live = new Live(store, about, say);
 await models.begin();

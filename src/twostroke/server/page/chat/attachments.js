@@ -28,9 +28,9 @@ async function textOf(file) {
 }
 
 export class Attachments {
-  /** models: says which model answers, and whether it sees. room(): the tokens of its context. */
-  constructor(models, room) {
-    Object.assign(this, { models, room });
+  /** models: says which model answers, its room, and whether it sees. */
+  constructor(models) {
+    this.models = models;
     this.files = []; // {id, name, kind, content, item}
     this.adding = 0;
     this.added = Promise.resolve();
@@ -133,7 +133,7 @@ export class Attachments {
     try {
       const asked = { model: this.models.id, prompt: content, add_special_tokens: false };
       const { count: tokens } = await (await postJson("/tokenize", asked)).json();
-      const over = tokens >= this.room();
+      const over = tokens >= this.models.room;
       place.textContent = `${count(tokens)} tokens${over ? ", more than the context" : ""}`;
       place.classList.toggle("over", over);
     } catch {

@@ -1,9 +1,9 @@
 // The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
 import { announce } from "../announce.js";
 import { Attachments } from "./attachments.js";
-import { contentOf } from "./content.js";
-import { fit, messagesOf, promptTokens } from "./fit.js";
+import { Compare } from "./compare.js";
 import { Follower } from "./follow.js";
+import { requestOf } from "./request.js";
 import { Settings } from "./settings.js";
 import { figuresOf, streamed } from "./stream.js";
 import { kept, TokenMap, unmeasured } from "./tokens.js";
@@ -24,9 +24,11 @@ export class Chat {
   constructor(about, models) {
     this.models = models;
     this.settings = new Settings();
-    this.use(about);
-    this.attachments = new Attachments(models, () => this.room);
     this.contents = new Contents();
+    this.use(about);
+    this.attachments = new Attachments(models);
+    const { settings, contents } = this;
+    new Compare({ models, settings, contents, at: () => this.placeNow(), keep: (...kept) => this.keepVersions(...kept) });
     this.history = new History(() => this.contents.sweep(idsOf(this.history.all())));
     this.chats = new Chats(this.history, this.contents, {
       shown: () => this.chat,
@@ -47,9 +49,9 @@ export class Chat {
   }
 
   /** This model answers from now on. */
-  use({ model, settings: { context, kv_tokens: tokens } }) {
+  use({ model }) {
     this.model = model;
-    this.room = Math.min(context, tokens || Infinity);
+    this.room = this.models.room;
     this.settings.fit(this.room);
     welcome(model, (text) => this.send(text));
   }
@@ -211,6 +213,24 @@ export class Chat {
     return this.send(asked.question, asked.files, asked.answer);
   }
 
+  /** Where a question would stand: the one in the field after all turns, or else the last one again. */
+  placeNow() {
+    const question = byId("question").value.trim(),
+      last = this.path.at(-1);
+    if (question || !last) return { earlier: [...this.path], turn: { question, files: [] } };
+    return { earlier: this.path.slice(0, -1), turn: last };
+  }
+
+  /** Answers that are there already, as versions of the turn after `before`. */
+  keepVersions(before, question, files, answers) {
+    if (this.running) return;
+    const place = before ? this.path.indexOf(before) + 1 : 0;
+    for (const answer of answers) added(this.chat, before, { question, files, answer });
+    if (byId("question").value.trim() === question) byId("question").value = "";
+    this.showFrom(place);
+    this.keep();
+  }
+
   /** False where an answer is still coming. answer: how it begins, where it is to go on. given: contents of new files. */
   send(question, files = [], answer = emptyAnswer(), given = []) {
     if (this.running) return false;
@@ -286,35 +306,24 @@ export class Chat {
   }
 
   async ask(chat, earlier, turn, view, signal) {
-    const { system, tools, most, sampling } = this.settings,
-      room = this.room,
-      { model } = turn.answer;
-    const files = [...earlier, turn].flatMap((each) => each.files.map(({ id }) => id));
-    const held = await this.contents.all(files),
-      content = (each) => contentOf(each, held, this.models.sees);
-    const continued = turn.answer.text ? { continue_final_message: true } : {};
-    const fields = (from) => ({
-      model,
-      messages: messagesOf(system, earlier, from, turn, content),
-      ...(tools ? { tools } : {}),
-      ...continued,
-    });
-    const tokensFrom = (from) => promptTokens(fields(from), signal);
-    const fitted = await fit(tokensFrom, chat.from, earlier.length, room, most);
+    const { id, room, sees } = this.models,
+      { settings, contents } = this;
+    const model = { id, room, sees };
+    const asked = { model, settings, contents, earlier, begin: chat.from, turn, signal };
+    const { fitted, body } = await requestOf(asked);
     if (fitted.from !== chat.from) {
       chat.from = fitted.from;
       if (this.chat === chat) this.changed();
     }
-    const body = { ...fields(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
     const end = await this.measured(turn.answer, (tokens) =>
       streamed(body, signal, turn.answer, (kind, data) =>
         kind === "tokens" ? tokens.push(...data) : this.heard(view, kind, data),
       ),
     );
-    if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end));
+    if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end, room));
     else if (!turn.answer.text && !turn.answer.calls.length) turn.answer.notice = "The model ended without an answer.";
     byId("room").textContent = end.usage
-      ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
+      ? `${count(end.usage.total_tokens)} of ${count(room)} tokens of context used.`
       : "";
     return end;
   }
@@ -340,10 +349,10 @@ export class Chat {
     if (kind === "text" || kind === "thought") view.grow();
   }
 
-  cut({ prompt, maxTokens }, { usage }) {
+  cut({ prompt, maxTokens }, { usage }, room) {
     const made = count(usage?.completion_tokens ?? maxTokens);
-    const full = prompt + maxTokens >= this.room;
-    const why = full ? `the context of ${count(this.room)} tokens is full` : "that is the limit in Settings";
+    const full = prompt + maxTokens >= room;
+    const why = full ? `the context of ${count(room)} tokens is full` : "that is the limit in Settings";
     return { notice: `The answer was cut after ${made} tokens: ${why}.`, cut: !full };
   }
 

@@ -21,8 +21,8 @@ export class Models {
   /** changed(about): another model answers from now on. */
   constructor(about, changed) {
     Object.assign(this, { about, changed });
-    this.id = about.model;
-    this.sees = false;
+    const { context, kv_tokens: tokens } = about.settings;
+    this.take({ id: about.model, about, room: Math.min(context, tokens || Infinity), sees: false });
     this.list = [];
     this.rows = new Map();
     this.dialog = byId("models");
@@ -40,7 +40,7 @@ export class Models {
     const kept = read(KEY);
     const wanted = this.list.find(({ id, task }) => id === kept && !TASKS[task]);
     if (wanted && wanted.id !== this.id) await this.choose(wanted.id);
-    else await this.learn();
+    else this.take(await this.facts(this.id));
   }
 
   get chosen() {
@@ -61,28 +61,34 @@ export class Models {
     if (moves || this.dialog.open) this.timer = setTimeout(() => this.look(), LOOK_MS);
   }
 
-  /** What the page must know of the model: whether it sees. */
-  async learn() {
-    try {
-      this.sees = (await getJson(`/props${query(this.id)}`)).modalities.vision;
-    } catch {
-      this.sees = false;
-    }
+  /** The models that write answers. */
+  get answering() {
+    return this.list.filter(({ task }) => !TASKS[task]).map(({ id }) => id);
+  }
+
+  /** What the page must know of a model: {id, about, room, sees}. room: the tokens of its context. */
+  async facts(id) {
+    const about = id === this.about.model ? this.about : await getJson(`/v1/engine/about${query(id)}`);
+    const { context, kv_tokens: tokens } = about.settings;
+    const props = await getJson(`/props${query(id)}`).catch(() => null); // a server of today tells it
+    const room = Math.min(context, tokens || Infinity);
+    return { id, about: { ...about, model: id }, room, sees: Boolean(props?.modalities.vision) };
   }
 
   async choose(id) {
     try {
-      const about = await getJson(`/v1/engine/about${query(id)}`);
-      this.id = id;
-      this.about = { ...about, model: id };
+      this.take(await this.facts(id));
     } catch (error) {
       this.note.textContent = error.message;
       return;
     }
     write(KEY, id);
-    await this.learn();
     this.draw();
     this.changed(this.about);
+  }
+
+  take({ id, about, room, sees }) {
+    Object.assign(this, { id, about, room, sees });
   }
 
   draw() {
@@ -100,7 +106,7 @@ export class Models {
   row(each) {
     if (!this.rows.has(each.id)) {
       const row = new Row(each.id, {
-        choose: () => this.take(each.id),
+        choose: () => this.chooseInMenu(each.id),
         load: () => this.move("load", each.id),
         unload: () => this.move("unload", each.id),
       });
@@ -110,7 +116,7 @@ export class Models {
     return this.rows.get(each.id);
   }
 
-  async take(id) {
+  async chooseInMenu(id) {
     await this.choose(id);
     if (this.id !== id) return;
     this.dialog.close();

@@ -41,6 +41,7 @@ export class Chats {
     this.note.textContent = "";
     this.draw();
     this.dialog.showModal();
+    if (!matchMedia("(pointer: coarse)").matches) this.search.focus(); // elsewhere a keyboard would cover the list
   }
 
   draw() {

@@ -29,7 +29,7 @@ class Side {
     const chosen = make("div", { class: "choices" }, make("label", {}, "Model", this.model));
     chosen.append(...this.numbers.map(({ element }) => element));
     this.element = make("section", { "aria-label": `Answer, ${name}` }, chosen);
-    this.element.append(make("div", { class: "assistant" }, this.text), this.notice, this.figures);
+    this.element.append(make("div", { class: "answer" }, this.text), this.notice, this.figures);
     this.clear();
   }
 

@@ -76,6 +76,14 @@ class Delays(Struct, frozen=True):
     stream_s: float = 0.0
 
 
+class DiskRead(Struct, frozen=True):
+    """Prompt tokens that were read from a disk instead of computed, and the seconds that the completion waited for
+    them before its first step."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
@@ -120,6 +128,7 @@ class LiveAccount(Struct, eq=False):
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
+    disk: DiskRead = DiskRead()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
@@ -197,6 +206,7 @@ class Account(Struct, frozen=True):
     delays: Delays = Delays()
     guesses: GuessCounts = GuessCounts()
     stays: tuple[ReplicaStay, ...] = ()
+    disk: DiskRead = DiskRead()
 
     @property
     def e2e_s(self) -> float:

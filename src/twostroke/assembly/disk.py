@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from twostroke import __version__
 from twostroke.assembly.settings.config import Resolved
-from twostroke.assembly.settings.kv_disk import KV_FOLDER
 from twostroke.assembly.sight_files import SightFiles
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost
@@ -22,7 +21,7 @@ from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import hash_of
 from twostroke.engine.disk.disk_book import DiskBook
 from twostroke.engine.disk.disk_pages import DiskPages
-from twostroke.engine.disk.files import DiskFiles
+from twostroke.engine.disk.files import KV_FOLDER, DiskFiles
 from twostroke.engine.disk.parts import STATES
 from twostroke.engine.disk.store import DiskStore
 from twostroke.engine.executor import Executor
@@ -38,7 +37,8 @@ from twostroke.weights.packed.polite import give_way
 __all__ = ["DiskBook", "DiskFacts", "build_disk"]
 
 class DiskFacts(Struct, frozen=True):
-    """What decides the bits of pages, and the cost of computing them. folder: the model's. sight: the files
+    """What decides the bits of pages, and the cost of computing them. folder: the model's. trusted: see
+    DiskSaving. sight: the files
     of what encodes its images."""
 
     folder: Path
@@ -46,6 +46,7 @@ class DiskFacts(Struct, frozen=True):
     resolved: Resolved
     pools: CachePools
     cost: StepCost
+    trusted: Callable[[float], bool]
     sight: SightFiles | None
 
 
@@ -63,7 +64,7 @@ def build_disk(
     store = DiskStore(files, _identity(facts, pages, executor), resolved["kv_disk"], report)
     store.open()
     price = DiskPrice(facts.cost, resolved["max_step_tokens"])
-    disk = DiskPages(cache, pages, store, price, time.perf_counter, give_way)
+    disk = DiskPages(cache, pages, store, price, time.perf_counter, give_way, facts.trusted)
     closing.callback(disk.close)
     return disk
 

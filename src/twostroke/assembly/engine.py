@@ -282,7 +282,7 @@ def build_heart(
     if resolved["kv_disk"]:
         files = None if found.sight is None else found.sight.files
         pools = own_pools(spec, found.kv_plan)
-        facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, files)
+        facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, weights_check.trusted, files)
         pages = disk.build_disk(facts, cache, memory, executor, report, closing)
         kept = disk.DiskBook(book, pages, ledger.read_back)
     session = Session(

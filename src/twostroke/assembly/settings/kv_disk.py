@@ -9,8 +9,6 @@ from twostroke.assembly.settings.config import Resolver
 from twostroke.assembly.settings.option_values import DISK_AUTO
 from twostroke.weights.packed.cache import NO_CACHE
 
-KV_FOLDER = "kv"
-"""The part of the cache folder that pages are kept in."""
 AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from msgspec import Struct, field
 
@@ -242,6 +244,11 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
     """(ordinal, begin, commit, ((request id, rows, seconds), ...)) of a step that had prefill in it."""
 
     __slots__ = ()
+
+
+def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
+    """The steps that ended after since_s, the latest first."""
+    return list(takewhile(lambda step: step[2] > since_s, reversed(steps)))
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:

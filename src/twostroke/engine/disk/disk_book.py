@@ -3,50 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from twostroke.engine.book import Rests
+from twostroke.engine.book import PlanningBook, Rests
 from twostroke.engine.disk.disk_pages import DiskPages
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.images import keys_of
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
-
-
-class PlanningBook(Protocol):
-    """What plans requests: `Planner` and `RequestBook` in one."""
-
-    @property
-    def has_work(self) -> bool:
-        """See Planner."""
-
-    @property
-    def parking(self) -> Rests:
-        """See RequestBook."""
-
-    def schedule(self, now: float) -> Plan | None:
-        """See Planner."""
-
-    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """See Planner."""
-
-    def gauges(self) -> Any:
-        """See Planner."""
-
-    def add(self, request: Request) -> None:
-        """See RequestBook."""
-
-    def holds(self, request_id: str) -> bool:
-        """See Scheduler."""
-
-    def abort(self, request_id: str, now: float) -> list[Event]:
-        """See RequestBook."""
-
-    def finish(
-        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
-    ) -> list[Event]:
-        """See RequestBook."""
 
 
 class DiskBook:

@@ -20,7 +20,8 @@ COPY_S, FLUSH_S = 5.0, 10.0
 
 
 class DiskPages:
-    """Belongs to the thread that steps. begin_writer: called in the thread that writes, before its work."""
+    """Belongs to the thread that steps. begin_writer: called in the thread that writes, before its work. trusted: see
+    DiskSaving."""
 
     def __init__(
         self,
@@ -30,12 +31,13 @@ class DiskPages:
         price: DiskPrice,
         clock: Callable[[], float],
         begin_writer: Callable[[], None],
+        trusted: Callable[[float], bool],
     ) -> None:
-        self._store = store
+        self._store, self._price = store, price
         self._size = cache.page_tokens
         self._reader, self._writer = DiskReader(store), DiskWriter(store, begin_writer)
         self._fetching = DiskFetching(cache, memory, store, self._reader, price, clock)
-        self._saving = DiskSaving(cache, memory, store, self._writer, price)
+        self._saving = DiskSaving(cache, memory, store, self._writer, price, trusted)
         self._prompts: dict[str, int] = {}  # full pages of prompts, by request id
         cache.closing = self._closing
 
@@ -43,6 +45,11 @@ class DiskPages:
     def counts(self) -> DiskCounts:
         """What has happened so far; any thread may ask."""
         return self._store.counts
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second of readings, as measured so far; any thread may ask."""
+        return self._price.rate
 
     @property
     def reading(self) -> bool:

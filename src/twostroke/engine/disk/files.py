@@ -14,6 +14,10 @@ from twostroke.engine.disk.index import FoundFile
 from twostroke.system import here
 
 OWN_FOLDER, OWN_FILE = 0o700, 0o600
+KV_FOLDER = "kv"
+"""The part of a cache folder that pages are kept in."""
+SECRET = "secret"
+"""The file there that has the key of all ids."""
 PARTIAL = ".part"
 ABANDONED_S = 600.0
 """A partial file that nobody has written to for so long is of a process that was killed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.engine.cache.holdings import SequenceCache
@@ -34,20 +34,27 @@ Wanted = tuple[int, int]
 
 
 class DiskSaving:
-    """Belongs to the thread that steps."""
+    """Belongs to the thread that steps. trusted: whether the weights are known to be undamaged, after no more than so
+    many seconds of waiting. Before, nothing is written: what damaged weights computed must not outlive the process."""
 
     def __init__(
-        self, cache: CacheManager, memory: PartMemory, store: DiskStore, writer: DiskWriter, price: DiskPrice
+        self,
+        cache: CacheManager,
+        memory: PartMemory,
+        store: DiskStore,
+        writer: DiskWriter,
+        price: DiskPrice,
+        trusted: Callable[[float], bool],
     ) -> None:
         self._cache, self._memory, self._store, self._writer = cache, memory, store, writer
-        self._price = price
+        self._price, self._trusted = price, trusted
         self._jobs: deque[_Job] = deque()
         self._given: set[bytes] = set()  # places that the writer has
 
     @property
     def pending(self) -> bool:
         """Is there something to copy, and room for it?"""
-        return bool(self._jobs) and self._writer.has_room
+        return bool(self._jobs) and self._writer.has_room and self._trusted(0.0)
 
     def ended(self, holding: SequenceCache, prompt_pages: int) -> None:
         """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart."""
@@ -73,6 +80,8 @@ class DiskSaving:
 
     def finish(self, seconds: float, flush_s: float) -> None:
         """Copy all, as long as the disk takes it: no step comes after this."""
+        if self._jobs and not self._trusted(seconds):
+            self._jobs.clear()
         while self._jobs and self._store.writable and self._writer.wait_room(seconds):
             self.go_on(idle=True)
         self._writer.flush(flush_s)

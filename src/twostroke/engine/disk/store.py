@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from twostroke.engine.cache.places import hash_of, page_digest
 from twostroke.engine.disk.extent import FIRST_BYTES, NewPart, UnusableExtent, head_bytes, head_of, name_of, parts_of
-from twostroke.engine.disk.files import DiskFiles
+from twostroke.engine.disk.files import SECRET, DiskFiles
 from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
 
 ENDING = ".kv"
-SECRET, SECRET_BYTES = "secret", 32
+SECRET_BYTES = 32
 LISTED_EVERY = 16
 """Files that are written before the folder is listed again: other processes write to it, too."""
 MOST_DAMAGED = 8

@@ -135,10 +135,10 @@ def _print(folder: Path, files: list[CachedFile], as_json: bool, pages: KeptPage
             click.echo(f"  of {file.origin}")
             click.echo(f"  {file.formats}")
     if pages is not None and pages.used_s is not None:
-        used = datetime.datetime.fromtimestamp(pages.used_s, datetime.UTC).astimezone()
+        last = datetime.datetime.fromtimestamp(pages.used_s, datetime.UTC).astimezone()
         click.echo(
             f"\n{pages.folder}: {len(pages.files):,} files of prompts, {pages.num_bytes / 1e6:,.1f} MB,"
-            f" last used {used:%Y-%m-%d %H:%M}; `twostroke cache gc --pages --yes` removes them"
+            f" last used {last:%Y-%m-%d %H:%M}; `twostroke cache gc --pages --yes` removes them"
         )
 
 

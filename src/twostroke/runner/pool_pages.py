@@ -35,7 +35,7 @@ class PoolPages:
 
     def part_bytes(self, group: int) -> int:
         """See PartMemory."""
-        return self._states[0].nbytes if group == STATES else self._bytes[group]
+        return int(self._states[0].nbytes if group == STATES else self._bytes[group])
 
     def read_part(self, group: int, place: int) -> bytes:
         """See PartMemory."""

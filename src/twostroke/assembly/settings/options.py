@@ -146,7 +146,6 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "device",
         "DEVICE",
         parse_device,
-    parse_disk,
         "Where the model runs: cpu, cuda or cuda:N (an NVIDIA GPU of compute capability 8.0 or higher), or auto: cuda "
         "where a device can run this model, else the CPU.",
         "cpu",

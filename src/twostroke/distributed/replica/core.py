@@ -149,8 +149,9 @@ class ReplicaCore:
     def let_go(self) -> None:
         """End all transfers where no step can be planned, because their pages take up room; queue their requests.
 
-        Where a request waits for the disk alone, its pages will come."""
-        if not self._core.waited:
+        Where no request waits for a step, nothing needs their room."""
+        gauges = self._book.gauges()
+        if gauges.running or gauges.waiting:
             self._queue_pulled(*self.pulls.let_go())
 
     def _queue_pulled(self, *pulls: PageFetch | None) -> None:

@@ -32,15 +32,16 @@ class DiskBook:
         return self._book.parking
 
     def before_step(self) -> bool:
-        """Called before each step, and before its time begins. Whether the disk was all that there was to wait for."""
+        """Called before each step, and before its time begins. Whether a reading was all that there was to wait for."""
         if not self.disk.has_work:
             return False
+        reading = self.disk.reading
         gauges = self._book.gauges()
         idle = not (gauges.running or gauges.waiting)
         for came in self.disk.between_steps(idle):
             self._told(came.request_id, came.tokens, came.seconds)
             self._book.parking.go_on(came.request_id)
-        return idle
+        return idle and reading
 
     def schedule(self, now: float) -> Plan | None:
         """See Planner."""

@@ -52,7 +52,7 @@ def head_bytes(first: bytes) -> int:
     magic, version, _, count = _FIRST.unpack_from(first)
     if magic != MAGIC or version != FORMAT or not 0 < count <= MOST_PARTS:
         raise UnusableExtent("it is of another format")
-    return FIRST_BYTES + count * _PART.size + ID_BYTES
+    return FIRST_BYTES + int(count) * _PART.size + ID_BYTES
 
 
 def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[tuple[bytes, DiskPart]]:

@@ -53,8 +53,8 @@ class DiskSaving:
 
     @property
     def pending(self) -> bool:
-        """Is there something to copy, and room for it?"""
-        return bool(self._jobs) and self._writer.has_room and self._trusted(0.0)
+        """Is there something to copy, now or later?"""
+        return bool(self._jobs)
 
     def ended(self, holding: SequenceCache, prompt_pages: int) -> None:
         """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart."""
@@ -66,11 +66,13 @@ class DiskSaving:
         self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages)))
 
     def go_on(self, idle: bool) -> None:
-        """Copy some. idle: no request runs."""
+        """Copy some, if it can be written. idle: no request runs."""
+        if not self._store.writable:
+            self._jobs.clear()
         left = IDLE_BYTES if idle else BUSY_BYTES
         if self._writer.idle:
             self._given.clear()  # what was written is in the index
-        while left > 0 and self.pending:
+        while left > 0 and self._jobs and self._writer.has_room and self._trusted(0.0):
             job = self._jobs[0]
             if not job.begun:
                 self._begin(job)

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.assembly.settings.env import Machine
-from twostroke.assembly.settings.options import BY_NAME, Option
+from twostroke.assembly.settings.option import Option
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.ops.program.model import Model

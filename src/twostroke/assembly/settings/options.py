@@ -5,10 +5,7 @@ The CLI's flags, the TWOSTROKE_* variables and docs/CONFIG.md are made from this
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
+from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.option_values import (
     KEPT,
     WEIGHTS,
@@ -18,6 +15,7 @@ from twostroke.assembly.settings.option_values import (
     parse_bytes,
     parse_count,
     parse_device,
+    parse_disk,
     parse_hosts,
     parse_keep_alive,
     parse_mode,
@@ -31,41 +29,7 @@ from twostroke.assembly.settings.option_values import (
     parse_text,
     parse_url,
 )
-from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
-
-    secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
-    value is a tuple. also: the flag as other servers call it.
-    """
-
-    name: str
-    metavar: str
-    parse: Callable[[str], Any]
-    help: str
-    default: str
-    secret: bool = False
-    switch: bool = False
-    many: bool = False
-    also: tuple[str, ...] = ()
-
-    @property
-    def flag(self) -> str:
-        """The command line's spelling."""
-        return "--" + self.name.replace("_", "-")
-
-    def read(self, text: str, source: str) -> Any:
-        """Parse; raises ConfigError that names where the text came from."""
-        try:
-            return self.parse(text)
-        except ValueError as error:
-            value = "a wrong value" if self.secret else f"the value {text!r}"
-            raise ConfigError(f"{source} has {value}: {error}.", fix=f"{self.flag}: {self.help}") from None
-
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option("revision", "REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main"),
@@ -214,6 +178,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "Most bytes of packed weights in that folder, such as 100GB. The files used longest ago are removed first, and "
         "never one in use.",
         "half of what the disk would have free without them",
+    ),
+    Option(
+        "kv_disk",
+        "SIZE",
+        parse_disk,
+        "Keep computed prompts on disk, in the folder kv of the cache folder, and read them after a restart where that "
+        "is sooner than computing them: the most bytes of them, such as 10GB, auto (10GB, at most 5% of what is free), "
+        "or off. What clients wrote can be derived from these files: they are readable by this user alone.",
+        "off",
     ),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )

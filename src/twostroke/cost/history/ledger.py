@@ -20,10 +20,12 @@ from msgspec.structs import replace
 from twostroke.cost.history.account import (
     Account,
     ChunkStep,
+    DiskRead,
     LiveAccount,
     Phase,
     PreemptionSpan,
     QueueStory,
+    chunks_since,
     record_of,
     shares,
 )
@@ -91,6 +93,11 @@ class Ledger:
     def away(self, seconds: float) -> None:
         """The engine stood still so long, because the reader that drives it did something else."""
         self._away_s += seconds
+
+    def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
+        """So many tokens of a completion's prompt were read from a disk; it waited so long for them."""
+        if (live := self._live.get(request_id)) is not None:
+            live.disk = DiskRead(tokens, seconds)
 
     def begun(self, plan: Plan, now: float) -> None:
         """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
@@ -345,21 +352,13 @@ class Ledger:
             if at_s <= since_s:
                 break
             ended.append(request_id)
-        behind = shares(self._chunks_since(since_s), live.request.request_id, since_s, self.num_steps)
+        behind = shares(chunks_since(self.chunk_steps, since_s), live.request.request_id, since_s, self.num_steps)
         hold = max(held, key=lambda reason: held[reason], default=None)
         return QueueStory(live.num_running, live.num_ahead, hold, behind, tuple(reversed(ended)))
 
-    def _chunks_since(self, since_s: float) -> list[ChunkStep]:
-        found = []
-        for step in reversed(self.chunk_steps):
-            if step[2] <= since_s:
-                break
-            found.append(step)
-        return found
-
     def _account(self, live: LiveAccount, event: FinishedEvent) -> Account:
         request, first_s, token_s = live.request, live.first_s, live.token_s
-        steps = [] if first_s is None or not live.others_s else self._chunks_since(first_s)
+        steps = [] if first_s is None or not live.others_s else chunks_since(self.chunk_steps, first_s)
         steps = [step for step in steps if not live.was_away(step[1])]
         middle = (live.token_ordinal + self.num_steps + 1) // 2
         return Account(
@@ -387,6 +386,7 @@ class Ledger:
             delays=live.delays(self._delayed_s),
             guesses=live.guesses,
             stays=tuple(live.stays),
+            disk=live.disk,
         )
 
     def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:

@@ -5,10 +5,8 @@ The CLI's flags, the TWOSTROKE_* variables and docs/CONFIG.md are made from this
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
+from twostroke.assembly.settings.image_options import IMAGE_OPTIONS
+from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.option_values import (
     KEPT,
     WEIGHTS,
@@ -31,41 +29,7 @@ from twostroke.assembly.settings.option_values import (
     parse_text,
     parse_url,
 )
-from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
-
-    secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
-    value is a tuple. also: the flag as other servers call it.
-    """
-
-    name: str
-    metavar: str
-    parse: Callable[[str], Any]
-    help: str
-    default: str
-    secret: bool = False
-    switch: bool = False
-    many: bool = False
-    also: tuple[str, ...] = ()
-
-    @property
-    def flag(self) -> str:
-        """The command line's spelling."""
-        return "--" + self.name.replace("_", "-")
-
-    def read(self, text: str, source: str) -> Any:
-        """Parse; raises ConfigError that names where the text came from."""
-        try:
-            return self.parse(text)
-        except ValueError as error:
-            value = "a wrong value" if self.secret else f"the value {text!r}"
-            raise ConfigError(f"{source} has {value}: {error}.", fix=f"{self.flag}: {self.help}") from None
-
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option("revision", "REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main"),
@@ -129,16 +93,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
-    Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
-    Option(
-        "mmproj",
-        "FILE",
-        str,
-        "The GGUF file that contains the encoder of images.",
-        "the one next to the model's GGUF file",
-    ),
-    Option("image_tokens", "COUNT", parse_count, "Most image rows of an image whose size decides.", "4096"),
-    Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
+    *IMAGE_OPTIONS,
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
         "cpu_level",

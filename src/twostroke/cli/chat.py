@@ -26,8 +26,8 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Delta, Timings
 
 HELP = (
-    "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n/image FILE  show it with the next line\n"
-    "/reset  forget the conversation\n/system TEXT\n/help\n/exit"
+    "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n"
+    "/image FILE  show it with the next line\n/reset  forget the conversation\n/system TEXT\n/help\n/exit"
 )
 
 
@@ -243,7 +243,8 @@ class Conversation:
             self.printer.problem(delta.error)
         self.messages = [*messages, {"role": "assistant", "content": text}]
         if delta is not None and delta.timings is not None:
-            self.last = (delta.timings, len(prompt if isinstance(prompt, list) else prompt.token_ids), tokens, delta.num_cached_tokens)
+            length = len(prompt if isinstance(prompt, list) else prompt.token_ids)
+            self.last = (delta.timings, length, tokens, delta.num_cached_tokens)
             self.last_id = delta.request_id
 
     def _with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

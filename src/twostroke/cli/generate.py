@@ -17,6 +17,7 @@ from twostroke.cli.shared.streams import as_text
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput, Prompt
 
+
 @click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
 @click.argument("prompt", required=False)
 @click.option("--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark].")

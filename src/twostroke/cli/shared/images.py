@@ -14,7 +14,8 @@ MOST_BYTES = 20 << 20
 REMOTE = ("http://", "https://", "data:")
 _BEGINS = r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]"
 _PATH = re.compile(
-    rf"""(?<!\S)(?:"({_BEGINS}[^"]+?)"|'({_BEGINS}[^']+?)'|({_BEGINS}(?:\\\ |\S)*?\.(?:png|jpe?g|webp|gif|bmp))(?!\S))""",
+    rf"""(?<!\S)(?:"({_BEGINS}[^"]+?)"|'({_BEGINS}[^']+?)'"""
+    rf"""|({_BEGINS}(?:\\\ |\S)*?\.(?:png|jpe?g|webp|gif|bmp))(?!\S))""",
     re.IGNORECASE,
 )
 """A path begins with /, ./, ../, ~/ or a drive; with a space in it, it has quotes, or a backslash before the space."""

@@ -39,7 +39,7 @@ class ServedModel:
     """name: how the server calls the model. Messages take the place of token ids: the server has the template.
 
     sampling_defaults: what the model's publisher recommends. sees: whether it reads images. Both are
-    asked for at once. Raises ConfigError where the server does not answer, InvalidRequest where it does not have the model.
+    asked for at once. Raises ConfigError where the server does not answer, InvalidRequest where it lacks the model.
     """
 
     has_template = True

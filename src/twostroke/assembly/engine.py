@@ -270,6 +270,7 @@ def build_heart(
     guesser = build_guesser(resolved, found.costs.now, proposer)
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
     scheduler = caches.scheduler_of(cache, limits, _policy(found, resolved), guesser, found.costs.now)
+    scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     session = Session(
         book,

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct, structs
 
+from twostroke.assembly.cost_here import costs_here
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import IMAGE_TOKENS, Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
+from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
 from twostroke.images.processor import Processor, Tiling
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
-from twostroke.models.common.encoders import SightEncoder, read_encoder
+from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
@@ -64,15 +67,11 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
-        model, sizes = self.encoder.model, self._sizes()
-        own = model.weight_bytes(format_choice(settings["weights"]))
-        pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(_kv_kind(settings))
-        arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
-        turns = 2 * model.rope_bytes(sizes.max_step_tokens)
+        own = encoder_bytes(self.encoder, self.most_rows, settings["weights"])
         return structs.replace(
             needs,
-            weight_bytes=needs.weight_bytes + own,
-            buffer_bytes=needs.buffer_bytes + arena + turns + pages + settings["image_cache"],
+            weight_bytes=needs.weight_bytes + own.weights,
+            buffer_bytes=needs.buffer_bytes + own.buffers + settings["image_cache"],
         )
 
     def eyes(self, settings: Resolved) -> Eyes:
@@ -81,6 +80,12 @@ class SightPlan(Struct, frozen=True, eq=False):
         together = sight.spans is not SpanLayers.NONE
         fetcher = fetcher_of(settings["image_urls"], limits.file_bytes)
         return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, together, fetcher)
+
+    def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
+        """What encodes cost on this machine."""
+        weights, level, threads = settings["weights"], settings["cpu_level"], settings["threads"]
+        costs = costs_here(self.encoder.model, weights, _kv_kind(settings), machine.cache_folder, level, threads)
+        return encode_cost(self.encoder, costs.now)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
@@ -100,6 +105,22 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def _sizes(self) -> MemorySizes:
         return encoder_sizes(self.encoder.sight, self.most_rows)
+
+
+class EncoderBytes(Struct, frozen=True):
+    """The memory of an encoder. buffers: values of its largest step, rotations, and its pages of K and V."""
+
+    weights: int
+    buffers: int
+
+
+def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
+    """What an encoder needs for tiles of this many image rows. weights: the name of their format."""
+    model, sizes = encoder.model, encoder_sizes(encoder.sight, most_rows)
+    pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(encoder_kv(weights))
+    arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
+    turns = 2 * model.rope_bytes(sizes.max_step_tokens)
+    return EncoderBytes(model.weight_bytes(format_choice(weights)), arena + turns + pages)
 
 
 def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
@@ -129,7 +150,12 @@ def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
 
 
 def _kv_kind(settings: Resolved) -> KVKind:
-    return KVKind.F32 if settings["weights"] == "f32" else KVKind.BF16
+    return encoder_kv(settings["weights"])
+
+
+def encoder_kv(weights: str) -> KVKind:
+    """The kind of an encoder's K and V."""
+    return KVKind.F32 if weights == "f32" else KVKind.BF16
 
 
 def find_sight(

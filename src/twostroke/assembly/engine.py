@@ -273,6 +273,7 @@ def build_heart(
     limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
     policy = caches.policy_of(found.costs, resolved, spec)
     scheduler = caches.scheduler_of(cache, limits, policy, guesser, found.costs.now)
+    scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)

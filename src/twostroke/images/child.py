@@ -5,7 +5,7 @@ In: a line of JSON {"bytes": n, "formats": [...]} and n bytes. Out: {"width": w,
 bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
 
 Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a part of it; ["whole", w, h, filter]
-gives all of it in that size; ["again"] takes back what was resized.
+gives all of it in that size. ["again"] takes back what was resized.
 
 Ends when its input ends. It imports nothing of Twostroke.
 """

@@ -32,7 +32,6 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
     assert tiers.fewer(10, quick=1) == 10
-    assert tiers.examples(400) == 400
     assert tiers.TIER.arguments() == ["--grid-seed", "7"]
     assert tiers.Tier(True, True, 8).arguments() == ["--quick", "--daily", "--grid-seed", "8"]
 
@@ -87,9 +86,11 @@ def test_hypothesis_draws_the_same_whatever_was_imported_before(
     assert found == alone
 
 
-def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers.TIER, "quick", True)
-    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [33, 8, 4, 4]
+def test_a_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, whole, everything = [33, 8, 4, 4, 3], [100, 25, 10, 6, 3], [400, 100, 20, 6, 3]
+    for tier, expected in (((True, False), quick), ((False, False), whole), ((False, True), everything)):
+        monkeypatch.setattr(tiers, "TIER", tiers.Tier(*tier))
+        assert [tiers.examples(count) for count in (400, 100, 20, 6, 3)] == expected
 
 
 def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:

@@ -85,8 +85,7 @@ class BracesNotation(Struct, frozen=True):
                 choices = [each for each in schema.get("enum", ()) if isinstance(each, str)]
                 text = lark.text(self.quote)
                 made += [f"{text} {lark.text(each)} {text}" for each in choices]
-                whole = lark.whole_text(schema)
-                made += [] if choices else [f"{text} {whole} {text}" if whole else f"{text} {lark.up_to(self.quote)}"]
+                made += [] if choices else [f"{text} {lark.text_before(schema, self.quote)}"]
             elif kind == "object" and depth < MOST_DEPTH:
                 made.append(self._object(schema, root, lark, depth))
             elif kind == "array" and depth < MOST_DEPTH:

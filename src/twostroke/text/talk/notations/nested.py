@@ -103,7 +103,7 @@ class NestedNotation(Struct, frozen=True):
         elif types == TEXT and schema.get("enum"):
             inside = f"({' | '.join(lark.text(str(each)) or NOTHING for each in schema['enum'])})"
         else:
-            inside = (lark.whole_text(schema) if types == TEXT else "") or lark.rule(r"/[^\]<]*/")
+            inside, closing = lark.text_before(schema if types == TEXT else {}, closing), ""
         named = f"{lark.text(opening)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
         return f"{named} {inside} {lark.text(closing)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
 

@@ -122,8 +122,7 @@ class TaggedNotation(Struct, frozen=True):
         if textual and choices and types == TEXT:
             value = f"({' | '.join(quoted(choice) for choice in choices)}) {lark.text(ending)}"
         elif textual:
-            whole = lark.whole_text(schema) if types == TEXT else ""
-            value = f"{whole} {lark.text(ending)}" if whole else lark.up_to(ending)
+            value = lark.text_before(schema if types == TEXT else {}, ending, self.wraps)
         else:
             value = f"{lark.json(schema)} {lark.text(ending)}"
         named = lark.text(self.key_open + key) if key else f"{lark.text(self.key_open)} {ANY_KEY}"

@@ -40,7 +40,10 @@ LISTS = 'start: item | start ";" item\nitem: "x" | "y" item'
 CASES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "edit": (
         EDIT,
-        ("*** Begin Edit\n*** Add: a.py\n+x < 1\n+\n*** Remove: b\n*** End Edit", "*** Begin Edit\n*** Remove: é\n*** End Edit\n"),
+        (
+            "*** Begin Edit\n*** Add: a.py\n+x < 1\n+\n*** Remove: b\n*** End Edit",
+            "*** Begin Edit\n*** Remove: é\n*** End Edit\n",
+        ),
         ("*** Begin Edit\n*** End Edit", "*** Begin Edit\n*** Add: a\nx\n*** End Edit", "x*** Begin Edit"),
     ),
     "sums": (SUMS, ("1", "1 + 2 - 3.5", " ( 1+2 ) - 4 ", "1+(2+3)"), ("", "1+", "(1", "1 2", "1+ +2")),

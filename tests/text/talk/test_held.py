@@ -146,10 +146,10 @@ def test_a_text_tool_is_held_to_its_grammar(
         forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form)),
         strict_calls(form, schemas, special, parallel=False),
     ):
-        for given, right in (("add 12/x", True), ('sub 1/x "é\n\\', True), ("add twelve/x", False), ("add 12/x\n", False)):
+        for given in ("add 12/x", 'sub 1/x "é\n\\', "add twelve/x", "add 12/x\n"):
             text = written(form, [("sum", {"input": given})])
             text = text.lstrip("\n") if form.messages else text
-            assert passes(grammar, text, compiler, tokenizer) is right, text
+            assert passes(grammar, text, compiler, tokenizer) is bool(re.fullmatch(REGEX, given)), text
     forced = forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form))
     for seed in range(2):
         made = walked(forced, compiler, tokenizer, seed)

@@ -37,7 +37,7 @@ from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, 
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
 from twostroke.cost.prefill_share import Encode, chunk_seconds, encode_of
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import StepCost
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption, Role
 from twostroke.types.request import Request

@@ -250,6 +250,15 @@ def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
     return LatencyObjectives(ttft_s, itl_s)
 
 
+def resolve_images(resolver: Resolver) -> None:
+    """What images may take, and where they may be fetched from."""
+    resolver.pick("image_cache", IMAGE_CACHE, "default")
+    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
+    hosts = resolver.asked_value("image_urls")
+    why = resolver.source_of("image_urls") or "none asked for: images are not fetched"
+    resolver.put("image_urls", tuple(dict.fromkeys(one for several in hosts or () for one in several)), why)
+
+
 def objectives_of(resolved: Resolved) -> LatencyObjectives:
     """The resolved promises."""
     return LatencyObjectives(resolved["ttft"], resolved["itl"])

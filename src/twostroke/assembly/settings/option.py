@@ -1,4 +1,4 @@
-"""What an option is."""
+"""One option of the engine or the server: its name, its meaning, how its text is read."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ The CLI's flags, the TWOSTROKE_* variables and docs/CONFIG.md are made from this
 
 from __future__ import annotations
 
+from twostroke.assembly.settings.image_options import IMAGE_OPTIONS
 from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.option_values import (
     KEPT,
@@ -93,16 +94,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
-    Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
-    Option(
-        "mmproj",
-        "FILE",
-        str,
-        "The GGUF file that contains the encoder of images.",
-        "the one next to the model's GGUF file",
-    ),
-    Option("image_tokens", "COUNT", parse_count, "Most image rows of an image whose size decides.", "4096"),
-    Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
+    *IMAGE_OPTIONS,
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
         "cpu_level",
@@ -292,8 +284,9 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "stored_work",
         "FOLDER",
         parse_text,
-        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
-        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
+        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches "
+        "go on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

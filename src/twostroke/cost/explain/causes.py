@@ -144,6 +144,7 @@ def causes_of(context: ExplainContext) -> list[Cause]:
         _shared_prefill(context),
         _prefix(context),
         _cold(context),
+        _encode(context),
         _own_prefill(context),
         _stretched(context),
         _preempted(context),
@@ -244,6 +245,11 @@ def _cold(context: ExplainContext) -> Cause:
     side = Verdict.START if context.cold_prefill_s >= context.cold_decode_s else Verdict.STREAM
     text = "the engine had just started: its first steps took this much longer than such steps take later"
     return Cause(CauseKind.COLD, side, seconds, text)
+
+
+def _encode(context: ExplainContext) -> Cause:
+    text = f"its images, which became {context.account.image_tokens:,} tokens of the prompt"
+    return Cause(CauseKind.ENCODE, Verdict.START, context.account.parts.encode_s, text)
 
 
 def _own_prefill(context: ExplainContext) -> Cause:

@@ -21,7 +21,7 @@ class Verdict(enum.StrEnum):
 
 
 class CauseKind(enum.StrEnum):
-    """What time can go to. OWN_PREFILL and DECODE are the work itself; the others could be avoided.
+    """What time can go to. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could be avoided.
 
     FRONT to LOST: only where a front has replicas.
     """
@@ -31,6 +31,7 @@ class CauseKind(enum.StrEnum):
     SHARED_PREFILL = "others' prefill"
     PREFIX = "prefix missed"
     COLD = "cold start"
+    ENCODE = "encode"
     OWN_PREFILL = "own prefill"
     STRETCHED = "stretched gaps"
     PREEMPTED = "preemption"
@@ -46,7 +47,7 @@ class CauseKind(enum.StrEnum):
     @property
     def is_work(self) -> bool:
         """True where the request could not be answered without it."""
-        return self in (CauseKind.OWN_PREFILL, CauseKind.DECODE)
+        return self in (CauseKind.ENCODE, CauseKind.OWN_PREFILL, CauseKind.DECODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,13 @@ def short(request_id: str) -> str:
 
 def names(found: Sequence[Share], most: int = 3) -> str:
     """ "a (7,900 tokens, 610 ms), b (...) and 4 more"."""
-    items = [f"{short(s.request_id)} ({s.num_tokens:,} tokens, {duration(s.seconds)})" for s in found[:most]]
+    items = [f"{short(s.request_id)} ({_work_of(s)}, {duration(s.seconds)})" for s in found[:most]]
     return _listed(items, len(found) - most)
+
+
+def _work_of(share: Share) -> str:
+    """What was computed for it; of an image alone no tokens were."""
+    return f"{share.num_tokens:,} tokens" if share.num_tokens else "an image"
 
 
 def plain_names(found: Sequence[str], most: int = 3) -> str:

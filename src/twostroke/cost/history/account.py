@@ -109,6 +109,7 @@ class LiveAccount(Struct, eq=False):
     phase: Phase = Phase.QUEUED
     mark_s: float = 0.0
     queue_s: float = 0.0
+    encode_s: float = 0.0
     own_s: float = 0.0
     others_s: float = 0.0
     decode_s: float = 0.0
@@ -165,6 +166,7 @@ class LiveAccount(Struct, eq=False):
         """The parts of the time up to the last settlement."""
         return TimeParts(
             self.queue_s,
+            self.encode_s,
             self.own_s,
             self.others_s,
             self.decode_s,
@@ -181,7 +183,8 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at.
+    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at. image_tokens:
+    tokens of the prompt that show images.
     """
 
     request_id: str
@@ -209,6 +212,7 @@ class Account(Struct, frozen=True):
     guesses: GuessCounts = GuessCounts()
     stays: tuple[ReplicaStay, ...] = ()
     disk: DiskRead = DiskRead()
+    image_tokens: int = 0
 
     @property
     def e2e_s(self) -> float:

@@ -25,8 +25,8 @@ GIVE = """
   const data = new DataTransfer();
   data.items.add(new File([bytes], name, { type }));
   const field = document.getElementById("question");
-  if (way === "drop") field.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-  else field.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  const all = { dataTransfer: data, clipboardData: data, bubbles: true, cancelable: true };
+  field.dispatchEvent(way === "drop" ? new DragEvent("drop", all) : new ClipboardEvent("paste", all));
 """
 SPY = """
   const real = window.fetch;
@@ -77,7 +77,8 @@ def test_images_are_chosen_pasted_and_dropped_where_the_model_sees(
     until(lambda: len(attached(chromium)) == 2, "the pasted file")
     give(chromium, "drop", "dropped.png", "image/png", png(picture(30, 20)))
     until(lambda: len(attached(chromium)) == 3, "the dropped file")
-    assert painted(chromium, "#attached canvas") == ["Image chosen.png 50", "Image pasted.png 40", "Image dropped.png 30"]
+    sizes = ["Image chosen.png 50", "Image pasted.png 40", "Image dropped.png 30"]
+    assert painted(chromium, "#attached canvas") == sizes
     by(chromium, "[aria-label='Remove pasted.png']").click()
     chromium.execute_script(SPY)
     assert "TTFT" in ask(chromium, "What is it?", 4)

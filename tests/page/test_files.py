@@ -146,3 +146,18 @@ def test_texts_stand_before_the_question_and_a_long_paste_is_a_file(
     assert chromium.execute_async_script(stored) == 2
     by(chromium, "#chats-list .delete").click()
     until(lambda: chromium.execute_async_script(stored) == 0, "the contents to go with their chat")
+
+
+def test_without_a_place_for_contents_the_page_still_has_its_own(chromium: webdriver.Chrome, script: Scripted) -> None:
+    open_page(chromium, script.live)
+    chromium.execute_script("IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); }")
+    give(chromium, "drop", "note.txt", "text/plain", b"kept")
+    until(lambda: "4 tokens" in text_of(chromium, "#attached"), "the file")
+    for text in ("first", "second"):
+        ask(chromium, text)
+    assert script.last_text.startswith("user: note.txt:\n```\nkept\n```\n\nfirst\n")
+    chromium.refresh()
+    wait_live(chromium)
+    assert text_of(chromium, ".files summary") == "note.txt"
+    ask(chromium, "third")
+    assert script.last_text.startswith("user: [The file note.txt was here; this browser has not kept it.]\n\nfirst\n")

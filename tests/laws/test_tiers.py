@@ -32,6 +32,16 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
     assert tiers.thinned(grid[: tiers.KEPT_CASES], "small") == grid[: tiers.KEPT_CASES]
 
 
+def test_rows_meet_columns_in_turn_and_other_seeds_bring_the_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: set[tuple[int, str]] = set()
+    for seed in range(7):
+        monkeypatch.setattr(tiers.TIER, "seed", seed)
+        pairs = tiers.in_turn(range(14), "abcdefg", 2)
+        assert len(set(pairs)) == 28 and set(Counter(column for _, column in pairs).values()) == {4}
+        met.update(pairs)
+    assert len(met) == 14 * 7
+
+
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
     assert tiers.fewer(10, quick=1) == 10

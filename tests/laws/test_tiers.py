@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -32,7 +35,6 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
     assert tiers.fewer(10, quick=1) == 10
-    assert tiers.examples(400) == 400
     assert tiers.TIER.arguments() == ["--grid-seed", "7"]
     assert tiers.Tier(True, True, 8).arguments() == ["--quick", "--daily", "--grid-seed", "8"]
 
@@ -87,9 +89,11 @@ def test_hypothesis_draws_the_same_whatever_was_imported_before(
     assert found == alone
 
 
-def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers.TIER, "quick", True)
-    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [33, 8, 4, 4]
+def test_a_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, whole, everything = [33, 8, 4, 4, 3], [100, 25, 10, 6, 3], [400, 100, 20, 6, 3]
+    for tier, expected in (((True, False), quick), ((False, False), whole), ((False, True), everything)):
+        monkeypatch.setattr(tiers, "TIER", tiers.Tier(*tier))
+        assert [tiers.examples(count) for count in (400, 100, 20, 6, 3)] == expected
 
 
 def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:
@@ -118,6 +122,26 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
     }
     assert kept == [item for item in items if item in kept], "in their order"
     assert kept == thin_files(items)  # type: ignore[arg-type]
+
+
+HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node"
+DECIDED = """
+def test_that_files_are_thinned(request):
+    assert hasattr(request.config, "workerinput") and request.config.option.thin_files
+"""
+
+
+@pytest.mark.slow
+def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
+    """A run of its own, in a worker of pytest-xdist, with the options and decisions of tests/conftest.py."""
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = inside\n")
+    (tmp_path / "conftest.py").write_text(f"from tests.conftest import {HOOKS}\n")
+    (tmp_path / "inside/test_decided.py").write_text(DECIDED)
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--quick"]
+    own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_any_change_of_a_source_or_of_the_seed_is_another_digest(

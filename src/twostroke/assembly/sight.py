@@ -101,7 +101,8 @@ class SightPlan(Struct, frozen=True, eq=False):
         pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
         made = ImageEncoder(pieces, own, values, layout, sight.windows.whole if sight.windows else ())
-        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given_rows(program), time.perf_counter)
+        kept, given = KeptRows(made, settings["image_cache"]), given_rows(program)
+        return ImageRows(kept, memory, given, time.perf_counter, sight.filler)
 
     def _sizes(self) -> MemorySizes:
         return encoder_sizes(self.encoder.sight, self.most_rows)
@@ -137,16 +138,28 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """The learned places (places, width). Raises CorruptModel for another number of them."""
-    stored = checkpoint.read(learned.tensor)
-    found = bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
-    if found.ndim != 2 or len(found) != learned.side**2:
+    """The learned places (places, width); that of the row that is no patch is the first, and has its numbers in it.
+
+    Raises CorruptModel for another number of them.
+    """
+    found = _numbers(checkpoint, learned.tensor)
+    if found.ndim not in (2, 3) or found.size != learned.rows * found.shape[-1]:
         raise CorruptModel(
-            f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.side**2} rows.",
+            f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.rows} rows.",
             why="The number of places follows from config.json.",
             fix="config.json and the weights belong to different models or revisions: download both again.",
         )
-    return found
+    made = found.reshape(learned.rows, -1).copy()
+    if learned.first:
+        made[0] += _numbers(checkpoint, learned.first).reshape(-1)
+    if learned.bias:
+        made[1:] += _numbers(checkpoint, learned.bias)
+    return made
+
+
+def _numbers(checkpoint: Checkpoint, name: str) -> F32Array:
+    stored = checkpoint.read(name)
+    return bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
 
 
 def _kv_kind(settings: Resolved) -> KVKind:
@@ -202,13 +215,14 @@ def _plan(
             return None, NO_PILLOW
         sight = encoder.sight
         rows = sight.most_rows(asked_rows)
+        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
+        rows = min(rows, processor.most_rows or rows)
         if sight.spans is not SpanLayers.NONE and step_tokens < rows:
             raise ConfigError(
                 f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
                 why="In this model the rows of an image see each other, so they are computed in one step.",
                 fix=f"Give at least --max-step-tokens {rows}, or --images off.",
             )
-        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
     except (ConfigError, ModelError) as error:
         if wanted:
             raise
@@ -219,7 +233,7 @@ def _plan(
 def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
     """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
-    wanted |= {encoder.sight.learned.tensor} if encoder.sight.learned else set()
+    wanted |= encoder.sight.learned.tensors if encoder.sight.learned else set()
     with files.open() as checkpoint:
         if not wanted <= with_prefix(checkpoint, encoder.model).names:
             return ()

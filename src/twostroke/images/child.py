@@ -6,7 +6,7 @@ is shown, or {"fault": text}; of more pixels than that, as its header says. In: 
 job without an answer.
 
 Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a part of it; ["whole", w, h, filter]
-gives all of it in that size.
+gives all of it in that size. ["again"] takes back what was resized.
 
 Ends when its input ends. It imports nothing of Twostroke.
 """
@@ -60,8 +60,11 @@ def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
     """What the steps give, as bytes."""
     from PIL import Image
 
-    made = []
+    made, whole = [], image
     for kind, *numbers in steps:
+        if kind == "again":
+            image = whole
+            continue
         if kind == "tile":
             x, y, width, height = numbers
             made.append(image.crop((x, y, x + width, y + height)).tobytes())

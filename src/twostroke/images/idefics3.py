@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors
+from twostroke.images.tiles import squares
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
@@ -52,10 +53,9 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
         columns, rows = width // self.side, height // self.side
         if columns == rows == 1:
             return Cut((*steps, ("tile", 0, 0, self.side, self.side)), ((self.side, self.side),))
-        places = [(row, column) for row in range(rows) for column in range(columns)]
-        steps += [("tile", column * self.side, row * self.side, self.side, self.side) for row, column in places]
+        steps += squares(columns, rows, self.side)
         steps.append(("whole", self.side, self.side, word))
-        return Cut(tuple(steps), ((self.side, self.side),) * (len(places) + 1), columns, rows)
+        return Cut(tuple(steps), ((self.side, self.side),) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """See Processor."""

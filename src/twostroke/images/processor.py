@@ -67,6 +67,10 @@ class Processor(Protocol):
     def breaks_lines(self) -> bool:
         """Whether other tokens stand between lines of image rows."""
 
+    @property
+    def most_rows(self) -> int:
+        """The most image rows of a tile that settings allow; 0 where Tiling alone says it."""
+
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """What is made of an image of this size. low: with few tiles or few rows."""
 
@@ -109,6 +113,11 @@ class OfColors:
     def values(self) -> Sequence[tuple[float, float, float]]:
         """See Processor."""
         return self.colors.table
+
+    @property
+    def most_rows(self) -> int:
+        """See Processor."""
+        return 0
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:

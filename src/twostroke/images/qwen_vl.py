@@ -72,9 +72,12 @@ class QwenProcessor(OfColors, Struct, frozen=True):
         return "".join(self.mark * (count * columns) for count, columns in lines)
 
 
-def smart_size(height: int, width: int, unit: int, least: float, most: float) -> tuple[int, int]:
-    """Both sides as multiples of unit, with an area between both bounds where that is possible."""
-    high, wide = round(height / unit) * unit, round(width / unit) * unit
+def smart_size(
+    height: int, width: int, unit: int, least: float, most: float, shortest: int = 0
+) -> tuple[int, int]:
+    """Both sides as multiples of unit, with an area between both bounds where that is possible. shortest: where rounded
+    sides are shorter than that, they have this length."""
+    high, wide = (max(shortest, round(side / unit) * unit) for side in (height, width))
     if high * wide > most:
         shrink = math.sqrt(height * width / most)
         high = max(unit, math.floor(height / shrink / unit) * unit)

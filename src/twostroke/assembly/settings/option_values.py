@@ -21,12 +21,23 @@ KEPT = ("f32", "bf16", "int8", "int4")
 """Names of formats of K and V."""
 
 
+DISK_AUTO = -1
+"""Stands for a size that follows from what is free on the disk."""
+
+
 def parse_bytes(text: str) -> int:
     """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
     if match is None:
         raise ValueError("write a size such as 2GB or 512MiB")
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def parse_disk(text: str) -> int:
+    """ "10GB", "auto" (DISK_AUTO), "off" (0) -> bytes. Raises ValueError."""
+    word = text.strip().lower()
+    known = {"off": 0, "auto": DISK_AUTO}
+    return known[word] if word in known else parse_bytes(text)
 
 
 def parse_count(text: str) -> int:

@@ -16,6 +16,7 @@ from twostroke.assembly.settings.option_values import (
     parse_bytes,
     parse_count,
     parse_device,
+    parse_disk,
     parse_hosts,
     parse_keep_alive,
     parse_mode,
@@ -170,6 +171,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "never one in use.",
         "half of what the disk would have free without them",
     ),
+    Option(
+        "kv_disk",
+        "SIZE",
+        parse_disk,
+        "Keep computed prompts on disk, in the folder kv of the cache folder, and read them after a restart where that "
+        "is sooner than computing them: the most bytes of them, such as 10GB, auto (10GB, at most 5% of what is free), "
+        "or off. What clients wrote can be derived from these files: they are readable by this user alone.",
+        "off",
+    ),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )
 
@@ -274,8 +284,9 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "stored_work",
         "FOLDER",
         parse_text,
-        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
-        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
+        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches "
+        "go on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

@@ -67,6 +67,11 @@ class ExplainContext:
         return max(0.0, 1 - less_s / whole_s) * max(0.0, account.parts.own_prefill_s - self.cold_prefill_s)
 
     @property
+    def disk_s(self) -> float:
+        """Seconds that it waited for the disk, part of its queueing."""
+        return min(self.account.disk.seconds, self.account.parts.queue_s)
+
+    @property
     def cold_prefill_s(self) -> float:
         """Seconds of the request's own prefill that a cold machine cost."""
         return min(self.cold.prefill_s, self.account.parts.own_prefill_s)
@@ -135,6 +140,7 @@ def causes_of(context: ExplainContext) -> list[Cause]:
     """Most seconds first; what is too small to matter is left out, except for why a prefix missed."""
     found = [
         _queue(context),
+        _disk(context),
         _shared_prefill(context),
         _prefix(context),
         _cold(context),
@@ -148,7 +154,7 @@ def causes_of(context: ExplainContext) -> list[Cause]:
         _decode(context),
     ]
     least_s = LEAST_SHARE * context.account.e2e_s
-    always = {CauseKind.PREFIX}
+    always = {CauseKind.PREFIX, CauseKind.DISK}
     if context.account.unread_s > LEAST_UNREAD_SHARE * context.account.e2e_s:
         always.add(CauseKind.CLIENT)
     listed = [c for c in found if c is not None and (c.seconds > least_s or c.kind in always)]
@@ -161,7 +167,21 @@ def _queue(context: ExplainContext) -> Cause:
     if story.num_ahead:
         text += f"; {story.num_running} ran and {story.num_ahead} waited before it when it came"
     request_ids = tuple(share.request_id for share in story.behind) + tuple(reversed(story.ended))
-    return Cause(CauseKind.QUEUE, Verdict.START, account.parts.queue_s, text, request_ids)
+    return Cause(CauseKind.QUEUE, Verdict.START, account.parts.queue_s - context.disk_s, text, request_ids)
+
+
+def _disk(context: ExplainContext) -> Cause | None:
+    read = context.account.disk
+    if not read.seconds:
+        return None
+    text = f"{read.tokens:,} tokens of its prompt were read from the disk in {duration(read.seconds)}"
+    if not read.tokens:
+        text = "it waited for pages on the disk, which came too late or were damaged"
+    elif context.cost is not None:
+        start = max(0, context.account.num_cached_tokens - read.tokens)
+        computing_s = prefill_s(context.cost, start, start + read.tokens, context.step_tokens)
+        text += f" (computing them: {duration(computing_s)})"
+    return Cause(CauseKind.DISK, Verdict.START, context.disk_s, text)
 
 
 def _queue_text(story: QueueStory) -> str:

@@ -27,6 +27,7 @@ class CauseKind(enum.StrEnum):
     """
 
     QUEUE = "queue"
+    DISK = "read from disk"
     SHARED_PREFILL = "others' prefill"
     PREFIX = "prefix missed"
     COLD = "cold start"
@@ -74,7 +75,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from."""
+    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from.
+
+    num_disk_tokens: of the cached ones, those that were read from the disk for it.
+    """
 
     request_id: str
     verdict: Verdict
@@ -89,6 +93,7 @@ class Explanation:
     causes: tuple[Cause, ...]
     advice: tuple[Advice, ...]
     source: str
+    num_disk_tokens: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -102,7 +107,9 @@ def words(explanation: Explanation) -> str:
     times = [f"{duration(whole.e2e_s)} in all"]
     times += [f"TTFT {duration(whole.ttft_s)}"] if whole.ttft_s is not None else []
     times += [f"{duration(whole.mean_itl_s)} a token"] if whole.mean_itl_s is not None else []
-    counts = f"{whole.num_prompt_tokens:,} prompt tokens ({whole.num_cached_tokens:,} cached)"
+    cached = f"{whole.num_cached_tokens:,} cached"
+    cached += f", {whole.num_disk_tokens:,} of them read from the disk" if whole.num_disk_tokens else ""
+    counts = f"{whole.num_prompt_tokens:,} prompt tokens ({cached})"
     lines.append(f"{', '.join(times)}; {counts}, {whole.num_output_tokens:,} output tokens")
     lines.append("where the time went")
     for cause in whole.causes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -77,6 +78,14 @@ class Delays(Struct, frozen=True):
     stream_s: float = 0.0
 
 
+class DiskRead(Struct, frozen=True):
+    """Prompt tokens that were read from a disk instead of computed, and the seconds that the completion waited for
+    them before its first step."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
@@ -122,6 +131,7 @@ class LiveAccount(Struct, eq=False):
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
+    disk: DiskRead = DiskRead()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
@@ -201,6 +211,7 @@ class Account(Struct, frozen=True):
     delays: Delays = Delays()
     guesses: GuessCounts = GuessCounts()
     stays: tuple[ReplicaStay, ...] = ()
+    disk: DiskRead = DiskRead()
     image_tokens: int = 0
 
     @property
@@ -239,6 +250,11 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
     __slots__ = ()
 
 
+def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
+    """The steps that ended after since_s, the latest first."""
+    return list(takewhile(lambda step: step[2] > since_s, reversed(steps)))
+
+
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
     """The requests whose chunks these were, the longest share first. Of a step that began before since_s, only the time
     after since_s counts."""
@@ -257,8 +273,3 @@ def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordina
                 own[3], own[4] = seconds, ordinal - first_ordinal
     most = sorted(sums.items(), key=lambda item: -item[1][0])[:MAX_SHARES]
     return tuple(Share(name, own[0], int(own[1]), int(own[2]), own[3], int(own[4])) for name, own in most)
-
-
-def chunks_since(steps: Sequence[ChunkStep], since_s: float) -> list[ChunkStep]:
-    """The steps that ended after since_s, the last one first."""
-    return list(takewhile(lambda step: step[2] > since_s, reversed(steps)))

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from twostroke.cost.history.account import (
     Account,
     ChunkStep,
+    DiskRead,
     LiveAccount,
     Phase,
     PreemptionSpan,
@@ -92,6 +93,11 @@ class Ledger:
     def away(self, seconds: float) -> None:
         """The engine stood still so long, because the reader that drives it did something else."""
         self._away_s += seconds
+
+    def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
+        """So many tokens of a completion's prompt were read from a disk; it waited so long for them."""
+        if (live := self._live.get(request_id)) is not None:
+            live.disk = DiskRead(tokens, seconds)
 
     def begun(self, plan: Plan, now: float) -> None:
         """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
@@ -388,6 +394,7 @@ class Ledger:
             delays=live.delays(self._delayed_s),
             guesses=live.guesses,
             stays=tuple(live.stays),
+            disk=live.disk,
             image_tokens=sum(span.end - span.first for span in request.images),
         )
 

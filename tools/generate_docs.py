@@ -23,7 +23,8 @@ from tools.pages.models import models_page
 from tools.pages.quantization import quantization_page
 from tools.pages.rooms import architecture_page
 
-from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
+from twostroke.assembly.settings.option import Option
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.main import VERBS, main
 from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.ops.registry import registry

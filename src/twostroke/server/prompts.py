@@ -155,7 +155,8 @@ def _render(
     put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
     hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
     messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
-    pictures = None if parts.eyes is None else parts.eyes.look(messages)
+    looks = parts.looks or parts.eyes
+    pictures = None if looks is None else looks.look(messages)
     if pictures is not None:
         messages = pictures.messages
     speaker = Speaker(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.shape import StepCost
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
@@ -87,6 +89,15 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
     pixels, *places = program.given
     return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
+
+
+def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
+    """What its encodes cost. cost: of steps of its program."""
+    sight, merge = encoder.sight, encoder.sight.patching.merge**2
+    if sight.windows is None:
+        return EncodeCost(cost, merge)
+    share = len(sight.windows.whole) / max(1, encoder.model.num_layers)
+    return EncodeCost(cost, merge, sight.windows.side**2 * merge, share)
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:

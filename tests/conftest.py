@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import drawn, neutral, private_cache
+from tests import drawn, neutral, private_cache, spent
 from tests.real import packages
 from tests.tiers import (
     FIXED_SEED,
@@ -44,6 +45,8 @@ FAMILY_PARAMETERS = ("family", "architecture")
 FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
 """Folders that answer quickly come first."""
 CACHE_KEY = "twostroke/native-green"
+DECIDED = ("thin_files", "skip_native")
+"""Options that a whole run sets by itself."""
 
 # PyTorch is a reference here. It ends with an illegal instruction where a virtual machine names matrix registers that
 # it does not lend.
@@ -78,11 +81,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ours", max_examples=examples(100), derandomize=not option.daily, **untimed)
     settings.load_profile("ours")
     drawn.by_seed(TIER.seed) if option.daily else drawn.by_test_alone()
-    if is_worker(config) or not (option.quick and runs_everything(config)):
-        return
-    # Options go to the workers, so what is decided here holds there. A file that is asked for keeps its tests.
-    option.thin_files = True
-    option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
+    if is_worker(config):
+        vars(option).update({name: config.workerinput[name] for name in DECIDED})
+    elif option.quick and runs_everything(config):  # a file that is asked for keeps its tests
+        option.thin_files = True
+        option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist gives a worker the arguments of the command line alone; this adds what was decided after them."""
+    node.workerinput.update({name: getattr(node.config.option, name) for name in DECIDED})
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -115,6 +124,11 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
+    if runs_everything(terminalreporter.config):
+        terminalreporter.section("seconds by folder")
+        every = [report for reports in terminalreporter.stats.values() for report in reports]
+        for line in spent.by_folder(report for report in every if hasattr(report, "duration")):
+            terminalreporter.write_line(line)
     for line in packages.not_run([str(report.longrepr) for report in terminalreporter.getreports("skipped")]):
         terminalreporter.write_line(line, yellow=True)
 

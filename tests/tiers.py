@@ -45,11 +45,13 @@ KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
 KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
-EXAMPLES_SHARE = 12
-"""Hypothesis tries one example in this many: they are the same in every run, so more of them would find nothing new."""
+EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 4, 12
+"""Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of
+them would find nothing new. A daily run tries all, and others each day."""
 KEPT_FAMILIES = 2
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
+Other = TypeVar("Other")
 
 
 @dataclass
@@ -91,7 +93,10 @@ def fewer(whole: int, quick: int) -> int:
 
 def examples(whole: int) -> int:
     """How many examples Hypothesis tries of a property."""
-    return fewer(whole, quick=max(4, whole // EXAMPLES_SHARE))
+    if TIER.daily and not TIER.quick:
+        return whole
+    share, least = (QUICK_EXAMPLES_SHARE, 4) if TIER.quick else (EXAMPLES_SHARE, 10)
+    return min(whole, max(least, whole // share))
 
 
 def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Case]:
@@ -100,6 +105,16 @@ def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Ca
         return list(cases)
     chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
     return [cases[index] for index in sorted(chosen)]
+
+
+def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[tuple[Case, Other]]:
+    """Each row with `most` of the columns in turn, so that every column has as many rows. The seed chooses which: daily
+    runs go through all pairs."""
+    return [
+        (row, columns[(place * most + step + TIER.seed) % len(columns)])
+        for place, row in enumerate(rows)
+        for step in range(most)
+    ]
 
 
 def most_of_a_file(folder: str) -> int | None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.cuda.assembled import CHIPS, assembled, assembled_now
+from tests.tiers import thinned
 from twostroke.backends.cuda import build
 
-BY_PTX_OF_ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
-"""A100, RTX 30, RTX 40 and L4, H100 by the PTX of all chips, B200, B300, RTX 50."""
-CHIPS = {**dict.fromkeys(BY_PTX_OF_ALL, "sm_80"), "sm_90a": "sm_90a"}
-"""Chips, and the PTX that their driver takes; the last one is H100 and H200."""
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
 MOST_REGISTERS = 168
 """Three blocks of 128 threads then fit a multiprocessor at once; attention has the most."""
@@ -80,41 +76,19 @@ def test_kernels_that_may_begin_early_wait_first() -> None:
     assert not any("griddepcontrol" in text for text in bodies("sm_80").values())
 
 
-FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")
-
-
-def reported(ptx: Path, chip: str) -> tuple[dict[str, tuple[int, int, int]], int]:
-    """What the assembler says of each kernel: registers of a thread, bytes of stack, bytes of spills; and the bytes of
-    machine code. It takes most of a minute, so its words are kept with compiled files, by all that they follow from."""
-    ptxas = build.assembler()
-    if ptxas is None:
+@pytest.fixture
+def ptxas() -> Path:
+    """The assembler."""
+    found = build.assembler()
+    if found is None:
         pytest.skip("not assembled: pip install nvidia-cuda-nvcc==13.0.88 (of the test extra) brings ptxas")
-
-    def make(path: Path) -> None:
-        code = path.with_suffix(".cubin")
-        command = [str(ptxas), "-v", f"-arch={chip}", str(ptx), "-o", str(code)]
-        try:
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-            path.write_text(json.dumps({"said": said, "code_bytes": code.stat().st_size}))
-        finally:
-            code.unlink(missing_ok=True)
-
-    version = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=True).stdout
-    cache = build.cpu_build().shared_cache()
-    kept = json.loads(cache.get(".said", ("ptxas -v", version, chip, ptx.read_bytes()), make).read_text())
-    parts = re.split(r"Function properties for ts_kernel_(\w+)", kept["said"])
-    found = {}
-    for name, words in zip(parts[1::2], parts[2::2], strict=True):
-        numbers = [re.search(form, words) for form in FIGURES]
-        found[name] = tuple(int(number[1]) if number else -1 for number in numbers)
-    return found, kept["code_bytes"]  # type: ignore[return-value]
+    return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chip", CHIPS)
-def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str) -> None:
+def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas: Path) -> None:
     """It compiles the PTX that is shipped for a chip, as its driver would."""
-    found, code_bytes = reported(build.compile_ptx(CHIPS[chip]), chip)
+    found, code_bytes = assembled(ptxas, chip)
     assert sorted(found) == sorted(set(KERNELS))
     most = {name: TWO_BLOCKS.get(name, MOST_REGISTERS) for name in found}
     wrong = {
@@ -124,3 +98,10 @@ def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str) -> No
     }
     assert wrong == {}, f"{chip}: registers, stack, spills"
     assert code_bytes < 5 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", thinned(list(CHIPS), "assembled", 1))
+def test_the_kept_figures_are_those_of_the_assembler(chip: str, ptxas: Path) -> None:
+    """Of one chip, which the seed chooses: it takes most of a minute."""
+    assert assembled(ptxas, chip) == assembled_now(ptxas, chip)

@@ -19,7 +19,8 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.faults.guesses import Seer
-from tests.models.families.whole import FAMILIES, generating, write_checkpoint
+from tests.models.families.covering import COVERING, missing
+from tests.models.families.whole import generating, write_checkpoint
 from tests.scheduler.fakes import LineCost
 from tests.tiers import TIER, fewer, levels, thinned
 from twostroke.backends.cpu import CpuOps
@@ -57,17 +58,13 @@ PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 
 
 def cases() -> list[tuple[str, str, KVKind]]:
-    """Every family in one pair of formats, and every architecture with one format of weights more and one of K and V.
+    """One family of each architecture, and the families of COVERING once more, each in one pair of formats.
 
-    A quick run takes one family of each architecture, in one pair. The seed chooses families and pairs.
+    The law follows from ops and groups of caches, which these have all. The seed chooses families and pairs, so that
+    daily runs go through the others.
     """
-    formats, kinds, chosen = list(FORMATS), list(KVKind), []
-    for place, families in enumerate(generating().values()):
-        for index, family in enumerate(thinned(families, "exactness", fewer(len(FAMILIES), quick=1))):
-            chosen.append((family, *PAIRS[(TIER.seed + 7 * (place + index)) % len(PAIRS)]))
-        for index, name in enumerate([] if TIER.quick else thinned(formats, f"formats {place}", 1)):
-            chosen.append((families[0], name, kinds[(TIER.seed + place + index) % len(kinds)]))
-    return list(dict.fromkeys(chosen))
+    chosen = [thinned(families, "exactness", 1)[0] for families in generating().values()] + list(COVERING)
+    return [(family, *PAIRS[(TIER.seed + 7 * place) % len(PAIRS)]) for place, family in enumerate(chosen)]
 
 
 CASES = cases()
@@ -315,10 +312,10 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, rig
     assert engine.scheduler._num_steps < plain if right == 1.0 else True
 
 
-@pytest.mark.parametrize("architecture", thinned(list(generating()), "directed", fewer(len(FAMILIES), quick=3)))
-def test_preemption_and_prefix_hits_do_happen_and_change_nothing(architecture, load, pools):
+@pytest.mark.parametrize("family", thinned(COVERING, "directed", fewer(len(COVERING), quick=3)))
+def test_preemption_and_prefix_hits_do_happen_and_change_nothing(family, load, pools):
     """A directed case for each, so that the property above cannot pass by never meeting them."""
-    loaded, level = load(generating()[architecture][0], "int8"), levels()[-1]
+    loaded, level = load(family, "int8"), levels()[-1]
     stem = tuple(range(20, 90))
     params = SamplingParams(temperature=1.0, logprobs=2)
     requests = [Request(str(i), str(i), (*stem, i), params, i, 60, frozenset(), 0.0) for i in range(4)]
@@ -336,8 +333,13 @@ def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None
     families = {family for family, _, _ in CASES}
     for architecture, known in generating().items():
         assert families & set(known), architecture
-        assert TIER.quick or set(known) <= families
-    assert {weights for _, weights, _ in CASES} == set(FORMATS) and {kv for _, _, kv in CASES} == set(KVKind)
+    assert {(weights, kv) for _, weights, kv in CASES} == set(PAIRS)
+
+
+@pytest.mark.slow
+def test_every_op_and_every_group_of_caches_is_under_the_law() -> None:
+    """tests/models/families/covering.py alone has all of them; a family with a new one belongs there."""
+    assert missing(COVERING) == set() and missing(family for family, _, _ in CASES) == set()
 
 
 def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load, pools):

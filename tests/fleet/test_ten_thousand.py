@@ -1,4 +1,4 @@
-"""10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages: a fourth of them in each whole run."""
+"""10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages: a tenth of them in each whole run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tests.fleet.test_failover import CHAOS, SCHEDULES, run_world
 from tests.fleet.test_handover import LOSSES, run_split
 from tests.tiers import TIER
 
-BLOCK = 500
-FOURTH = SCHEDULES // 4
-FIRST = FOURTH * (TIER.seed % 4)
-"""The seed chooses which fourth, so that daily runs go through all."""
+BLOCK = 250
+TENTH = SCHEDULES // 10
+FIRST = TENTH * (TIER.seed % 10)
+"""The seed chooses which tenth, so that daily runs go through all."""
 FEWEST, MOST = 2, 8
 """Requests of a world. The schedules of each run have more (test_failover.py)."""
 
@@ -22,7 +22,7 @@ def requests_of(seed: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(FIRST, FIRST + FOURTH, BLOCK))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + TENTH, BLOCK))
 def test_no_schedule_changes_an_answer(first: int) -> None:
     """Half of them with roles. A failure is repeated by the call below with its seed."""
     for seed in range(first, first + BLOCK):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from tests import drawn, tiers
+from tests import drawn, spent, tiers
 from tests.conftest import thin, thin_files
 
 
@@ -29,10 +32,19 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
     assert tiers.thinned(grid[: tiers.KEPT_CASES], "small") == grid[: tiers.KEPT_CASES]
 
 
+def test_rows_meet_columns_in_turn_and_other_seeds_bring_the_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: set[tuple[int, str]] = set()
+    for seed in range(7):
+        monkeypatch.setattr(tiers.TIER, "seed", seed)
+        pairs = tiers.in_turn(range(14), "abcdefg", 2)
+        assert len(set(pairs)) == 28 and set(Counter(column for _, column in pairs).values()) == {4}
+        met.update(pairs)
+    assert len(met) == 14 * 7
+
+
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
     assert tiers.fewer(10, quick=1) == 10
-    assert tiers.examples(400) == 400
     assert tiers.TIER.arguments() == ["--grid-seed", "7"]
     assert tiers.Tier(True, True, 8).arguments() == ["--quick", "--daily", "--grid-seed", "8"]
 
@@ -87,9 +99,11 @@ def test_hypothesis_draws_the_same_whatever_was_imported_before(
     assert found == alone
 
 
-def test_a_quick_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers.TIER, "quick", True)
-    assert [tiers.examples(whole) for whole in (400, 100, 20, 6)] == [33, 8, 4, 4]
+def test_a_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, whole, everything = [33, 8, 4, 4, 3], [100, 25, 10, 6, 3], [400, 100, 20, 6, 3]
+    for tier, expected in (((True, False), quick), ((False, False), whole), ((False, True), everything)):
+        monkeypatch.setattr(tiers, "TIER", tiers.Tier(*tier))
+        assert [tiers.examples(count) for count in (400, 100, 20, 6, 3)] == expected
 
 
 def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:
@@ -118,6 +132,38 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
     }
     assert kept == [item for item in items if item in kept], "in their order"
     assert kept == thin_files(items)  # type: ignore[arg-type]
+
+
+def test_a_run_says_where_its_time_went() -> None:
+    told = [("a/test_x.py::t", "setup", 1.5), ("a/test_x.py::t", "call", 2.0), ("b/test_y.py::t[1]", "setup", 9.0)]
+    told += [("c/test_z.py::t", "setup", 0.5)]
+    lines = spent.by_folder(SimpleNamespace(nodeid=f"tests/{name}", when=when, duration=s) for name, when, s in told)
+    assert [line.split() for line in lines] == [
+        ["9", "s", "1", "tests", "tests/b"],
+        ["4", "s", "1", "tests", "tests/a"],
+        ["13", "s", "3", "tests", "in", "all", "processes", "together"],
+    ]
+
+
+HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node, pytest_terminal_summary"
+DECIDED = """
+def test_that_files_are_thinned(request):
+    assert hasattr(request.config, "workerinput") and request.config.option.thin_files
+"""
+
+
+@pytest.mark.slow
+def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
+    """A run of its own, in a worker of pytest-xdist, with the options and decisions of tests/conftest.py."""
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = inside\n")
+    (tmp_path / "conftest.py").write_text(f"from tests.conftest import {HOOKS}\n")
+    (tmp_path / "inside/test_decided.py").write_text(DECIDED)
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--quick"]
+    own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 tests  in all processes together" in done.stdout
 
 
 def test_any_change_of_a_source_or_of_the_seed_is_another_digest(

@@ -15,9 +15,10 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.engine.test_exactness import compilers, core, drive, random_requests  # noqa: F401
+from tests.models.families.covering import COVERING
 from tests.models.families.whole import FAMILIES, generating, write_checkpoint
 from tests.ranks.together import Parts, all_pairs, running
-from tests.tiers import TIER, fewer, levels, thinned
+from tests.tiers import TIER, levels, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
@@ -32,8 +33,9 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 
-CHOSEN = thinned([families[0] for families in generating().values()], "ranks", fewer(len(FAMILIES), quick=1))
-"""Every architecture, by its first family; a quick run takes three a day."""
+OTHERS = [families[0] for families in generating().values() if not set(families) & set(COVERING)]
+CHOSEN = thinned(COVERING, "ranks", 1) if TIER.quick else [*COVERING, *thinned(OTHERS, "ranks", len(OTHERS) // 4)]
+"""Families with all ops and groups of caches, and a fourth of the other architectures, which the seed chooses."""
 UNDIVIDED = {"jetmoe", "nemotron-nas"}
 """Families whose heads two ranks cannot divide."""
 WIDE = "llama2-multi-head"

@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
+from huggingface_hub.utils import _http
 
 
 @dataclass
@@ -50,7 +54,7 @@ class FakeHub:
 
 @contextmanager
 def serve(repos: dict[str, Repo]) -> Iterator[FakeHub]:
-    """Run a FakeHub on an ephemeral port."""
+    """Run a FakeHub on an ephemeral port. Where the client would wait for up to 23 seconds, it asks again at once."""
     hub = FakeHub(repos)
 
     class Handler(_Handler):
@@ -62,7 +66,9 @@ def serve(repos: dict[str, Repo]) -> Iterator[FakeHub]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield hub
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_http, "time", SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None}))
+            yield hub
     finally:
         server.shutdown()
         server.server_close()

@@ -273,8 +273,3 @@ def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordina
                 own[3], own[4] = seconds, ordinal - first_ordinal
     most = sorted(sums.items(), key=lambda item: -item[1][0])[:MAX_SHARES]
     return tuple(Share(name, own[0], int(own[1]), int(own[2]), own[3], int(own[4])) for name, own in most)
-
-
-def chunks_since(steps: Sequence[ChunkStep], since_s: float) -> list[ChunkStep]:
-    """The steps that ended after since_s, the last one first."""
-    return list(takewhile(lambda step: step[2] > since_s, reversed(steps)))

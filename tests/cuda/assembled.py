@@ -1,0 +1,87 @@
+"""What the assembler says of every kernel on every chip, from a file where the same was assembled before.
+
+    python -m tests.cuda.assembled
+
+writes that file anew, after kernels changed. Each entry holds a digest of the PTX and of the assembler. Where the
+digest is another one, the assembler runs, for most of a minute a chip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from twostroke.backends.cuda import build
+
+KEPT = Path(__file__).with_name("assembled.json")
+BY_PTX_OF_ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+"""A100, RTX 30, RTX 40 and L4, H100 by the PTX of all chips, B200, B300, RTX 50."""
+CHIPS = {**dict.fromkeys(BY_PTX_OF_ALL, "sm_80"), "sm_90a": "sm_90a"}
+"""Chips, and the PTX that their driver takes; the last one is H100 and H200."""
+FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")
+
+
+class Assembled(NamedTuple):
+    """kernels: registers of a thread, bytes of stack and bytes of spills of each. code_bytes: of machine code."""
+
+    kernels: dict[str, list[int]]
+    code_bytes: int
+
+
+@cache
+def _version(ptxas: Path) -> str:
+    return subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def digest(ptxas: Path, ptx: Path, chip: str) -> str:
+    """All that the figures follow from."""
+    return hashlib.sha256(f"{_version(ptxas)} {chip} ".encode() + ptx.read_bytes()).hexdigest()
+
+
+def assembled_now(ptxas: Path, chip: str) -> Assembled:
+    """What the assembler says when it runs."""
+    ptx = build.compile_ptx(CHIPS[chip])
+    with tempfile.TemporaryDirectory() as folder:
+        code = Path(folder) / "kernels.cubin"
+        command = [str(ptxas), "-v", f"-arch={chip}", str(ptx), "-o", str(code)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        code_bytes = code.stat().st_size
+    parts = re.split(r"Function properties for ts_kernel_(\w+)", said)
+    found = {}
+    for name, words in zip(parts[1::2], parts[2::2], strict=True):
+        numbers = [re.search(form, words) for form in FIGURES]
+        found[name] = [int(number[1]) if number else -1 for number in numbers]
+    return Assembled(found, code_bytes)
+
+
+def assembled(ptxas: Path, chip: str) -> Assembled:
+    """The figures of the PTX that is shipped for a chip, as its driver would compile it."""
+    ptx = build.compile_ptx(CHIPS[chip])
+    before = json.loads(KEPT.read_text())[chip] if KEPT.is_file() else {}
+    if before.get("digest") == digest(ptxas, ptx, chip):
+        return Assembled(before["kernels"], before["code_bytes"])
+    return assembled_now(ptxas, chip)
+
+
+def main() -> None:
+    """Write the file."""
+    ptxas = build.assembler()
+    assert ptxas is not None, "pip install nvidia-cuda-nvcc==13.0.88 brings the assembler"
+    entries = []
+    for chip, source in CHIPS.items():
+        of_inputs = digest(ptxas, build.compile_ptx(source), chip)
+        found = assembled(ptxas, chip)
+        rows = ",\n".join(f"  {json.dumps(name)}: {numbers}" for name, numbers in sorted(found.kernels.items()))
+        facts = f'"digest": "{of_inputs}", "code_bytes": {found.code_bytes}'
+        entries.append(f'"{chip}": {{{facts}, "kernels": {{\n{rows}}}}}')
+    KEPT.write_text("{" + ",\n".join(entries) + "}\n")
+
+
+if __name__ == "__main__":
+    main()

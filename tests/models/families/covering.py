@@ -1,0 +1,34 @@
+"""A few families that have every op and every kind of cache among them, for laws that follow from these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from tests.models.families.whole import FAMILIES, generating
+from twostroke.models.common.registry import read_model
+from twostroke.ops.program.cache_groups import cache_groups
+
+COVERING = (
+    *("deepseek-v4", "qwen4-exp", "dots3", "rwkv7", "apertus", "gemma3n", "phimoe-longrope", "recurrent-gemma"),
+    *("xlstm", "bamba", "dbrx", "falcon-mamba", "jetmoe", "longcat-flash", "rwkv6", "rwkv4"),
+)
+"""Found greedily: each adds the most ops and caches that no earlier one has."""
+
+
+@cache
+def features(family: str) -> set[str]:
+    """Names of a family's ops and caches, and how its caches are grouped."""
+    program = read_model(FAMILIES[family]().to_dict()).program
+    groups = cache_groups(program)
+    windows = sum(1 for each in groups.pages if each.window)
+    ops = {type(op).__name__ for op in (*program.body, *program.head)}
+    caches = {type(cache.kind).__name__ for cache in program.caches}
+    grouping = f"{len(groups.pages)} groups of pages, {windows} windows, states: {groups.states is not None}"
+    return ops | caches | {grouping}
+
+
+def missing(families: Iterable[str]) -> set[str]:
+    """Features of families that generate text, without those of `families`."""
+    known = {name for each in generating().values() for family in each for name in features(family)}
+    return known - {name for family in set(families) for name in features(family)}

@@ -1,4 +1,4 @@
-"""bench compare without speeds: errors and bits of any format, on a user's text; OpenVINO's driver on a scripted runtime."""
+"""bench compare without speeds: errors and bits of formats, a user's text; OpenVINO's driver on a scripted runtime."""
 
 from __future__ import annotations
 

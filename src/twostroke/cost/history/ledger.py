@@ -37,7 +37,7 @@ from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, 
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
 from twostroke.cost.prefill_share import Encode, chunk_seconds, encode_of
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.shape import StepCost
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption, Role
 from twostroke.types.request import Request
@@ -71,7 +71,6 @@ class Ledger:
         self._delayed_s = 0.0  # in all steps: the processor was busy with something else
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
-        self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._behind = PlansBehind()
         self._held: Hold | None = None
         self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
@@ -390,18 +389,10 @@ class Ledger:
             spells=tuple(live.spells),
             prefix_miss=event.prefix_miss,
             first_ordinal=live.first_ordinal,
-            sample=() if token_s is None else self._decoded_in(middle),
+            sample=() if token_s is None else self.history.decoded_in(middle),
             delays=live.delays(self._delayed_s),
             guesses=live.guesses,
             stays=tuple(live.stays),
             disk=live.disk,
             image_tokens=sum(span.end - span.first for span in request.images),
         )
-
-    def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
-        """What decoded in this step. Completions that end together were in the same one: it is put together once."""
-        if self._sampled[0] != ordinal:
-            sample = self.history.sample(ordinal)
-            segments = [] if sample is None else sample.segments
-            self._sampled = (ordinal, tuple(segment for segment in segments if segment.role is Role.DECODE))
-        return self._sampled[1]

@@ -15,7 +15,20 @@ from typing import Any
 
 from twostroke.backends.cpu.limits import Limits, highest_limits, median_limits
 from twostroke.lab.bench.busy import busy_programs
-from twostroke.lab.bench.cases import BITS, COLD_START, ERROR, FIDELITY, KL, MEMORY, NARROW, SAME, START, Bound, Case, with_kv
+from twostroke.lab.bench.cases import (
+    BITS,
+    COLD_START,
+    ERROR,
+    FIDELITY,
+    KL,
+    MEMORY,
+    NARROW,
+    SAME,
+    START,
+    Bound,
+    Case,
+    with_kv,
+)
 from twostroke.lab.bench.evict import evict
 from twostroke.lab.bench.fidelity import TOP
 from twostroke.lab.bench.peers.peer import OURS, Peer
@@ -32,7 +45,8 @@ TOLERANCE = 0.05
 @dataclass(frozen=True, slots=True)
 class Contestant:
     """An engine in a comparison, and the Python that runs it. weights: a format of ours, or a type of GGUF files; all
-    engines read the same file. kv: the format of K and V in this engine; in others than bf16 only the cases about K and V run.
+    engines read the same file. kv: the format of K and V in this engine. Where it is not bf16, only the cases about K
+    and V are run.
     """
 
     peer: Peer
@@ -291,7 +305,7 @@ def rows(
             column for column in columns if column.contestant.weights == weights and column.contestant.is_narrow
         ):
             beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
-            asked = [*own.contestant.asked(cases), *(case for case in FIDELITY if case is not BITS and _has([own], case))]
+            asked = [*own.contestant.asked(cases), *(case for case in (ERROR, KL, SAME) if _has([own], case))]
             made += [replace(_row(case, beside, bounds), case=with_kv(case, own.contestant.kv)) for case in asked]
     return made
 

@@ -59,7 +59,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Result:
     """Everything that was measured. rounds: those begun; raw figures say which engines had their turn. limits: the
-    highest of those measured, at the beginning and around each case."""
+    highest of those measured, at the beginning and around each case. positions: how many tokens the errors are of."""
 
     model: str
     machine: str
@@ -67,6 +67,7 @@ class Result:
     rounds: int
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
+    positions: int = 0
 
     @property
     def contradictions(self) -> list[str]:
@@ -88,6 +89,7 @@ class Result:
             "machine": self.machine,
             "limits": self.limits.as_json(),
             "rounds": self.rounds,
+            "positions": self.positions,
             "rows": [row.as_json() for row in self.rows],
             "raw": {column.contestant.key: column.values for column in self.columns},
             "contradictions": self.contradictions,
@@ -118,7 +120,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
 
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
     with ExitStack() as closing:
-        truth = closing.enter_context(exact_truth(subject.folder, asked.threads, asked.texts)) if subject.has_texts else None
+        known = exact_truth(subject.folder, asked.threads, asked.texts) if subject.has_texts else None
+        truth = closing.enter_context(known) if known is not None else None
         meter = LimitMeter(asked.threads, clock)
         closing.callback(meter.close)
         limits = meter.measure()
@@ -129,7 +132,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
             around = [each for column in columns for several in column.limits.values() for each in several]
             limits = highest_limits((limits, *around))
             turns = max(column.turns for column in columns)
-            yield Result(subject.name, described, limits, turns, found, tuple(columns))
+            positions = len(truth.rows) if truth is not None else 0
+            yield Result(subject.name, described, limits, turns, found, tuple(columns), positions)
 
 
 def _setup(asked: Asked, subject: Subject, spec: Model, cache_folder: Path) -> Setup:

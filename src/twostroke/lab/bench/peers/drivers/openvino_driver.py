@@ -86,7 +86,7 @@ class Driver:
 
     def logprobs(self, texts, top):
         """See protocol.py. LLMPipeline returns the likeliest token alone, so the exported model itself is run by
-        OpenVINO's runtime, with the pipeline's settings. It reads each text at once: K and V of the text are not rounded.
+        OpenVINO's runtime, with the pipeline's settings. It reads each text at once, so K and V are not rounded.
         """
         import numpy as np
         import openvino

@@ -118,7 +118,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
 
 
 def counter(folder: Path) -> Callable[[str], int]:
-    """Counts the tokens of a text: by the model's tokenizer where it is here."""
+    """Counts the tokens of a text, by the model's tokenizer where it is here."""
     if not (folder / "tokenizer.json").is_file():
         return lambda text: len(_TOKEN.findall(text))
     tokenizer, _ = texts_of(Resolver({}), folder)
@@ -132,8 +132,8 @@ def with_images(
     machine: HardwareSpec | Calibration,
     most_tokens: int | None = None,
 ) -> tuple[PlannedImage, ...]:
-    """The images of each prompt. texts: their sizes. most_tokens: of a prompt; None for the ask's. Raises ConfigError
-    for a wrong size, and where the prompt is shorter than its images."""
+    """The images of each prompt. texts: their sizes. most_tokens: what a prompt may have; None for the ask's. Raises
+    ConfigError for a wrong size, and where the prompt is shorter than its images."""
     if sight is None:
         return ()
     try:

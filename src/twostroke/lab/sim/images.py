@@ -20,8 +20,8 @@ KEYS_OF_ONE = 1 << 16
 
 
 class SimulatedImages(Struct, frozen=True):
-    """rows: the image rows of each part of a prompt's images. tokens: all of them, with the marks around. cost: of
-    encodes. pieces: how many pieces an encode has."""
+    """rows: the image rows of each part of a prompt's images. tokens: all of them, with the marks around. cost: what
+    encodes cost. pieces: how many pieces an encode has."""
 
     rows: tuple[int, ...]
     tokens: int

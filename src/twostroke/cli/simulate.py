@@ -51,6 +51,13 @@ EXAMPLE = (
     help="Number of LoRA adapters. Each request uses one of them; all are equally likely [default: 0].",
 )
 @click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Rank of each adapter [default: 16].")
+@click.option(
+    "--image",
+    "images",
+    metavar="WIDTHxHEIGHT",
+    multiple=True,
+    help="Each prompt that is long enough begins with a new image of this size; may be repeated.",
+)
 @click.option("--seed", default=0, help="Seed of arrivals and lengths [default: 0].")
 @click.option(
     "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."

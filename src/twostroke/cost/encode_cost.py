@@ -9,7 +9,7 @@ from twostroke.types.plan import Role
 
 
 class EncodeCost(Struct, frozen=True):
-    """cost: of steps of the encoder. merge: patches of an image row. window: patches of a window; 0 for none.
+    """cost: the cost of steps of the encoder. merge: patches of an image row. window: patches of a window; 0 for none.
     whole_share: the share of layers that see the whole part all the same."""
 
     cost: StepCost

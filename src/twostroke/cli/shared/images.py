@@ -1,4 +1,4 @@
-"""Image files that a person names: as an option, by a command of a conversation, or in the words of a message."""
+"""Image files that a person names, as an option, by a command of a conversation, or in the words of a message."""
 
 from __future__ import annotations
 

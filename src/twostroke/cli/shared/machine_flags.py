@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +16,12 @@ from twostroke.cli.shared.readings import FORMAT, KV_FORMAT, bytes_per_s, readin
 from twostroke.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.lab.planner.ask import Ask
+    from twostroke.lab.planner.model_config import PlannedModel
     from twostroke.lab.planner.target import Target
     from twostroke.lab.sim.autoscale import Autoscale
     from twostroke.lab.sim.fleet import FleetPlan
+    from twostroke.lab.sim.images import SimulatedImages
     from twostroke.lab.sim.setup import ReplicaSetup
     from twostroke.models.common.divided import ParallelPlan
 
@@ -91,6 +95,27 @@ FLEET_FLAGS = (
 )
 
 
+def _images(
+    options: dict[str, Any], found: PlannedModel, ask: Ask, target: Target, divided: bool
+) -> tuple[SimulatedImages, int] | None:
+    """The images of each prompt, and the bytes of what encodes them; None where there are none. Raises ConfigError."""
+    texts = options.get("images") or ()
+    if not texts:
+        return None
+    from twostroke.lab.planner.images import find_sight, with_images
+    from twostroke.lab.sim.images import SimulatedImages
+
+    if divided:
+        raise ConfigError("Images are not simulated with ranks or stages.", fix="Leave one of the two out.")
+    sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=True)
+    made = with_images(sight, texts, ask, target.machine, found.spec.longest_context)
+    if sight is None or not made:
+        return None
+    rows = tuple(count for image in made for count in image.rows)
+    tokens, pieces = sum(image.tokens for image in made), sight.encoder.model.num_layers + 1
+    return SimulatedImages(rows, tokens, sight.cost(ask.weights, target.machine), pieces), sight.num_bytes(ask.weights)
+
+
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
     """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
     from twostroke.engine.scheduler.limits.gap_limiter import GapRule
@@ -123,8 +148,10 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         )
     rule = None if options["max_step_tokens"] else GapRule()
     sizes = Sizes(step_tokens, sequences, context, options["kv_memory"], rule)
-    setup = replica_setup(spec, ask.weights, ask.kv_kind, target.machine, target.memory_bytes, sizes, divided)
-    setup = replace(setup, adapters=adapters)
+    images = _images(options, found, ask, target, divided is not None)
+    memory_bytes = target.memory_bytes - (0 if images is None else images[1])
+    setup = replica_setup(spec, ask.weights, ask.kv_kind, target.machine, memory_bytes, sizes, divided)
+    setup = replace(setup, adapters=adapters, images=None if images is None else images[0])
     settings = {
         "model": options["model"],
         "hardware": target.name,

@@ -29,7 +29,7 @@ _CARRIERS = tuple(
 """IPv6 addresses that lead to an IPv4 address."""
 
 
-class Place(Struct, frozen=True):
+class UrlPlace(Struct, frozen=True):
     """Where a URL leads. host: in lower case, an address of IPv6 without brackets. target: path and query."""
 
     scheme: str
@@ -62,7 +62,7 @@ class AllowedHosts(Struct, frozen=True):
         found = (_as_address(host) for _, host, _ in listed)
         return cls(frozenset(listed), frozenset(each for each in found if each is not None))
 
-    def place(self, url: str) -> Place:
+    def place(self, url: str) -> UrlPlace:
         """Where an allowed URL leads. Raises InvalidRequest for any other."""
         if not self.listed:
             raise InvalidRequest(
@@ -82,7 +82,7 @@ class AllowedHosts(Struct, frozen=True):
             )
         return found
 
-    def judged(self, place: Place, found: Iterable[str]) -> list[str]:
+    def judged(self, place: UrlPlace, found: Iterable[str]) -> list[str]:
         """The addresses that the host's name has. Raises InvalidRequest where it has none, or one that is private."""
         texts = list(found)
         if not texts:
@@ -126,7 +126,7 @@ class FetchesNothing:
 NOTHING_ELSEWHERE = FetchesNothing()
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> UrlPlace:
     """Where an http or https URL leads. Raises InvalidRequest for one that two readers could read differently."""
     wrong = InvalidRequest(
         "The image's URL cannot be read.",
@@ -143,7 +143,7 @@ def place_of(url: str) -> Place:
     if parts.scheme not in PORTS or "@" in parts.netloc or not (_NAME.fullmatch(host) or _is_address(host)):
         raise wrong
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Place(parts.scheme, host.removesuffix("."), PORTS[parts.scheme] if port is None else port, target)
+    return UrlPlace(parts.scheme, host.removesuffix("."), PORTS[parts.scheme] if port is None else port, target)
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urljoin
 
-from twostroke.images.remote.allowed import AllowedHosts, Place
+from twostroke.images.remote.allowed import AllowedHosts, UrlPlace
 from twostroke.types.errors import InvalidRequest
 
 WALL_S = 10.0
@@ -73,7 +73,7 @@ class ImageFetcher:
             fix="Send the URL at which the file is.",
         )
 
-    def _answer(self, place: Place, until_s: float) -> bytes | str:
+    def _answer(self, place: UrlPlace, until_s: float) -> bytes | str:
         """The file, or the URL at which it is instead."""
         try:
             with self._connected(place, until_s) as plain:
@@ -85,7 +85,7 @@ class ImageFetcher:
         except (OSError, HTTPException, UnicodeError, ValueError) as error:
             raise _failed(place, "cannot be asked for the image", f"{type(error).__name__}.") from None
 
-    def _connected(self, place: Place, until_s: float) -> socket.socket:
+    def _connected(self, place: UrlPlace, until_s: float) -> socket.socket:
         """A connection to the first of the host's addresses that answers."""
         addresses, last = self._allowed.judged(place, self._resolve(place.host, place.port)), OSError("no address")
         for address in addresses:
@@ -95,14 +95,14 @@ class ImageFetcher:
                 last = error
         raise last
 
-    def _secured(self, plain: socket.socket, place: Place, until_s: float) -> socket.socket:
+    def _secured(self, plain: socket.socket, place: UrlPlace, until_s: float) -> socket.socket:
         if place.scheme == "http":
             return plain
         plain.settimeout(_left_s(until_s))
         self._tls = self._tls or ssl.create_default_context()
         return self._tls.wrap_socket(plain, server_hostname=place.host)
 
-    def _read(self, answer: HTTPResponse, place: Place) -> bytes | str:
+    def _read(self, answer: HTTPResponse, place: UrlPlace) -> bytes | str:
         location = answer.getheader("location")
         if answer.status in REDIRECTS and location:
             return location
@@ -123,7 +123,7 @@ class ImageFetcher:
         )
 
 
-def _asked(wire: _Wire, place: Place) -> HTTPResponse:
+def _asked(wire: _Wire, place: UrlPlace) -> HTTPResponse:
     """What a GET is answered with; its body is not read yet."""
     connection = HTTPConnection(place.host, place.port)
     connection.sock = wire
@@ -135,7 +135,7 @@ def _asked(wire: _Wire, place: Place) -> HTTPResponse:
     return connection.getresponse()
 
 
-def _failed(place: Place, what: str, why: str) -> InvalidRequest:
+def _failed(place: UrlPlace, what: str, why: str) -> InvalidRequest:
     return InvalidRequest(
         f"The host {place.host} {what}.", param="image", why=why, fix="Send the file itself: data:image/png;base64,..."
     )

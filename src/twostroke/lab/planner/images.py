@@ -16,6 +16,7 @@ from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolv
 from twostroke.assembly.sight import encoder_bytes, encoder_kv
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
+from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.model_cost import step_cost
 from twostroke.images.families import read_processor
 from twostroke.images.processor import Processor, Tiling
@@ -42,14 +43,18 @@ class ImageSize(Struct, frozen=True):
 
 
 class PlannedImage(Struct, frozen=True):
-    """parts: what is encoded apart. rows: the tokens that show it. tokens: these and the marks around them."""
+    """rows: the tokens that show each of its parts, which are encoded apart. tokens: these and the marks around."""
 
     width: int
     height: int
-    parts: int
-    rows: int
+    rows: tuple[int, ...]
     tokens: int
     encode_s: float
+
+    def as_json(self) -> dict[str, float]:
+        """Plain values."""
+        counts = {"parts": len(self.rows), "rows": sum(self.rows), "tokens": self.tokens}
+        return {"width": self.width, "height": self.height, **counts, "encode_s": self.encode_s}
 
 
 class PlannedSight(Struct, frozen=True):
@@ -65,15 +70,20 @@ class PlannedSight(Struct, frozen=True):
         found = encoder_bytes(self.encoder, self.most_rows, weights)
         return found.weights + found.buffers + IMAGE_CACHE
 
+    def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:
+        """What encodes cost. Raises ConfigError where the machine was not measured with these weights."""
+        work = work_of(self.encoder.model, weights, encoder_kv(weights))
+        return encode_cost(self.encoder, step_cost(work, machine))
+
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
-        """An image of this size. Raises ConfigError where the machine was not measured with these weights."""
+        """An image of this size. Raises ConfigError as `cost` does."""
         cut = self.processor.cut(size.width, size.height)
         patching = self.encoder.sight.patching
         lines = [patching.lines(width, height) for width, height in cut.sizes]
         rows = [each * columns for each, columns in lines]
         tokens = self.count(self.processor.text(cut, lines))
-        cost = encode_cost(self.encoder, step_cost(work_of(self.encoder.model, weights, encoder_kv(weights)), machine))
-        return PlannedImage(size.width, size.height, len(rows), sum(rows), tokens, sum(map(cost.seconds, rows)))
+        encode_s = sum(map(self.cost(weights, machine).seconds, rows))
+        return PlannedImage(size.width, size.height, tuple(rows), tokens, encode_s)
 
 
 def parse_size(text: str) -> ImageSize:
@@ -108,7 +118,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
 
 
 def counter(folder: Path) -> Callable[[str], int]:
-    """Counts the tokens of a text: by the model's tokenizer where it is here."""
+    """Counts the tokens of a text, by the model's tokenizer where it is here."""
     if not (folder / "tokenizer.json").is_file():
         return lambda text: len(_TOKEN.findall(text))
     tokenizer, _ = texts_of(Resolver({}), folder)
@@ -116,10 +126,14 @@ def counter(folder: Path) -> Callable[[str], int]:
 
 
 def with_images(
-    sight: PlannedSight | None, texts: Sequence[str], ask: Ask, machine: HardwareSpec | Calibration
+    sight: PlannedSight | None,
+    texts: Sequence[str],
+    ask: Ask,
+    machine: HardwareSpec | Calibration,
+    most_tokens: int | None = None,
 ) -> tuple[PlannedImage, ...]:
-    """The images of each prompt. texts: their sizes. Raises ConfigError for a wrong size, and where the prompt is
-    shorter than its images."""
+    """The images of each prompt. texts: their sizes. most_tokens: what a prompt may have; None for the ask's. Raises
+    ConfigError for a wrong size, and where the prompt is shorter than its images."""
     if sight is None:
         return ()
     try:
@@ -127,9 +141,9 @@ def with_images(
     except ValueError as error:
         raise ConfigError(f"--image has a wrong size: {error}.") from None
     tokens = sum(image.tokens for image in made)
-    if tokens > ask.prompt_tokens:
+    if tokens > (room := ask.prompt_tokens if most_tokens is None else most_tokens):
         raise ConfigError(
-            f"The images alone are {tokens:,} tokens, and the prompt has {ask.prompt_tokens:,}.",
+            f"The images alone are {tokens:,} tokens, and the prompt has {room:,}.",
             why="--context is prompt and answer together, and --output is the answer.",
             fix=f"Ask for at least --context {tokens + ask.output_tokens + 1:,}.",
         )
@@ -140,9 +154,9 @@ def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str)
     """The section of a plan. encoder_bytes, ttft: in words."""
     lines = [f"encoder of images   {encoder_bytes:>12}   weights, buffers and the rows of images that are kept"]
     for each in images:
-        parts = f" in {each.parts} parts" if each.parts > 1 else ""
+        parts = f" in {len(each.rows)} parts" if len(each.rows) > 1 else ""
         size = f"{each.width} x {each.height}"
-        rows = f"{each.rows:,} of them image rows"
+        rows = f"{sum(each.rows):,} of them image rows"
         lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
     said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
     return [*lines, f"{said}; of images that were shown lately nothing is encoded"] if images else lines

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from msgspec import structs
-
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.engine.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.lab.planner.ask import Ask
@@ -122,7 +120,7 @@ def plan_json(plan: ModelPlan) -> dict[str, Any]:
         "ttft_alone_s": expectation.ttft_alone_s,
         "load": None if load is None else asdict(load),
         "prices": None if prices is None else {**asdict(prices), "ratio": prices.ratio},
-        "images": [structs.asdict(image) for image in plan.images],
+        "images": [image.as_json() for image in plan.images],
         "misses": list(plan.lacks),
         "catalogue": [_candidate_json(each) for each in plan.candidates],
         "savings": [asdict(each) for each in plan.savings],

@@ -175,7 +175,9 @@ class Fleet:
         for each in ready if self._router.looks_inside else ():
             self._settle(each, asked.arrival_s)
         member = self._router.choose(asked, ready)
+        images = self._plan.setup.images
         request = heart_request(asked, number, name, self._plan.setup.adapters)
+        request = request if images is None else images.shown_by(request)
         self._live[name] = (number, asked)
         self._submit(member, replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request)
         return True

@@ -90,8 +90,9 @@ class Replica:
         self.setup = setup
         self.clock = VirtualClock()
         self._ahead: LookAheadScheduler | None = None
+        plain = setup.adapters or setup.stages or setup.images
         self.cache, self.scheduler = setup.heart(
-            self._looking_ahead if skips and watch is None and not (setup.adapters or setup.stages) else Scheduler
+            self._looking_ahead if skips and watch is None and not plain else Scheduler
         )
         self.busy_s = 0.0
         self.steps = 0

@@ -22,6 +22,7 @@ from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
 from twostroke.lab.sim.clock import VirtualClock
 from twostroke.lab.sim.guessing import simulated_guesser
+from twostroke.lab.sim.images import EncodingExecutor, SimulatedImages
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.staged import StagedExecutor
 from twostroke.models.common.divided import ParallelPlan, cost_of, stage_costs
@@ -47,7 +48,8 @@ class ReplicaSetup:
     that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
     is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
     sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: for
-    a pipeline, the cost of each stage; each stage has a plan of its own in flight.
+    a pipeline, the cost of each stage; each stage has a plan of its own in flight. images: those that each
+    prompt begins with.
     """
 
     cost: SteadyCost
@@ -62,11 +64,13 @@ class ReplicaSetup:
     kv_tokens: int = 0
     adapters: int = 0
     stages: tuple[SteadyCost, ...] = ()
+    images: SimulatedImages | None = None
 
     def executor(self, clock: VirtualClock, beside: Callable[[], Positions[int]]) -> tuple[Executor, PlansInFlight]:
         """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor."""
         if not self.stages:
-            return PredictedExecutor(self.cost, clock, beside=beside), PlansInFlight()
+            own = PredictedExecutor(self.cost, clock, beside=beside)
+            return own if self.images is None else EncodingExecutor(own, self.images, clock), PlansInFlight()
         staged = StagedExecutor(StageTimes(self.stages), clock)
         return staged, PlansInFlight(len(self.stages), staged.begin)
 
@@ -78,6 +82,7 @@ class ReplicaSetup:
             scheduler = Scheduler(cache, limits, self._policy(), simulated_guesser(self.cost, self.acceptance))
         else:
             scheduler = make(cache, self.limits, self._policy())
+        scheduler.images.cost = None if self.images is None else self.images.cost
         scheduler.under_way.share = PredictedShare(self.cost, self.limits.plans_in_flight)
         return cache, scheduler
 

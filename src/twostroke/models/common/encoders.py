@@ -92,7 +92,7 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
 
 
 def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
-    """What its encodes cost. cost: of steps of its program."""
+    """What its encodes cost. cost: the cost of steps of its program."""
     sight, merge = encoder.sight, encoder.sight.patching.merge**2
     if sight.windows is None:
         return EncodeCost(cost, merge)

@@ -27,7 +27,7 @@ else:
 
 T = TypeVar("T")
 MOST_AT_ONCE, OF_ONE_HOST, OPENERS = 8, 2, 2
-"""Files that are fetched at a time: of all requests, and from one host. Threads that have files opened."""
+"""Files that are fetched at a time for all requests together, and from one host. Threads that have files opened."""
 
 
 class ImageDesk:
